@@ -1,0 +1,71 @@
+# Everything that a person or a machine does with this checkout. `make` alone says what there is.
+# Extra arguments: `make up ARGS="--data /srv/terrarium"`, `make test ARGS="-k outbox -q"`.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
+ARGS :=
+PIP := $(BIN)/python -m pip --disable-pip-version-check --require-virtualenv install -q
+FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check format bench docs lock clean
+
+help: ## what can be done here
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: $(VENV)/.base ## start everything: model, agent server, IRC server, tendrils (Ctrl-C stops it)
+	@exec $(BIN)/terrarium up $(ARGS)
+
+test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC servers and the browser
+	@$(BIN)/python -m tests.kit.system
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## put the code into the style that `check` asks for
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## measure, print and save under benchmarks/results
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.dev ## check that the documentation is true and complete
+	@$(BIN)/python -m pytest tests/docs $(ARGS)
+
+lock: ## choose the versions in constraints.txt anew (see there)
+	@deploy/lock
+
+clean: ## remove what can be made again (./data stays)
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than what was installed from, so the second run costs nothing.
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing Terrarium and what its tests need into $(VENV) ..."
+	@$(PIP) -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.base $@
+
+$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing Terrarium into $(VENV) (a minute or two, once) ..."
+	@$(PIP) -c constraints.txt -e .
+	@touch $@
+
+# ensurepip is asked for by itself: Debian keeps it in python3-venv, and a venv without it is broken.
+$(BIN)/python:
+	@for python in $(PYTHONS); do \
+	    $$python -c '$(FIT)' 2>/dev/null || continue; \
+	    if $$python -c 'import ensurepip' 2>/dev/null; then exec $$python -m venv $(VENV); fi; \
+	    lacking="$$lacking $$python"; \
+	done; \
+	if [ -n "$$lacking" ]; then \
+	    echo "make: cannot make a virtual environment:$$lacking has no ensurepip." >&2; \
+	    echo "  On Debian and Ubuntu: apt install python3-venv" >&2; \
+	else \
+	    echo "make: Terrarium needs Python 3.11 or newer; looked for: $(PYTHONS)." >&2; \
+	    echo "  Install one, or name yours: make PYTHONS=/path/to/python3" >&2; \
+	fi; exit 1

@@ -1,0 +1,1 @@
+"""The one mind: an OpenAI-compatible server in front of one model. Knows no tendril."""

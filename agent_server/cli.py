@@ -1,0 +1,76 @@
+"""The commands `terrarium server` and `terrarium model`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent_server import model_store
+from agent_server.errors import PullError
+from agent_server.settings import ModelSettings, ServerSettings
+from storage.config import load
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
+DataFolder = Annotated[Path, typer.Option("--data", help="folder for everything that is kept")]
+
+model = typer.Typer(help="Fetch and list models.", no_args_is_help=True)
+
+
+def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+    """Run the agent server: the OpenAI API in front of one model.
+
+    Without MODEL_PATH or MODEL_UPSTREAM a small default model is pulled on the first start.
+    """
+    # What the web framework needs would slow down `terrarium model` too.
+    from agent_server import serving
+    from agent_server.app import create_app
+
+    settings = load(config, data)
+    address = settings.section(ServerSettings)
+    address.require_key()
+    with serving.listening(address) as listener:
+        with _reported():
+            model_store.ensure(settings.section(ModelSettings))
+        asyncio.run(serving.serve(create_app(settings), listener))
+
+
+@model.command()
+def pull(
+    source: Annotated[
+        str | None, typer.Argument(help="hf:OWNER/REPO/FILE.gguf or a URL; default: the small one")
+    ] = None,
+    sha256: Annotated[str | None, typer.Option(help="what the file's SHA-256 must be")] = None,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Fetch a model into the cache folder; a broken download goes on where it stopped."""
+    with _reported():
+        folder = model_store.folder(load(config, data).section(ModelSettings))
+        if source is None:
+            typer.echo(model_store.pull_default(folder))
+            return
+        path = model_store.pull(source, folder, sha256)
+        typer.echo(path)
+        typer.echo(f"use it with MODEL_PATH={path}", err=True)
+
+
+@model.command(name="list")
+def list_models(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+    """List the models in the cache folder: name, size in MB, path."""
+    for path in model_store.pulled(load(config, data).section(ModelSettings)):
+        typer.echo(f"{path.stem}\t{path.stat().st_size / 1e6:.0f} MB\t{path}")
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except PullError as error:
+        typer.echo(f"terrarium: {error}", err=True)
+        sys.exit(1)

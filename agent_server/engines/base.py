@@ -1,0 +1,42 @@
+"""What the server needs of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Chunk = dict[str, Any]
+"""One `chat.completion.chunk` as parsed JSON."""
+
+Chunks = AsyncGenerator[Chunk, None]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """The tokens of a prompt, and how many fit into one request (None: the engine won't say)."""
+
+    tokens: tuple[int, ...]
+    count: int
+    limit: int | None
+
+
+class Engine(Protocol):
+    """One model, wherever it runs."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Start and stop what the engine needs."""
+
+    def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Stream the answer to a chat request; closing the generator stops the generation.
+
+        `session` keeps a conversation on one engine. Raises ApiError, before the first chunk
+        or between two.
+        """
+
+    async def count(self, body: Mapping[str, Any]) -> TokenCount:
+        """Count the tokens of `{"prompt"}` or `{"messages", "tools"?}`. Raises ApiError."""
+
+    async def ready(self) -> bool:
+        """Whether a token could be made now."""

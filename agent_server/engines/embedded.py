@@ -1,0 +1,138 @@
+"""The embedded engine: a child process that is started, watched and brought back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from agent_server.control_tokens import defused
+from agent_server.engines.base import Chunks, TokenCount
+from agent_server.engines.child import Spec
+from agent_server.engines.http import HttpEngine
+from agent_server.errors import EngineUnavailable
+
+log = structlog.get_logger()
+
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 5.0
+"""Seconds before a restart: the pause doubles until a child has lived longer than the longest."""
+
+FAREWELL = 1.0
+"""Seconds a child has to end by itself before it is killed."""
+
+
+class EmbeddedEngine:
+    """llama.cpp in a child process, spoken to over HTTP like any other engine.
+
+    While the child is away every request gets EngineUnavailable (503).
+    """
+
+    def __init__(self, spec: Spec, *, timeout: float) -> None:
+        self._spec = spec
+        self._timeout = timeout
+        self._http: HttpEngine | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep a child alive for as long as the block runs."""
+        async with asyncio.TaskGroup() as tasks:
+            keeper = tasks.create_task(self._keep())
+            try:
+                yield
+            finally:
+                keeper.cancel()
+
+    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Stream the chunks of an answer from the child."""
+        async with aclosing(self._engine().chat(defused(body), session)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def count(self, body: Mapping[str, Any]) -> TokenCount:
+        """Count tokens with the child's template and tokenizer."""
+        return replace(await self._engine().count(defused(body)), limit=self._spec.context)
+
+    async def ready(self) -> bool:
+        """Whether the child has loaded the model and answers."""
+        return self._http is not None and await self._http.ready()
+
+    def _engine(self) -> HttpEngine:
+        if self._http is None:
+            raise EngineUnavailable("the model is being loaded; try again in a moment")
+        return self._http
+
+    async def _keep(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            began = time.monotonic()
+            status = await self._live()
+            if time.monotonic() - began > LONGEST_PAUSE:
+                pause = FIRST_PAUSE
+            log.warning("engine.exited", status=status, restart_in=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _live(self) -> int:
+        """Run one child from start to end; returns its exit status."""
+        spec = replace(self._spec, key=secrets.token_urlsafe(32))
+        # A session of its own: Ctrl-C at a terminal is for the server, which ends the child.
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "agent_server.engines.child",
+            stdin=PIPE, stdout=PIPE, start_new_session=True,
+        )  # fmt: skip
+        try:
+            url = await _address(process, spec)
+            if url is None:
+                return await process.wait()
+            http = HttpEngine([url], key=spec.key, model=spec.name, timeout=self._timeout)
+            async with http.running():
+                self._http = http
+                log.info("engine.started", pid=process.pid, model=spec.path)
+                return await _until_ended(process)
+        finally:
+            self._http = None
+            await _end(process)
+
+
+async def _address(process: Process, spec: Spec) -> str | None:
+    """Hand over `spec` and read where the child listens; None when it ended instead."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(spec.as_line())
+        await process.stdin.drain()
+    except (BrokenPipeError, ConnectionResetError):
+        return None
+    async for line in process.stdout:
+        # llama.cpp may write lines of its own.
+        if line.startswith(b'{"url": '):
+            return str(json.loads(line)["url"])
+    return None
+
+
+async def _until_ended(process: Process) -> int:
+    """Return the exit status; what llama.cpp still writes must not fill the pipe."""
+    assert process.stdout is not None
+    while await process.stdout.read(1 << 16):
+        pass
+    return await process.wait()
+
+
+async def _end(process: Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), FAREWELL)
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,68 @@
+"""An engine's refusals, told to our client in the API's own terms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from agent_server.errors import (
+    ApiError,
+    ContextLengthExceeded,
+    EngineTimeout,
+    EngineUnavailable,
+    InvalidRequest,
+    RateLimited,
+)
+
+log = structlog.get_logger()
+
+TOO_LONG = ("exceed_context_size_error", "context_length_exceeded", "maximum context length")
+"""How llama.cpp, OpenAI and vLLM say that a prompt is too long."""
+
+
+def fault(status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
+    """Turn an engine's error answer into ours."""
+    problem = _problem(body)
+    message = str(problem.get("message") or f"the engine answered {status}")
+    if status in (400, 413, 422):
+        if any(sign in json.dumps(problem) for sign in TOO_LONG):
+            return ContextLengthExceeded(_length(problem, message), param="messages")
+        return InvalidRequest(message, param=problem.get("param"))
+    if status == 429:
+        return RateLimited(
+            "the engine is busy", headers={"retry-after": headers.get("retry-after", "1")}
+        )
+    log.warning("engine.fault", status=status, kind=problem.get("type"))
+    if status in (401, 403):
+        return EngineUnavailable("the engine refuses this server's key; check MODEL_UPSTREAM_KEY")
+    if status in (408, 504):
+        return EngineTimeout("the engine took too long")
+    return EngineUnavailable(f"the engine failed with status {status}")
+
+
+def fault_event(problem: Any) -> ApiError:
+    """Turn an error that came in the middle of a stream into ours."""
+    body = json.dumps({"error": problem}).encode()
+    code = problem.get("code") if isinstance(problem, dict) else None
+    return fault(code if isinstance(code, int) else 500, body, {})
+
+
+def _problem(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return {}
+    problem = parsed.get("error", parsed) if isinstance(parsed, dict) else {}
+    return problem if isinstance(problem, dict) else {"message": str(problem)}
+
+
+def _length(problem: Mapping[str, Any], message: str) -> str:
+    if "n_prompt_tokens" not in problem:
+        return message
+    return (
+        f"the prompt has {problem['n_prompt_tokens']} tokens; this model's context is "
+        f"{problem['n_ctx']} tokens, the answer included"
+    )

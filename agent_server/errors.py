@@ -1,0 +1,135 @@
+"""What goes wrong here. What a client is told of it are OpenAI error objects.
+
+    ApiError
+    ├── InvalidRequest 400
+    │   └── ContextLengthExceeded 400
+    ├── Unauthorized 401
+    ├── NotFound 404
+    ├── BodyTooLarge 413
+    ├── RateLimited 429
+    ├── ClientGone 499
+    ├── Unsupported 501
+    ├── EngineUnavailable 503
+    └── EngineTimeout 504
+    PullError (of the command line)
+
+Shape of the object: https://platform.openai.com/docs/guides/error-codes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class ApiError(Exception):
+    """An answer other than success; `message` is shown to the client as it is."""
+
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "server_error"
+    default_code: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code or self.default_code
+        self.headers = dict(headers or {})
+
+    def as_wire(self) -> dict[str, Any]:
+        """Return the error object, ready for JSON."""
+        body = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": body}
+
+
+class InvalidRequest(ApiError):
+    """The request cannot be honoured as it stands; `param` names the field."""
+
+    status = 400
+    kind = "invalid_request_error"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The prompt is longer than the model's context."""
+
+    default_code = "context_length_exceeded"
+
+
+class Unauthorized(ApiError):
+    """The bearer key is missing or wrong."""
+
+    status = 401
+    kind = "authentication_error"
+    default_code = "invalid_api_key"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers={"www-authenticate": "Bearer"})
+
+
+class NotFound(ApiError):
+    """No such model or address."""
+
+    status = 404
+    kind = "invalid_request_error"
+
+
+class BodyTooLarge(ApiError):
+    """The request body is longer than `server.max_body_bytes`."""
+
+    status = 413
+    kind = "invalid_request_error"
+    default_code = "request_too_large"
+
+
+class RateLimited(ApiError):
+    """The engine asks for patience."""
+
+    status = 429
+    kind = "rate_limit_error"
+    default_code = "rate_limit_exceeded"
+
+
+class ClientGone(ApiError):
+    """The client closed the connection before its answer was complete."""
+
+    status = 499
+    kind = "client_error"
+    default_code = "client_closed_request"
+
+
+class Unsupported(ApiError):
+    """The engine behind this server cannot do this at all."""
+
+    status = 501
+    kind = "invalid_request_error"
+    default_code = "unsupported"
+
+
+class EngineUnavailable(ApiError):
+    """No engine can be reached now; worth another attempt in a moment."""
+
+    status = 503
+    kind = "service_unavailable_error"
+    default_code = "engine_unavailable"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers={"retry-after": "1"})
+
+
+class EngineTimeout(ApiError):
+    """The engine was silent for longer than `model.timeout`."""
+
+    status = 504
+    kind = "timeout_error"
+    default_code = "engine_timeout"
+
+
+class PullError(Exception):
+    """A model could not be fetched; the message says why and what to do."""

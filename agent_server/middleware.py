@@ -1,0 +1,170 @@
+"""What happens around every request: its id, its log line, its metrics, its key."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+import time
+import uuid
+from dataclasses import dataclass
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agent_server.errors import (
+    ApiError,
+    BodyTooLarge,
+    ClientGone,
+    EngineUnavailable,
+    Unauthorized,
+)
+from agent_server.metrics import Metrics
+
+log = structlog.get_logger()
+
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
+QUIET = frozenset({"/health", "/ready", "/metrics"})
+"""Routes that are polled: their requests are logged at debug level."""
+
+
+def error_response(error: ApiError) -> JSONResponse:
+    """The HTTP answer for `error`."""
+    return JSONResponse(error.as_wire(), error.status, error.headers)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an answer has come; 499 when it never came to its end."""
+
+    status: int | None = None
+    complete: bool = False
+    streaming: bool = False
+
+    def note(self, message: Message) -> None:
+        """Take note of an ASGI message to the client."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            kind = Headers(raw=message["headers"]).get("content-type", "")
+            self.streaming = kind.startswith("text/event-stream")
+        elif message["type"] == "http.response.body":
+            self.complete = not message.get("more_body", False)
+
+    @property
+    def outcome(self) -> int:
+        """The status for logs and metrics."""
+        if self.status is None or not self.complete:
+            return ClientGone.status
+        return self.status
+
+
+class RequestContext:
+    """Gives each request an id, and is the last place where an error can be caught."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        wanted = Headers(scope=scope).get("x-request-id", "")
+        request_id = wanted if _ID.fullmatch(wanted) else uuid.uuid4().hex
+        progress, began = Progress(), time.monotonic()
+
+        async def tell(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            progress.note(message)
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, tell)
+            except asyncio.CancelledError:
+                # Only uvicorn cancels a request: the server stops, and its grace is over.
+                await _farewell(progress, scope, receive, tell)
+            except Exception:
+                log.exception("request.crashed")
+                if progress.status is None:
+                    crash = ApiError(f"something went wrong here; the log has it as {request_id}")
+                    await error_response(crash)(scope, receive, tell)
+            finally:
+                self._done(scope, progress, time.monotonic() - began)
+
+    def _done(self, scope: Scope, progress: Progress, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        self._metrics.answered(route, progress.outcome, seconds)
+        tell = log.debug if route in QUIET else log.info
+        tell("request.done", route=route, status=progress.outcome, seconds=round(seconds, 3))
+
+
+async def _farewell(progress: Progress, scope: Scope, receive: Receive, send: Send) -> None:
+    """Tell a client whose answer is cut short, in the way that is still open."""
+    error = EngineUnavailable("the server is stopping")
+    if progress.status is None:
+        await error_response(error)(scope, receive, send)
+    elif not progress.complete:
+        last = f"data: {json.dumps(error.as_wire())}\n\n" if progress.streaming else ""
+        await send({"type": "http.response.body", "body": last.encode(), "more_body": False})
+
+
+class BearerKey:
+    """Asks for the admin key, when there is one, before a byte of the body is read."""
+
+    def __init__(self, app: ASGIApp, key: str | None) -> None:
+        self._app = app
+        self._wanted = f"Bearer {key}".encode() if key else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if self._wanted and scope["type"] == "http" and _is_guarded(scope["path"]):
+            given = Headers(scope=scope).get("authorization", "").encode("latin-1")
+            if not hmac.compare_digest(given, self._wanted):
+                reason = "wrong key" if given else "a key is needed"
+                hint = "send the server's admin key as Authorization: Bearer KEY"
+                await error_response(Unauthorized(f"{reason}; {hint}"))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class BodyLimit:
+    """Refuses a request body that is longer than `most` bytes, declared or not."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        declared = Headers(scope=scope).get("content-length", "") if scope["type"] == "http" else ""
+        if declared.isdecimal() and int(declared) > self._most:
+            await error_response(too_large(self._most))(scope, receive, send)
+            return
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._most:
+                # The one kind of exception that reading a body lets pass.
+                raise HTTPException(BodyTooLarge.status, too_large(self._most).message)
+            return message
+
+        await self._app(scope, counted, send)
+
+
+def too_large(most: int) -> BodyTooLarge:
+    """The error for a body over `most` bytes."""
+    return BodyTooLarge(f"the request body is longer than {most} bytes ([server] max_body_bytes)")
+
+
+def _is_guarded(path: str) -> bool:
+    return path.startswith("/v1/") or path in ("/v1", "/tokenize")

@@ -1,0 +1,76 @@
+"""Turns every error of a request into an OpenAI error object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from agent_server.errors import ApiError, BodyTooLarge, InvalidRequest
+from agent_server.middleware import error_response
+
+TAGGED = ("messages", "content")
+"""Lists whose items pydantic names by index and by role or type; the second is not a field."""
+
+KINDS = frozenset({"str", "int", "float", "bool"})
+"""Steps of a pydantic location that name a branch of a union."""
+
+
+def install(app: FastAPI) -> None:
+    """Let `app` answer all errors in one shape."""
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+async def _api_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)
+    return error_response(error)
+
+
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    # Of the branches of a union the one that got furthest is the one that was meant.
+    problem = max(error.errors(), key=lambda each: len(each["loc"]))
+    if problem["type"] == "json_invalid":
+        return error_response(InvalidRequest("the body is not valid JSON", code="invalid_json"))
+    param = _param(problem["loc"])
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    text = f"{param}: {message}" if param else message
+    return error_response(InvalidRequest(text, param=param))
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if error.status_code == BodyTooLarge.status:
+        return error_response(BodyTooLarge(error.detail))
+    if error.status_code == 404:
+        text = f"there is no {request.url.path} here; see /docs"
+    elif error.status_code == 405:
+        text = f"{request.method} is not for {request.url.path}"
+    else:
+        text = error.detail
+    body = {"message": text, "type": "invalid_request_error", "param": None, "code": None}
+    return JSONResponse({"error": body}, error.status_code, error.headers)
+
+
+def _param(location: Sequence[Any]) -> str | None:
+    """`("body", "messages", 0, "user", "content")` as `messages[0].content`."""
+    path, field = "", ""
+    after_index = False
+    for step in location[1:]:
+        if isinstance(step, int):
+            path += f"[{step}]"
+            after_index = True
+            continue
+        is_tag = after_index and field in TAGGED
+        after_index = False
+        if not is_tag and step not in KINDS and step.isidentifier():
+            path += f".{step}" if path else step
+            field = step
+    return path or None

@@ -1,0 +1,1 @@
+"""The endpoints, one noun a file."""

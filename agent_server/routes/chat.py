@@ -1,0 +1,53 @@
+"""POST /v1/chat/completions and the plainer POST /v1/generate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from agent_server.completion import Head, gather
+from agent_server.requests import ChatRequest, GenerateRequest
+from agent_server.routes.common import Session, TheMetrics, TheMind
+from agent_server.streaming import begin, unless_gone
+
+router = APIRouter(prefix="/v1")
+
+
+@router.post("/chat/completions", response_model=None)
+async def chat(
+    request: Request, body: ChatRequest, mind: TheMind, metrics: TheMetrics, session: Session
+) -> Response:
+    """Answer a conversation, as one object or as a stream of chunks."""
+    head = Head(mind.name)
+    chunks = metrics.watch(mind.answer(body, head, session))
+    if body.stream:
+        return await begin(request, chunks, include_usage=body.include_usage)
+    return JSONResponse(await unless_gone(request, gather(chunks, head)))
+
+
+@router.post("/generate")
+async def generate(
+    request: Request, body: GenerateRequest, mind: TheMind, metrics: TheMetrics, session: Session
+) -> dict[str, Any]:
+    """Answer one prompt with one text."""
+    head = Head(mind.name)
+    chunks = metrics.watch(mind.answer(_as_chat(body), head, session))
+    whole = await unless_gone(request, gather(chunks, head))
+    choice = whole["choices"][0]
+    return {
+        "id": head.id,
+        "model": head.model,
+        "text": choice["message"]["content"],
+        "finish_reason": choice["finish_reason"],
+        "usage": whole["usage"],
+    }
+
+
+def _as_chat(body: GenerateRequest) -> ChatRequest:
+    messages = [{"role": "user", "content": body.prompt}]
+    if body.system:
+        messages.insert(0, {"role": "system", "content": body.system})
+    kept = body.model_dump(exclude_unset=True, exclude={"prompt", "system", "stream"})
+    return ChatRequest.model_validate({**kept, "messages": messages})

@@ -1,0 +1,31 @@
+"""GET /health, /ready and /metrics: for supervisors and monitoring."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from agent_server.errors import EngineUnavailable
+from agent_server.routes.common import TheMetrics, TheMind
+
+router = APIRouter()
+
+
+@router.get("/health")
+async def health() -> dict[str, str]:
+    """Say that the process is alive."""
+    return {"status": "ok"}
+
+
+@router.get("/ready")
+async def ready(mind: TheMind) -> dict[str, str]:
+    """Say whether a token could be made now; 503 when not."""
+    if not await mind.engine.ready():
+        raise EngineUnavailable("the model is not there yet")
+    return {"status": "ready"}
+
+
+@router.get("/metrics")
+async def metrics(counters: TheMetrics) -> Response:
+    """Tell Prometheus."""
+    return Response(counters.exposition(), media_type=CONTENT_TYPE_LATEST)

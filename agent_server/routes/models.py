@@ -1,0 +1,53 @@
+"""GET /v1/models and POST /tokenize: what the model is, and what a prompt costs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import Discriminator, Tag
+
+from agent_server.mind import Mind
+from agent_server.requests import TokenizeMessages, TokenizePrompt
+from agent_server.routes.common import TheMind
+
+router = APIRouter()
+
+
+def _shape(body: Any) -> str:
+    return "chat body" if isinstance(body, dict) and "messages" in body else "text body"
+
+
+Countable = Annotated[
+    Annotated[TokenizeMessages, Tag("chat body")] | Annotated[TokenizePrompt, Tag("text body")],
+    Discriminator(_shape),
+]
+
+
+@router.get("/v1/models")
+async def models(request: Request, mind: TheMind) -> dict[str, Any]:
+    """List the one model."""
+    return {"object": "list", "data": [_card(request, mind)]}
+
+
+@router.get("/v1/models/{name:path}")
+async def model(request: Request, name: str, mind: TheMind) -> dict[str, Any]:
+    """Describe one model."""
+    mind.require_model(name)
+    return _card(request, mind)
+
+
+@router.post("/tokenize")
+async def tokenize(body: Countable, mind: TheMind) -> dict[str, Any]:
+    """Count the tokens of a prompt, or of what a chat request would send to the engine.
+
+    The shape is vLLM's: `{"prompt"}` or `{"messages", "tools"?}`.
+    """
+    counted = await mind.count(body)
+    limit = counted.limit or mind.context
+    return {"count": counted.count, "max_model_len": limit, "tokens": list(counted.tokens)}
+
+
+def _card(request: Request, mind: Mind) -> dict[str, Any]:
+    created: int = request.app.state.started
+    return {"id": mind.name, "object": "model", "created": created, "owned_by": "terrarium"}

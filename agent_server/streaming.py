@@ -1,0 +1,94 @@
+"""Answers to clients that may leave at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Send
+
+from agent_server.engines.base import Chunk, Chunks
+from agent_server.errors import ApiError, ClientGone, EngineUnavailable
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`; when the client leaves first, stop it and raise ClientGone."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientGone("the client left before the answer was complete")
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.wait({working, leaving})
+
+
+class EventStream(StreamingResponse):
+    """Chunks as server-sent events. Their generation ends when the client leaves."""
+
+    def __init__(self, first: Chunk, chunks: Chunks, *, include_usage: bool) -> None:
+        self._chunks = chunks
+        self._events = _events(first, chunks, include_usage=include_usage)
+        super().__init__(
+            self._events,
+            media_type="text/event-stream",
+            headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
+        )
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all events, and stop the generation however the sending ends."""
+        async with aclosing(self._chunks), aclosing(self._events):
+            await super().stream_response(send)
+
+
+async def begin(request: Request, chunks: Chunks, *, include_usage: bool) -> EventStream:
+    """Start an answer: an error before the first chunk is raised, a later one is an event."""
+    try:
+        first = await unless_gone(request, _first(chunks))
+    except BaseException:
+        await chunks.aclose()
+        raise
+    return EventStream(first, chunks, include_usage=include_usage)
+
+
+async def _events(
+    first: Chunk, chunks: Chunks, *, include_usage: bool
+) -> AsyncGenerator[str, None]:
+    try:
+        yield _event(first)
+        async for chunk in chunks:
+            if chunk["choices"] or include_usage:
+                yield _event(chunk)
+    except ApiError as error:
+        log.warning("stream.broken", status=error.status, code=error.code)
+        yield _event(error.as_wire())
+        return
+    yield "data: [DONE]\n\n"
+
+
+async def _first(chunks: Chunks) -> Chunk:
+    try:
+        return await anext(chunks)
+    except StopAsyncIteration:
+        raise EngineUnavailable("the engine gave an empty answer") from None
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(data: Chunk) -> str:
+    return f"data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"

@@ -1,0 +1,51 @@
+"""The tokens a request cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of prompt and answer; `cached` of the prompt's tokens were already computed."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Add up two asks."""
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+        )
+
+    def beside(self, other: Usage) -> Usage:
+        """Add another choice of the same prompt, which counts once."""
+        return Usage(
+            max(self.prompt, other.prompt),
+            self.completion + other.completion,
+            max(self.cached, other.cached),
+        )
+
+    @classmethod
+    def from_wire(cls, usage: Mapping[str, Any]) -> Usage:
+        """Read the `usage` object of an engine."""
+        details = usage.get("prompt_tokens_details") or {}
+        return cls(
+            usage.get("prompt_tokens") or 0,
+            usage.get("completion_tokens") or 0,
+            details.get("cached_tokens") or 0,
+        )
+
+    def as_wire(self) -> dict[str, Any]:
+        """Return the `usage` object of the API."""
+        return {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
+        }

@@ -1,0 +1,1 @@
+"""What Terrarium costs, measured on real parts: `make bench`."""

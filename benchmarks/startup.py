@@ -1,0 +1,41 @@
+"""From `terrarium up` to its `ready` line: with nothing there, and again; memory of each part."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+
+from benchmarks.figure import Figure
+from tests.kit.terrarium import terrarium_up
+
+MIB = 1 << 20
+PARTS = {
+    "agent server": "harnesses.cli server",
+    "engine": "agent_server.engines.child",
+    "IRC server": "harnesses.irc.ircd",
+    "irc tendril": "run irc",
+    "web tendril": "run web",
+    "cron tendril": "run cron",
+}
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Seconds to `ready`, then MiB of each process that runs by then."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for kind in ("cold (the model is fetched)", "warm"):
+            began = time.perf_counter()
+            async with terrarium_up(folder, XDG_CACHE_HOME=name) as up:
+                yield Figure(f"start of up, {kind}", time.perf_counter() - began, "s")
+                if kind == "warm":
+                    yield _memory("terrarium up", psutil.Process(up.process.pid))
+                    for part, words in PARTS.items():
+                        yield _memory(part, up.child(words))
+
+
+def _memory(part: str, process: psutil.Process) -> Figure:
+    return Figure(f"memory of {part}", process.memory_info().rss / MIB, "MiB")

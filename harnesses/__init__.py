@@ -1,0 +1,1 @@
+"""The bodies: one folder a tendril, and the core that they share."""

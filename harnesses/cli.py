@@ -1,0 +1,254 @@
+"""The command `terrarium`: our own verbs, and those of the entry point group `terrarium.commands`.
+
+Exit status 78 (EX_CONFIG of sysexits.h) means that the configuration must be changed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harnesses.core.errors import HarnessError, PortTaken
+from harnesses.core.supervisor import EX_CONFIG, ChildRefused
+from llm.logs import Format, Level, configure
+from storage.config import ConfigError, load
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from harnesses.core.health import Finding
+
+# A command imports what it needs when it runs: so the others start quickly, and a package that
+# is broken is trouble for its own commands only.
+
+GROUP = "terrarium.commands"
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="Configuration file.", show_default="./terrarium.toml, if any"),
+]
+DataFolder = Annotated[Path, typer.Option("--data", help="Folder for everything that is kept.")]
+Channel = Annotated[str | None, typer.Option(help='Only this channel: "#name" or "network/#name".')]
+
+app = typer.Typer(
+    help="One local model, many tendrils. `terrarium up` starts everything.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+config_app = typer.Typer(help="Check or show the configuration.", no_args_is_help=True)
+logs_app = typer.Typer(help="Read the chat log: public channels only.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+app.add_typer(logs_app, name="logs")
+
+_tell = partial(typer.echo, err=True)
+
+
+def main() -> None:
+    """Run the command line and exit; what goes wrong is told in a line."""
+    try:
+        _add_commands(sys.argv[1:])
+        app(prog_name="terrarium")
+    except (ConfigError, PortTaken, ChildRefused) as error:
+        sys.exit(_failed(error, EX_CONFIG))
+    except (HarnessError, StorageError) as error:
+        sys.exit(_failed(error, 1))
+
+
+def _failed(error: Exception, status: int) -> int:
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    _tell(f"terrarium: {error}{notes}")
+    return status
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"terrarium {version('terrarium')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    log_level: Annotated[
+        Level, typer.Option(envvar="TERRARIUM_LOG_LEVEL", help="Log this and what is graver.")
+    ] = "info",
+    log_format: Annotated[
+        Format, typer.Option(envvar="TERRARIUM_LOG_FORMAT", help="For people, or JSON lines.")
+    ] = "console",
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    # The processes that `up` starts read these.
+    os.environ.update(TERRARIUM_LOG_LEVEL=log_level, TERRARIUM_LOG_FORMAT=log_format)
+    configure(context.invoked_subcommand or "terrarium", log_level, log_format)
+
+
+@app.command()
+def up(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+    """Start everything: model, agent server, tendrils, and an IRC server if you name none.
+
+    It prints a line that begins with "ready" when the bot can be asked, and how to do that.
+    Ctrl-C stops everything.
+    """
+    from harnesses.core.up import up as run_everything
+
+    asyncio.run(run_everything(load(config, data), _tell, typer.echo))
+
+
+@app.command()
+def run(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="irc, web, cron, or a tendril you installed.")
+    ],
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Run one tendril."""
+    from harnesses.core.addresses import with_agent_address
+    from harnesses.core.tendrils import tendril
+
+    kind = tendril(name)
+    configure(name, *_log_options())
+    asyncio.run(kind(with_agent_address(load(config, data))).run())
+
+
+@app.command()
+def chat(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+    """Talk with the model in this terminal; it remembers what was said the next time."""
+    from harnesses.chat.terminal import Chat
+    from harnesses.core.addresses import with_agent_address
+
+    if sys.stderr.isatty() and "--log-level" not in sys.argv:
+        configure("chat", "error", _log_options()[1])  # the log would stand amid the talk
+    write = partial(typer.echo, nl=False)
+    asyncio.run(Chat(with_agent_address(load(config, data)), write).run())
+
+
+@app.command()
+def doctor(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Look only at this tendril's process, quickly."),
+    ] = None,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Tell what is well, what is not, and what to do. Exit status 1 when something is not."""
+    if name is None:
+        from harnesses.core.doctor import examine
+
+        findings = asyncio.run(examine(load(config, data)))
+    else:
+        from harnesses.core.health import examine_process
+
+        findings = [examine_process(data, name)]
+    _print_findings(findings)
+    raise typer.Exit(0 if all(found.ok for found in findings) else 1)
+
+
+@config_app.command()
+def check(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+    """Check the whole configuration file and the environment."""
+    loaded = load(config, data)
+    typer.echo(f"{loaded.name} is right" if loaded.path else "no file: the defaults count")
+
+
+@config_app.command()
+def show(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+    """Show every key with the value that counts and where it is from; secrets as ***."""
+    from harnesses.core.effective import effective
+
+    table = ""
+    for value in effective(load(config, data)):
+        if value.table != table:
+            typer.echo(("\n" if table else "") + f"[{value.table}]")
+            table = value.table
+        line = f"{value.key} = {value.text}" if value.text else f"# {value.key} is not set"
+        typer.echo(f"{line}  # {value.origin}" if value.text else line)
+
+
+@logs_app.command()
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that a line must all have.")],
+    channel: Channel = None,
+    nick: Annotated[str | None, typer.Option(help="Only what this nick said.")] = None,
+    hours: Annotated[float, typer.Option(min=0, help="How far back; 0 is everything.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, help="How many lines at most, the newest.")] = 20,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Find lines that people said. Times are UTC."""
+    from harnesses.core import log_reading
+
+    found = log_reading.search(load(config, data), query, channel, nick, hours, limit)
+    lines = asyncio.run(found)
+    typer.echo("\n".join(lines) or "nothing found")
+
+
+@logs_app.command()
+def stats(
+    channel: Channel = None, config: ConfigFile = None, data: DataFolder = Path("data")
+) -> None:
+    """Count lines and people, and name the most talkative."""
+    from harnesses.core import log_reading
+
+    typer.echo("\n".join(asyncio.run(log_reading.stats(load(config, data), channel))))
+
+
+def _log_options() -> tuple[Level, Format]:
+    """What the options before the command chose."""
+    level: Level = os.environ["TERRARIUM_LOG_LEVEL"]  # type: ignore[assignment]
+    style: Format = os.environ["TERRARIUM_LOG_FORMAT"]  # type: ignore[assignment]
+    return level, style
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    width = max(len(found.what) for found in findings)
+    for found in findings:
+        typer.echo(f"{'ok' if found.ok else 'problem':<8} {found.what:<{width}}  {found.text}")
+
+
+def _add_commands(arguments: Sequence[str]) -> None:
+    """Add the commands of other packages: those that are named, or all for a list of them."""
+    others = entry_points(group=GROUP)
+    named = [entry for entry in others if entry.name in arguments]
+    if named:
+        _add(named)
+    elif not {"--version", *_own()}.intersection(arguments):
+        _add(others)
+
+
+def _own() -> set[str]:
+    groups = {group.name for group in app.registered_groups}
+    return {str(name) for name in groups} | {
+        command.name or command.callback.__name__
+        for command in app.registered_commands
+        if command.callback
+    }
+
+
+def _add(entries: Iterable[EntryPoint]) -> None:
+    for entry in entries:
+        try:
+            command = entry.load()
+        except ImportError as error:
+            _tell(f"terrarium: the command {entry.name} cannot be loaded: {error}")
+            continue
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=entry.name)
+        else:
+            app.command(entry.name)(command)
+
+
+if __name__ == "__main__":
+    main()

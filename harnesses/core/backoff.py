@@ -1,0 +1,41 @@
+"""How long to wait before trying again what has failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class Backoff:
+    """Waits of `first` seconds, doubling to `longest`; what ran `stable` seconds starts anew.
+
+    `jitter` returns a number from 0 to 1, by which each wait grows by up to a quarter, so that
+    many do not march in step. `clock` returns seconds and never goes back.
+    """
+
+    def __init__(
+        self,
+        first: float,
+        longest: float,
+        stable: float = 60.0,
+        *,
+        jitter: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._first, self._longest, self._stable = first, longest, stable
+        self._jitter, self._clock = jitter, clock
+        self._next = first
+        self._since: float | None = None
+
+    def started(self) -> None:
+        """Say that it runs."""
+        self._since = self._clock()
+
+    def delay(self, at_least: float = 0.0) -> float:
+        """Say that it runs no more, or never did; return the seconds to wait."""
+        if self._since is not None and self._clock() - self._since >= self._stable:
+            self._next = self._first
+        self._since = None
+        wait = max(self._next, at_least)
+        self._next = min(self._next * 2, self._longest)
+        return min(wait * (1 + self._jitter() / 4), self._longest)

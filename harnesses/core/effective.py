@@ -1,0 +1,91 @@
+"""The configuration as it counts: every key, its value without secrets, and where that is from."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+
+from storage.config import Config, Section, names_of, variable_of
+
+HIDDEN = "***"
+
+_SECRET_NAME = re.compile(r"key|password|secret|token|sasl", re.IGNORECASE)
+_URL = re.compile(r"^(\w+://)(?:[^/@]*@)?([^/?#]*)([^?#]*)(.*)$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One key of a table. `text` is TOML, and empty when the key is not set."""
+
+    table: str
+    key: str
+    text: str
+    origin: str
+
+
+def effective(config: Config) -> Iterator[Value]:
+    """Every key of every table. Raises ConfigError."""
+    for table, section in config.check().items():
+        for key in type(section).model_fields:
+            value = getattr(section, key)
+            text = "" if value is None else _toml(value)
+            yield Value(table, key, text, _origin(config, section, key))
+
+
+def _origin(config: Config, section: Section, key: str) -> str:
+    kind, prefix = type(section), f"{section.table}_"
+    if variable := variable_of(kind, key, prefix):
+        return variable
+    folder = Path(os.environ.get("TERRARIUM_SECRETS", "/run/secrets"))
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if file.name.lower() in names_of(kind, key, prefix):
+            return str(file)
+    return config.name if key in config.tables.get(section.table, {}) else "default"
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case SecretStr():
+            return f'"{HIDDEN}"'
+        case bool() | int() | float():
+            return json.dumps(value)
+        case BaseModel():
+            return _toml(value.model_dump())
+        case Mapping():
+            return _inline({str(k): v for k, v in value.items() if v is not None})
+        case tuple() | list() | set() | frozenset():
+            return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(_masked(str(value)), ensure_ascii=False)
+
+
+def _inline(values: Mapping[str, Any]) -> str:
+    """A table inside a line: its values are as the file has them, so their names must tell."""
+    parts = (
+        f'{key} = "{HIDDEN}"' if _is_secret(key, value) else f"{key} = {_toml(value)}"
+        for key, value in values.items()
+    )
+    return "{" + ", ".join(parts) + "}"
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    """Whether to hide it: a name says so, or it is a webhook's address, which lets anybody in."""
+    webhook = key == "deliver" and str(value).startswith(("http://", "https://"))
+    return webhook or (not isinstance(value, Mapping) and bool(_SECRET_NAME.search(key)))
+
+
+def _masked(text: str) -> str:
+    """A text without the password or the query of a URL, and without the key of an IRC channel."""
+    if url := _URL.match(text):
+        scheme, host, path, rest = url.groups()
+        user = f"{HIDDEN}@" if "@" in text.removeprefix(scheme).split("/")[0] else ""
+        return f"{scheme}{user}{host}{path}" + (f"?{HIDDEN}" if rest else "")
+    if text[:1] in "#&" and " " in text:
+        return f"{text.split()[0]} {HIDDEN}"
+    return text

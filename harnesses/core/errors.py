@@ -1,0 +1,38 @@
+"""What can go wrong in a harness.
+
+HarnessError
+├── PortTaken        another program listens where we should
+├── UnknownTendril   no installed package has a tendril of that name
+├── AlreadyRunning   (lock.py) another `terrarium up` uses the data folder
+└── ChildRefused     (supervisor.py) a child cannot use its configuration
+"""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """A tendril cannot do its work; the message says why and what to do."""
+
+
+class PortTaken(HarnessError):
+    """Another program listens where we should."""
+
+    def __init__(self, host: str, port: int, variable: str, key: str) -> None:
+        super().__init__(
+            f"port {port} on {host} is taken by another program; "
+            f"choose another with {variable}=PORT or `{key}` in terrarium.toml"
+        )
+
+
+class UnknownTendril(HarnessError):
+    """No installed package has a tendril of that name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(f'no tendril is called "{name}"; there are: {", ".join(known)}')
+
+
+def root_cause(error: Exception) -> Exception:
+    """The error that brought the others about, out of the groups around it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,185 @@
+"""The base of every tendril: it owns the client, the memory, the turn and the way to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+from typing import ClassVar
+from weakref import WeakValueDictionary
+
+import structlog
+
+from harnesses.core.errors import root_cause
+from harnesses.core.status import Status
+from llm.client import AgentClient, Call, OnText, Priority
+from llm.context import Context, Question
+from llm.errors import ContextTooLong, ModelError
+from llm.log_view import LogView
+from llm.message import Usage
+from llm.meter import Meter
+from llm.process import told_to_stop
+from llm.settings import AgentSettings
+from llm.tools import Toolbox
+from llm.turn import Turn
+from llm.untrusted import neutral
+from storage.config import Config, ConfigError
+from storage.conversations import Conversations
+from storage.database import Database
+from storage.errors import StorageError
+
+FAILED = "Something went wrong on my side; it has been noted. Please try again."
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person gets. `ok` is False when the text is an apology and nothing was kept."""
+
+    text: str
+    ok: bool = True
+    usage: Usage = field(default_factory=Usage)
+
+
+class Harness(ABC):
+    """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
+
+    `serve` turns the events of its medium into `await self.turn(...)`. While it runs, `client`,
+    `database` and `conversations` are open and `status` tells others how it is.
+    """
+
+    name: ClassVar[str]
+
+    client: AgentClient
+    database: Database
+    conversations: Conversations
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.agent = config.section(AgentSettings)
+        self.status = Status(config.data, self.name)
+        self._persona = Template(_read(self._persona_file()))
+        self._running: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @abstractmethod
+    async def serve(self) -> None:
+        """Do the tendril's work; call `self.status.ready()` when people can use it."""
+
+    def database_path(self) -> Path:
+        """The tendril's own SQLite file."""
+        return self.config.data / f"{self.name}.db"
+
+    async def run(self) -> None:
+        """Serve until told to stop, or until `serve` returns. Raises what `serve` raises."""
+        self.status.starting()
+        try:
+            async with self._opened(), asyncio.TaskGroup() as tasks:
+                renewing = tasks.create_task(self.status.renew())
+                serving = tasks.create_task(self.serve())
+                stopping = tasks.create_task(told_to_stop())
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                for task in (renewing, serving, stopping):
+                    task.cancel()
+        except ExceptionGroup as group:
+            raise root_cause(group) from group
+        finally:
+            self.status.stopped()
+
+    async def turn(
+        self,
+        conversation: str,
+        *,
+        who: str,
+        text: str,
+        view: LogView | None = None,
+        tools: Sequence[object] = (),
+        values: Mapping[str, str] | None = None,
+        priority: Priority = "interactive",
+        on_text: OnText | None = None,
+    ) -> Answer:
+        """Answer `text`, which `who` asked in `conversation`; one turn at a time in each.
+
+        `view` is the log that belongs to it, `tools` are the owners of `@tool` methods beside
+        this class's own, `values` fill the `$names` of the persona, and `on_text` is given each
+        piece of the answer as the model writes it. Never raises: what goes wrong becomes a
+        sentence for the person, and is logged.
+        """
+        question = Question(who, text)
+        harmless = {name: neutral(value) for name, value in (values or {}).items()}
+        system = self._persona.safe_substitute(harmless)
+        context = Context(self.conversations, conversation, system, question, view)
+        call = Call(f"{self.name}/{conversation}", priority)
+        async with self._running.setdefault(conversation, asyncio.Lock()):
+            return await self.safely(self._answer(context, call, (self, *tools), on_text))
+
+    async def safely(self, work: Awaitable[Answer]) -> Answer:
+        """The answer, or a sentence for the person in place of whatever went wrong."""
+        try:
+            return await work
+        except ModelError as error:
+            _log.warning("turn.no_answer", reason=type(error).__name__, error=str(error))
+            return Answer(error.sentence, ok=False)
+        except Exception:  # noqa: BLE001 -- the turn boundary: nobody's traceback reaches a person
+            _log.exception("turn.failed", tendril=self.name)
+            return Answer(FAILED, ok=False)
+
+    async def _answer(
+        self, context: Context, call: Call, tools: Sequence[object], on_text: OnText | None
+    ) -> Answer:
+        await context.load()
+        toolbox = Toolbox.of(*tools)
+        schemas, reserve = toolbox.schemas(), self.agent.max_tokens
+        turn = Turn(self.client, self.agent, toolbox, call, on_text)
+        try:
+            outcome = await turn.run(
+                lambda steps: context.fit(
+                    steps,
+                    lambda messages: self._meter.count(call.session, messages, schemas, reserve),
+                    reserve,
+                )
+            )
+        except ContextTooLong:
+            self._meter.forget(call.session)
+            raise
+        try:
+            await context.remember(outcome.messages)
+        except StorageError as error:  # the person still gets the answer
+            _log.error("turn.not_kept", error=str(error))
+        _log.info(
+            "turn.done",
+            conversation=call.session,
+            request=call.id,
+            iterations=outcome.iterations,
+            forced=outcome.forced,
+            prompt_tokens=outcome.usage.prompt,
+            cached_tokens=outcome.usage.cached,
+            completion_tokens=outcome.usage.completion,
+        )
+        return Answer(outcome.text, usage=outcome.usage)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        async with (
+            Database.opened(self.database_path()) as self.database,
+            AgentClient.opened(self.agent) as self.client,
+        ):
+            self.conversations = Conversations(self.database)
+            self._meter = Meter(self.client)
+            yield
+
+    def _persona_file(self) -> Path:
+        own = Path(inspect.getfile(type(self))).with_name("persona.md")
+        return self.agent.personas.get(self.name, own)
+
+
+def _read(persona: Path) -> str:
+    try:
+        return persona.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"[agent] personas: {persona} cannot be read: {error}") from error

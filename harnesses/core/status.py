@@ -1,0 +1,107 @@
+"""What each running process says of itself: one small file in `DATA/run`, renewed while it lives.
+
+The supervisor waits for these files, `terrarium doctor` and the web pages read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+import structlog
+from pydantic import BaseModel, ValidationError
+
+_EVERY = 10.0  # seconds between renewals
+_STALE = timedelta(seconds=3 * _EVERY)
+
+_log = structlog.get_logger()
+
+
+class State(StrEnum):
+    """What a process can do at the moment."""
+
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+class Report(BaseModel):
+    """The contents of a status file."""
+
+    name: str
+    pid: int
+    state: State
+    detail: str
+    time: datetime
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the process has renewed it lately."""
+        return datetime.now(UTC) - self.time < _STALE
+
+
+class Status:
+    """This process's own file."""
+
+    def __init__(self, data: Path, name: str) -> None:
+        self._path = data / "run" / f"{name}.json"
+        self._name = name
+        self._state = State.STARTING
+        self._detail = ""
+
+    def starting(self) -> None:
+        """Say that the process has begun."""
+        self._say(State.STARTING, "")
+
+    def ready(self, detail: str = "") -> None:
+        """Say that the process can be used."""
+        self._say(State.READY, detail)
+
+    def waiting(self, detail: str) -> None:
+        """Say what the process waits for before it can be used."""
+        self._say(State.WAITING, detail)
+
+    def stopped(self) -> None:
+        """Say that the process has ended."""
+        self._say(State.STOPPED, "")
+
+    async def renew(self) -> None:
+        """Write the file again from time to time, for ever."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            self._say(self._state, self._detail)
+
+    def _say(self, state: State, detail: str) -> None:
+        self._state, self._detail = state, detail
+        report = Report(
+            name=self._name, pid=os.getpid(), state=state, detail=detail, time=datetime.now(UTC)
+        )
+        try:
+            self._write(report)
+        except OSError as error:  # a full disk must not end a process that can do its work
+            _log.warning("status.not_written", file=str(self._path), error=str(error))
+
+    def _write(self, report: Report) -> None:
+        """Put a whole file in the place of the old one, so that nobody reads half of it."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        written = self._path.with_suffix(f".{os.getpid()}.tmp")
+        written.write_text(report.model_dump_json(), encoding="utf-8")
+        written.replace(self._path)
+
+
+def report(data: Path, name: str) -> Report | None:
+    """What the process `name` last said, or None when it never said anything."""
+    try:
+        return Report.model_validate_json((data / "run" / f"{name}.json").read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def reports(data: Path) -> list[Report]:
+    """What every process that ever ran in this data folder last said, by name."""
+    names = sorted(path.stem for path in (data / "run").glob("*.json"))
+    return [found for name in names if (found := report(data, name))]

@@ -1,0 +1,117 @@
+"""Handing a job's text over: to a channel, a file, a web address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import httpx2
+import stamina
+
+from harnesses.cron.errors import Undeliverable
+from storage.event import Place
+from storage.outbox import Outbox
+
+_PATIENCE = 120.0  # seconds in which an address that fails is tried again
+_TIMEOUT = 20.0  # seconds for one try
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a job wrote, and the time that it was due."""
+
+    job: str
+    time: datetime
+    text: str
+
+    @property
+    def key(self) -> str:
+        """Names this result: the same key twice is the same result."""
+        return f"cron/{self.job}/{self.time.isoformat()}"
+
+
+class Delivery(Protocol):
+    """A way to hand a result over."""
+
+    async def deliver(self, result: Result) -> None:
+        """Hand it over, once. Raises Undeliverable."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToChannel:
+    """Through the outbox: the IRC tendril says it when it can."""
+
+    outbox: Outbox
+    place: Place
+
+    async def deliver(self, result: Result) -> None:
+        """Put it in the outbox; the same result again is not said again."""
+        await self.outbox.put(result.key, self.place, result.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ToFile:
+    """At the end of a text file, under a line with the job and the time."""
+
+    path: Path
+
+    async def deliver(self, result: Result) -> None:
+        """Append it. Raises Undeliverable."""
+        try:
+            head = f"# {result.job}, {result.time.isoformat()}"
+            await asyncio.to_thread(self._append, f"{head}\n\n{result.text}\n\n")
+        except OSError as error:
+            raise Undeliverable(f"{self.path}: {error}") from error
+
+    def _append(self, text: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ToWebhook:
+    """By POST, as JSON: job, time, text. An address that is away or busy is tried again."""
+
+    url: str
+    patience: float = _PATIENCE
+
+    async def deliver(self, result: Result) -> None:
+        """Send it. Raises Undeliverable."""
+        try:
+            async with httpx2.AsyncClient(timeout=_TIMEOUT) as http:
+                async for attempt in self._attempts():
+                    with attempt:
+                        await self._post(http, result)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise Undeliverable(_reason(error)) from error
+
+    def _attempts(self) -> AsyncIterator[stamina.Attempt]:
+        return aiter(
+            stamina.retry_context(
+                on=_may_pass, attempts=None, timeout=self.patience, wait_initial=0.5, wait_max=30.0
+            )
+        )
+
+    async def _post(self, http: httpx2.AsyncClient, result: Result) -> None:
+        body = {"job": result.job, "time": result.time.isoformat(), "text": result.text}
+        response = await http.post(self.url, json=body, headers={"Idempotency-Key": result.key})
+        response.raise_for_status()
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether trying again may help."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        return error.response.status_code in (408, 425, 429) or error.response.is_server_error
+    return isinstance(error, httpx2.TransportError)
+
+
+def _reason(error: Exception) -> str:
+    """For the log: never the address, which may have a secret in it."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        return f"the webhook answered {error.response.status_code}"
+    return f"the webhook could not be reached: {type(error).__name__}"

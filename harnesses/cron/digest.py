@@ -1,0 +1,42 @@
+"""The part of a channel's log that a job is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from llm.log_view import LogView
+from storage.chat_log import ChatLog, Query
+from storage.event import SPOKEN, Place, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """The newest `lines` that people said in `place` in the last `hours`, and all between them."""
+
+    log: ChatLog
+    place: Place
+    hours: int
+    lines: int
+
+    async def view(self, now: datetime) -> LogView | None:
+        """What there is to show at `now`, or None when nobody said anything."""
+        said = await self.log.find(
+            Query(
+                scope=Scope.of(self.place),
+                types=SPOKEN,
+                own=False,
+                since=now - timedelta(hours=self.hours),
+                until=now,
+                limit=self.lines,
+            )
+        )
+        if not said:
+            return None
+        return LogView(
+            log=self.log,
+            place=self.place,
+            anchor=said[-1].id + 1,
+            last=self.lines,
+            since=said[0].time,
+        )

@@ -1,0 +1,20 @@
+"""A job, with everything that its settings stand for worked out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harnesses.cron.delivery import Delivery
+from harnesses.cron.digest import LogSource
+from harnesses.cron.timetable import Timetable
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do, when, and where the outcome goes."""
+
+    name: str
+    timetable: Timetable
+    prompt: str
+    source: LogSource | None
+    delivery: Delivery

@@ -1,0 +1,70 @@
+"""When a job is due: a cron expression in a time zone.
+
+The rules are Debian cron's: a job at a fixed hour runs once on the night when the clock is put
+back, and right after the gap on the night when it is put forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+_FIELDS = "minute hour day-of-month month day-of-week"
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """The times of one job. Make one with `parsed`; all times in and out are aware."""
+
+    expression: str
+    zone: tzinfo
+
+    @classmethod
+    def parsed(cls, expression: str, zone: str) -> Timetable:
+        """Check both. Raises ValueError with words for whoever wrote the configuration."""
+        table = cls(expression, parse_zone(zone))
+        if len(expression.split()) != 5:
+            raise ValueError(f'"{expression}" does not have the five fields {_FIELDS}')
+        try:
+            coming = next(table._times(datetime.now(UTC)), None)
+        except CronSimError as error:
+            raise ValueError(f'"{expression}" is not a cron expression: {error}') from error
+        if coming is None:
+            raise ValueError(f'"{expression}" names a time that never comes')
+        return table
+
+    def after(self, time: datetime) -> datetime:
+        """The first time, in UTC, that is later than `time`."""
+        return next(due for due in self._times(time) if due > time)
+
+    def due(self, last: datetime, now: datetime) -> datetime:
+        """The time to run for, in UTC, when the last run was for `last`.
+
+        When several have been missed it is the newest of them; else it is the one to come.
+        """
+        coming = self.after(last)
+        if coming > now:
+            return coming
+        back = self._times(now + timedelta(seconds=1), reverse=True)
+        return max(coming, next(back, coming))
+
+    def _times(self, start: datetime, *, reverse: bool = False) -> Iterator[datetime]:
+        local = start.astimezone(self.zone)
+        for due in CronSim(self.expression, local, reverse=reverse):
+            yield due.astimezone(UTC)
+
+
+def parse_zone(name: str) -> tzinfo:
+    """A time zone by its IANA name. Raises ValueError."""
+    if name.upper() == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(
+            f'"{name}" is not a time zone that this system knows; write one like "Europe/Vienna"'
+        ) from error

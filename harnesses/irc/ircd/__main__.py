@@ -1,0 +1,61 @@
+"""Terrarium's embedded IRC server."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+
+from harnesses.irc.ircd import channels, entering, queries, talk  # noqa: F401  they fill the table
+from harnesses.irc.ircd.client import Client
+from harnesses.irc.ircd.server import Server
+from llm.process import parent_gone
+
+EX_CONFIG = 78
+"""Exit status of sysexits.h for a configuration that cannot be used."""
+
+
+async def serve(host: str, port: int, includes: Iterable[str] = ()) -> None:
+    """Serve until SIGTERM, SIGINT or the end of our supervisor. Raises OSError."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    ircd = Server(includes)
+    listener = await loop.create_server(lambda: Client(ircd), host, port)
+    parent = asyncio.create_task(parent_gone())
+    stop = asyncio.create_task(stopped.wait())
+    done, rest = await asyncio.wait([parent, stop], return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
+    listener.close()
+    for client in list(ircd.clients.values()):
+        client.end("The server is stopping")
+    for task in done:
+        task.result()  # a standard input that cannot be watched is an error, not an end
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the server; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m harnesses.irc.ircd", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=6667, help="port to listen on")
+    parser.add_argument("--include", action="append", default=[], help="module of irc3d plugins")
+    options = parser.parse_args(arguments)
+    try:
+        asyncio.run(serve(options.host, options.port, options.include))
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        why = "is already in use" if taken else f"cannot be listened on ({error.strerror})"
+        sys.stderr.write(
+            f"IRC: {options.host} port {options.port} {why}; choose another port with "
+            "UP_IRC_PORT=NUMBER or with irc_port in [up] of terrarium.toml\n"
+        )
+        return EX_CONFIG
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""What clients ask about one another."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from harnesses.irc.ircd.client import Client
+from harnesses.irc.ircd.table import command
+from harnesses.irc.message import Message
+
+if TYPE_CHECKING:
+    from harnesses.irc.ircd.server import Server
+
+
+@command("WHO")
+def _who(server: Server, client: Client, message: Message) -> None:
+    mask = message.param(0)
+    room, person = server.room(mask), server.client(mask)
+    for found in list(room.members) if room else [person] if person else []:
+        flags = ("G" if found.away else "H") + (room.shown(found) if room else "")
+        where, source = room.name if room else "*", found.source
+        names = (source.user or "*", source.host or "*", server.source.nick, found.nick)
+        client.reply("352", where, *names, flags, f"0 {found.data['realname']}")
+    client.reply("315", mask, "End of WHO list")
+
+
+@command("WHOIS", needs=1)
+def _whois(server: Server, client: Client, message: Message) -> None:
+    nick = message.params[-1]
+    person = server.client(nick)
+    if not person or not person.registered:
+        client.reply("401", nick, "No such nick/channel")
+    else:
+        source = person.source
+        names = (source.nick, source.user or "*", source.host or "*", "*")
+        client.reply("311", *names, person.data["realname"])
+        if rooms := server.rooms_of(person):
+            client.reply("319", nick, " ".join(room.shown(person) + room.name for room in rooms))
+        client.reply("312", nick, server.source.nick, "Terrarium")
+        if person.away:
+            client.reply("301", nick, person.away)
+        idle = str(int(time.time() - person.data["data_received"]))
+        client.reply("317", nick, idle, str(person.data["signon"]), "seconds idle, signon time")
+    client.reply("318", nick, "End of WHOIS list")
+
+
+@command("USERHOST", needs=1)
+def _userhost(server: Server, client: Client, message: Message) -> None:
+    found = [server.client(nick) for nick in message.params]
+    shown = (
+        f"{c.nick}={'-' if c.away else '+'}{c.source.user}@{c.source.host}"
+        for c in found
+        if c and c.registered
+    )
+    client.reply("302", " ".join(shown))
+
+
+@command("ISON", needs=1)
+def _ison(server: Server, client: Client, message: Message) -> None:
+    nicks = " ".join(message.params).split()
+    client.reply("303", " ".join(nick for nick in nicks if server.client(nick)))
+
+
+@command("MOTD")
+def _motd(server: Server, client: Client, message: Message) -> None:
+    server.motd(client)

@@ -1,0 +1,43 @@
+"""What clients say to one another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harnesses.irc.ircd.client import Client
+from harnesses.irc.ircd.table import TARGETS, command
+from harnesses.irc.message import Message
+
+if TYPE_CHECKING:
+    from harnesses.irc.ircd.server import Server
+
+
+@command("PRIVMSG")
+@command("NOTICE")
+def _talk(server: Server, client: Client, message: Message) -> None:
+    text, quiet = message.param(1), message.command == "NOTICE"
+    if not text or not message.param(0):
+        if not quiet:  # nothing ever answers a NOTICE
+            client.reply("412" if message.param(0) else "411", "Nothing to send")
+        return
+    for name in message.param(0).split(",")[:TARGETS]:
+        room, person = server.room(name), server.client(name)
+        if room and room.may_speak(client):
+            line = Message(message.command, (room.name, text), client.source)
+            room.send(line, but=client)
+        elif person and person.registered:
+            person.send(Message(message.command, (person.nick, text), client.source))
+            if person.away and not quiet:
+                client.reply("301", person.nick, person.away)
+        elif not quiet:
+            why = "Cannot send to channel" if room else "No such nick/channel"
+            client.reply("404" if room else "401", name, why)
+
+
+@command("AWAY")
+def _away(server: Server, client: Client, message: Message) -> None:
+    client.away = message.param(0)
+    if client.away:
+        client.reply("306", "You have been marked as being away")
+    else:
+        client.reply("305", "You are no longer marked as being away")

@@ -1,0 +1,97 @@
+"""What a server says it can do: numeric 005 (https://modern.ircdocs.horse/#rplisupport-005)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from harnesses.irc.casemap import Casemap, casemap
+
+_HEX = re.compile(r"\\x([0-9A-Fa-f]{2})")
+_PREFIX = re.compile(r"\(([^)]*)\)(.*)")
+_CHANMODES = "beI,k,l,imnpst"
+
+
+@dataclass(frozen=True)
+class ISupport:
+    """The tokens of 005, read with the protocol's defaults where the server is silent."""
+
+    tokens: Mapping[str, str] = field(default_factory=dict)
+
+    def updated(self, words: Iterable[str]) -> ISupport:
+        """With the tokens of one more 005 line; `-TOKEN` takes one back."""
+        tokens = dict(self.tokens)
+        for word in words:
+            name, _, value = word.partition("=")
+            if name.startswith("-"):
+                tokens.pop(name[1:].upper(), None)
+            elif name:
+                tokens[name.upper()] = _HEX.sub(lambda m: chr(int(m[1], 16)), value)
+        return replace(self, tokens=tokens)
+
+    @cached_property
+    def fold(self) -> Casemap:
+        """CASEMAPPING as a function."""
+        return casemap(self.tokens.get("CASEMAPPING") or "rfc1459")
+
+    @cached_property
+    def prefix(self) -> Mapping[str, str]:
+        """PREFIX: the member modes by their symbol, highest first, as in {"@": "o", "+": "v"}."""
+        value = self.tokens.get("PREFIX", "(ov)@+")
+        match = _PREFIX.fullmatch(value)
+        return dict(zip(match[2], match[1], strict=False)) if match else {}
+
+    @property
+    def chantypes(self) -> str:
+        """CHANTYPES: the characters that a channel's name begins with."""
+        return self.tokens.get("CHANTYPES", "#&")
+
+    @property
+    def statusmsg(self) -> str:
+        """STATUSMSG: the symbols that may stand before a channel in a target."""
+        return self.tokens.get("STATUSMSG", "")
+
+    @property
+    def chanmodes(self) -> tuple[str, str, str, str]:
+        """CHANMODES: list modes; always, only when set, and never with a parameter."""
+        kinds = [*self.tokens.get("CHANMODES", _CHANMODES).split(","), "", "", "", ""]
+        return kinds[0], kinds[1], kinds[2], kinds[3]
+
+    @property
+    def nicklen(self) -> int:
+        """NICKLEN: the longest nick."""
+        return self._number("NICKLEN", 9)
+
+    @property
+    def linelen(self) -> int:
+        """LINELEN: bytes of a line with its CRLF and without tags."""
+        return max(self._number("LINELEN", 512), 512)
+
+    @property
+    def userlen(self) -> int:
+        """USERLEN: bytes of a user name; one more than usual for the `~` that servers add."""
+        return self._number("USERLEN", 10) + 1
+
+    @property
+    def hostlen(self) -> int:
+        """HOSTLEN: bytes of a host name."""
+        return self._number("HOSTLEN", 63)
+
+    def is_channel(self, name: str) -> bool:
+        """Whether `name` is that of a channel."""
+        return name[:1] != "" and name[0] in self.chantypes
+
+    def channel_of(self, target: str) -> str | None:
+        """The channel that a message's target reaches, its STATUSMSG symbols taken off."""
+        bare = target.lstrip(self.statusmsg) if self.statusmsg else target
+        return next((name for name in (bare, target) if self.is_channel(name)), None)
+
+    def without_prefix(self, name: str) -> str:
+        """A name of a NAMES reply without its member symbols (PREFIX, not STATUSMSG)."""
+        return name.lstrip("".join(self.prefix)) if self.prefix else name
+
+    def _number(self, token: str, default: int) -> int:
+        value = self.tokens.get(token, "")
+        return int(value) if value.isascii() and value.isdigit() else default

@@ -1,0 +1,127 @@
+"""One connection from its first line to its last: session, outbox, watchdog and bot together."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import structlog
+
+from harnesses.irc.connection import Bot, Connection
+from harnesses.irc.errors import InvalidMessage
+from harnesses.irc.event import IrcEvent
+from harnesses.irc.message import parse, untagged
+from harnesses.irc.outbox import Outbox, Sent
+from harnesses.irc.session import Session
+
+log = structlog.get_logger()
+
+CONNECT_WITHIN = 30.0
+"""Seconds."""
+
+
+class Link:
+    """A session on a connection.
+
+    `on_event` gets each event in the order of arrival, `changed` is called after each line.
+    `silence` is the time in seconds without a word of the server after which we ask; after as
+    much again it counts as gone.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        bot: Bot,
+        on_event: Callable[[IrcEvent], None],
+        changed: Callable[[], None],
+        silence: float,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._session, self._bot, self._silence = session, bot, silence
+        self._on_event, self._changed = on_event, changed
+        self._connection = Connection(self._opened, self._received)
+        self._outbox = Outbox(self._write)
+        self._opening = asyncio.timeout(CONNECT_WITHIN)
+        self._heard = self._loop.time()
+
+    async def open(self, server: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Connect. Raises OSError (a TimeoutError is one) or UnicodeError for an odd name."""
+        async with self._opening:
+            await self._loop.create_connection(lambda: self._connection, server, port, ssl=tls)
+
+    async def last(self) -> Exception | None:
+        """Watch over the connection until it is gone; return why, if the server did not close it.
+
+        A server that falls silent is asked with a PING, and dropped when it does not answer.
+        """
+        asked_at = 0.0
+        while not self._connection.lost.done():
+            now = self._loop.time()
+            idle, asked = now - self._heard, asked_at > self._heard
+            if asked and idle >= 2 * self._silence:
+                log.warning("irc.silent", network=self._session.network, seconds=round(idle))
+                self._connection.abort()
+            elif not asked and idle >= self._silence:
+                asked, asked_at = True, now
+                self.send_line("PING :alive", urgent=True)
+            patience = self._silence * (2 if asked else 1) - idle
+            await asyncio.wait([self._connection.lost], timeout=max(patience, 0.01))
+        return self._connection.lost.result()
+
+    async def lost(self, within: float) -> None:
+        """Wait until the server has closed the connection; after `within` seconds drop it.
+
+        One that does not stand yet is not waited for: `open` fails.
+        """
+        if not self._connection.transport:
+            if not self._opening.expired():
+                self._opening.reschedule(self._loop.time())
+            return
+        await asyncio.wait([self._connection.lost], timeout=within)
+        self._connection.abort()
+
+    def send_line(self, line: str, urgent: bool = False) -> Sent:
+        """Send a line as soon as pacing lets it go."""
+        return self._outbox.send(line, urgent)
+
+    def close(self) -> None:
+        """Drop the connection and all that waits for it."""
+        self._outbox.close()
+        self._connection.abort()
+        self._session.roster.clear()
+        self._bot.notify("connection_lost")
+
+    def _opened(self, connection: Connection) -> None:
+        self._heard = self._loop.time()
+        self._outbox.open()
+        self._bot.opened(connection)
+        self._session.start()
+        self._flush()
+
+    def _received(self, line: str) -> None:
+        self._heard = self._loop.time()
+        if not (message := parse(line)):
+            return
+        for event in self._session.receive(message):
+            self._on_event(event)
+        self._flush()
+        self._bot.renamed(self._session.nick)
+        self._changed()
+        self._bot.dispatch(untagged(line))
+
+    def _flush(self) -> None:
+        for outgoing in self._session.take():
+            try:
+                line = outgoing.message.render()
+            except InvalidMessage as error:
+                log.warning("irc.unsendable", network=self._session.network, error=str(error))
+                continue
+            if outgoing.delay:
+                self._outbox.later(outgoing.delay, line, outgoing.urgent)
+            else:
+                self._outbox.send(line, outgoing.urgent)
+
+    def _write(self, line: str) -> None:
+        self._connection.write(line)
+        self._bot.dispatch(line, iotype="out")

@@ -1,0 +1,245 @@
+"""One IRC network, for as long as the process lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+import re
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from harnesses.core.backoff import Backoff
+from harnesses.irc.connection import Bot, tls_context
+from harnesses.irc.errors import InvalidMessage, IrcError
+from harnesses.irc.event import IrcEvent
+from harnesses.irc.link import Link
+from harnesses.irc.message import Message
+from harnesses.irc.outbox import Sent
+from harnesses.irc.session import Session
+from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.split import budget, split
+
+log = structlog.get_logger()
+
+RECONNECT = 2.0, 300.0
+"""Seconds before the first attempt to connect again, and the longest wait."""
+
+SILENCE = 90.0
+"""Seconds without a word of the server before we ask; after as many again it counts as gone."""
+
+QUIT_WITHIN = 2.0
+"""Seconds."""
+
+UNWELCOME_WAIT = 60.0
+"""Seconds to wait at least after the server has called us banned or too fast."""
+
+_UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to reconnect", re.I)
+
+
+class Network:
+    """Connects, stays connected, and tells what happens.
+
+    `on_event` is called synchronously, in the order of arrival; what it raises ends `run`. Our
+    own messages are no events: `privmsg` and its like return what went out. `connected` is set
+    while the server has us registered, `joined` while we are in all the channels we want.
+    `plugins` are modules with irc3 plugins. Raises IrcError when the settings name no server.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: NetworkSettings,
+        on_event: Callable[[IrcEvent], None],
+        *,
+        plugins: Iterable[str] = (),
+        backoff: Backoff | None = None,
+        silence: float = SILENCE,
+    ) -> None:
+        if settings.server is None:
+            raise IrcError(f"the network {name} has no server; set its key `server`")
+        self.name, self._server = name, settings.server
+        self.connected, self.joined = asyncio.Event(), asyncio.Event()
+        self._settings, self._on_event, self._plugins = settings, on_event, tuple(plugins)
+        self._backoff = backoff or Backoff(*RECONNECT, jitter=random.random)
+        self._silence = silence
+        self._wanted = dict(_name_and_key(channel) for channel in settings.channels)
+        self._session = Session(name, settings, self._wanted)
+        self._link: Link | None = None
+        self._closing = asyncio.Event()
+
+    def __repr__(self) -> str:
+        state = "connected" if self.connected.is_set() else "not connected"
+        return f"<Network {self.name} as {self.nick}, {state}>"
+
+    @property
+    def nick(self) -> str:
+        """Our nick at this moment."""
+        return self._session.nick
+
+    @property
+    def channels(self) -> list[str]:
+        """The channels we are in."""
+        return self._session.roster.channels
+
+    def members(self, channel: str) -> list[str]:
+        """The nicks in `channel`, sorted; none when we are not there."""
+        known = self._session.roster.channel(channel)
+        return sorted((m.nick for m in known.members.values()), key=str.casefold) if known else []
+
+    def fold(self, name: str) -> str:
+        """`name` in the form in which equal nicks and channels are equal strings here."""
+        return self._session.isupport.fold(name)
+
+    async def until_joined(self) -> None:
+        """Wait until we are in every channel we want; for ever, when one does not let us in."""
+        await self.joined.wait()
+
+    async def run(self) -> None:
+        """Be on the network until `quit`."""
+        bot = Bot(self, self._plugins)
+        while not self._closing.is_set():
+            self._session = Session(self.name, self._settings, self._wanted)
+            changed = functools.partial(self._changed, bot)
+            self._link = Link(self._session, bot, self._on_event, changed, self._silence)
+            try:
+                await self._stay(self._link)
+            except (OSError, UnicodeError) as error:
+                log.warning("irc.connect_failed", network=self.name, error=str(error))
+            finally:
+                self._leave()
+            await self._pause()
+
+    async def privmsg(self, target: str, text: str) -> list[str]:
+        """Say `text`; return the lines that went out, which are none without a connection.
+
+        Raises InvalidMessage when `target` cannot be one.
+        """
+        return await self._said(self._say("PRIVMSG", target, text))
+
+    async def notice(self, target: str, text: str) -> list[str]:
+        """Like `privmsg`, as a NOTICE."""
+        return await self._said(self._say("NOTICE", target, text))
+
+    async def action(self, target: str, text: str) -> list[str]:
+        """Like `privmsg`, as an action; the lines returned are without its CTCP wrapping."""
+        return await self._said(self._say("ACTION", target, text))
+
+    def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
+        """The lines that `text` to `target` makes, as `privmsg` (or `command`) would send them."""
+        space = budget(self._session.isupport, self._session.source, command, target)
+        return split(text, space)
+
+    def say(self, command: str, target: str, text: str) -> Sent | None:
+        """Put `text` in the queue; the result is done with its last line."""
+        lines = self._say(command, target, text)
+        return lines[-1][1] if lines else None
+
+    def join(self, channel: str, key: str = "") -> None:
+        """Join `channel`, now and after each reconnect. Raises InvalidMessage."""
+        self._require_channel(channel)
+        line = Message("JOIN", (channel, key) if key else (channel,)).render()
+        self._wanted[channel] = key
+        if self._session.ready:
+            self.send_line(line)
+        self._note_joined()
+
+    def part(self, channel: str, reason: str = "") -> None:
+        """Leave `channel` and do not come back. Raises InvalidMessage."""
+        self._require_channel(channel)
+        line = Message("PART", (channel, reason) if reason else (channel,)).render()
+        for name in [n for n in self._wanted if self.fold(n) == self.fold(channel)]:
+            del self._wanted[name]
+        self.send_line(line)
+        self._note_joined()
+
+    def send_line(self, line: str, urgent: bool = False) -> Sent:
+        """Send a raw line; line breaks in it become spaces."""
+        clean = line.rstrip("\r\n").translate({10: " ", 13: " ", 0: None})
+        if self._link:
+            return self._link.send_line(clean, urgent)
+        nothing: Sent = asyncio.get_running_loop().create_future()
+        nothing.set_result(False)
+        return nothing
+
+    def close(self, reason: str = "") -> None:
+        """Ask the server to let us go; `run` ends when it has."""
+        self._closing.set()
+        self.send_line(f"QUIT :{reason}", urgent=True)
+
+    async def quit(self, reason: str = "") -> None:
+        """Leave the network, in two seconds at most; `run` ends."""
+        self.close(reason)
+        if self._link:
+            await self._link.lost(QUIT_WITHIN)
+
+    async def _stay(self, link: Link) -> None:
+        settings = self._settings
+        tls = tls_context(settings.tls, settings.tls_verify)
+        await link.open(self._server, settings.port, tls)
+        self._backoff.started()
+        fault = await link.last()
+        if fault and not isinstance(fault, OSError):
+            raise fault  # not the network's: `on_event` has failed
+        if not self._closing.is_set():
+            why = self._session.error or str(fault or "the server closed the connection")
+            log.warning("irc.disconnected", network=self.name, error=why)
+
+    def _leave(self) -> None:
+        if self._link:
+            self._link.close()
+        self._link = None
+        self.connected.clear()
+        self.joined.clear()
+
+    async def _pause(self) -> None:
+        if self._closing.is_set():
+            return
+        unwelcome = _UNWELCOME.search(self._session.error or "")
+        delay = self._backoff.delay(at_least=UNWELCOME_WAIT if unwelcome else 0.0)
+        log.info("irc.reconnecting", network=self.name, seconds=round(delay, 1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._closing.wait()
+
+    def _changed(self, bot: Bot) -> None:
+        if self._session.ready and not self.connected.is_set():
+            self.connected.set()
+            log.info("irc.connected", network=self.name, nick=self.nick)
+            bot.notify("server_ready")
+        self._note_joined()
+
+    def _note_joined(self) -> None:
+        if self._session.joined:
+            self.joined.set()
+        else:
+            self.joined.clear()
+
+    def _require_channel(self, name: str) -> None:
+        if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
+            raise InvalidMessage(f"{name!r} is not the name of a channel")
+
+    def _say(self, command: str, target: str, text: str) -> list[tuple[str, Sent]]:
+        Message("PRIVMSG", (target, "")).render()  # a bad target is an error also when offline
+        if not self.connected.is_set():
+            return []
+        wire = "PRIVMSG" if command == "ACTION" else command
+        wrapped = "\x01ACTION {}\x01" if command == "ACTION" else "{}"
+        pieces = self.split(target, text, command)
+        lines = [Message(wire, (target, wrapped.format(piece))).render() for piece in pieces]
+        return [(piece, self.send_line(line)) for piece, line in zip(pieces, lines, strict=True)]
+
+    async def _said(self, lines: list[tuple[str, Sent]]) -> list[str]:
+        try:
+            return [piece for piece, sent in lines if await sent]
+        except asyncio.CancelledError:
+            for _, sent in lines:
+                sent.cancel()
+            raise
+
+
+def _name_and_key(channel: str) -> tuple[str, str]:
+    name, _, key = channel.strip().partition(" ")
+    return name, key.strip()

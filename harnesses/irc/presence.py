@@ -1,0 +1,136 @@
+"""Who comes, goes, and is called what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from harnesses.irc.event import EventType, IrcEvent
+from harnesses.irc.message import Message, Source
+from harnesses.irc.roster import Member
+from harnesses.irc.state import Handler, State
+
+log = structlog.get_logger()
+
+REJOIN_AFTER, ASK_AGAIN_AFTER = 5.0, 60.0
+"""Seconds before we return after a kick, and before we knock again at a closed channel."""
+
+
+def _join(state: State, message: Message) -> list[IrcEvent]:
+    source, name = message.source or Source(""), message.param(0)
+    if state.is_me(source.nick):
+        state.roster.enter(name)
+        state.source = source if source.host else state.source
+    # extended-join adds the account, "*" for none
+    account = message.param(1).removeprefix("*") or message.tags.get("account") or None
+    state.roster.add(name, Member(source.nick, source.user, source.host, account))
+    return [state.event("JOIN", message, name, name)]
+
+
+def _part(state: State, message: Message) -> list[IrcEvent]:
+    name = message.param(0)
+    event = state.event("PART", message, name, name, message.param(1))
+    _gone(state, name, event.nick)
+    return [event]
+
+
+def _kick(state: State, message: Message) -> list[IrcEvent]:
+    name, nick = message.param(0), message.param(1)
+    event = state.event("KICK", message, name, nick, message.param(2))
+    _gone(state, name, nick)
+    return [event]
+
+
+def _quit(state: State, message: Message) -> list[IrcEvent]:
+    events = _everywhere(state, "QUIT", message, message.param(0))
+    for event in events:
+        state.roster.remove(event.target, event.nick)
+    return events
+
+
+def _nick(state: State, message: Message) -> list[IrcEvent]:
+    old, new = _who(message), message.param(0)
+    events = _everywhere(state, "NICK", message, new)
+    state.roster.rename(old, new)
+    if state.is_me(old):
+        state.source = Source(new, state.source.user, state.source.host)
+    return events
+
+
+def _account(state: State, message: Message) -> list[IrcEvent]:
+    for channel in state.roster.shared(_who(message)):
+        member = channel.members[state.isupport.fold(_who(message))]
+        member.account = message.param(0).removeprefix("*") or None
+    return []
+
+
+def _chghost(state: State, message: Message) -> list[IrcEvent]:
+    nick, user, host = _who(message), message.param(0), message.param(1)
+    if state.is_me(nick):
+        state.source = Source(state.source.nick, user, host)
+    for channel in state.roster.shared(nick):
+        member = channel.members[state.isupport.fold(nick)]
+        member.user, member.host = user, host
+    return []
+
+
+def _own_host(state: State, message: Message) -> list[IrcEvent]:
+    user, _, host = message.param(1).rpartition("@")
+    state.source = Source(state.source.nick, user or state.source.user, host)
+    return []
+
+
+def _names(state: State, message: Message) -> list[IrcEvent]:
+    state.roster.collect(message.param(-2), message.param(-1))
+    return []
+
+
+def _names_end(state: State, message: Message) -> list[IrcEvent]:
+    state.roster.collected(message.param(1))
+    return []
+
+
+def _refused(state: State, message: Message) -> list[IrcEvent]:
+    log.warning(
+        "irc.join_refused",
+        network=state.network,
+        channel=message.param(1),
+        numeric=message.command,
+        retry_in=ASK_AGAIN_AFTER,
+    )
+    state.join(message.param(1), ASK_AGAIN_AFTER)
+    return []
+
+
+def _gone(state: State, name: str, nick: str) -> None:
+    if state.is_me(nick):
+        state.roster.leave(name)
+        state.join(name, REJOIN_AFTER)
+    else:
+        state.roster.remove(name, nick)
+
+
+def _everywhere(state: State, kind: EventType, message: Message, text: str) -> list[IrcEvent]:
+    names = [channel.name for channel in state.roster.shared(_who(message))]
+    return [state.event(kind, message, name, name, text) for name in names]
+
+
+def _who(message: Message) -> str:
+    return message.source.nick if message.source else ""
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "JOIN": _join,
+    "PART": _part,
+    "KICK": _kick,
+    "QUIT": _quit,
+    "NICK": _nick,
+    "ACCOUNT": _account,
+    "CHGHOST": _chghost,
+    "396": _own_host,
+    "353": _names,
+    "366": _names_end,
+    # A limit, an invitation, a ban, a key, a registered nick stand between us and a channel.
+    **dict.fromkeys(("471", "473", "474", "475", "477"), _refused),
+}

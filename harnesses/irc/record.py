@@ -1,0 +1,71 @@
+"""What the log keeps of an event, and who may read it from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from harnesses.irc.event import IrcEvent
+from storage.event import Event, EventType, Place, Scope
+
+
+def place_of(event: IrcEvent) -> Place:
+    """The channel of an event, or the person at the other end of a private conversation."""
+    return Place(event.network, event.channel or event.nick)
+
+
+def recorded(event: IrcEvent) -> Event:
+    """The event as the log keeps it."""
+    renamed = event.type == "NICK"
+    return Event(
+        network=event.network,
+        channel=place_of(event).channel,
+        private=event.channel is None,
+        type=EventType(event.type),
+        time=event.time,
+        nick=event.nick,
+        user=event.user or "",
+        host=event.host or "",
+        account=event.account,
+        target=event.text if renamed else event.target if event.type == "KICK" else "",
+        text="" if renamed else event.text,
+        msgid=event.msgid,
+        own=event.own,
+    )
+
+
+def said(place: Place, nick: str, text: str, *, private: bool, reply_to: int | None) -> Event:
+    """A line of our own, as it went out."""
+    return Event(
+        network=place.network,
+        channel=place.channel,
+        private=private,
+        type=EventType.PRIVMSG,
+        time=datetime.now(UTC),
+        nick=nick,
+        text=text,
+        own=True,
+        reply_to=reply_to,
+    )
+
+
+def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
+    """What may be read from `place`: itself, and the channels that share a group with it.
+
+    Groups name "network/#channel", or "#channel" on any network.
+    """
+    places = {place}
+    for group in groups:
+        named = [_place(name, place.network) for name in group]
+        if any(_same(place, member) for member in named):
+            places.update(named)
+    return Scope(frozenset(places))
+
+
+def _place(name: str, network: str) -> Place:
+    before, slash, channel = name.partition("/")
+    return Place(before, channel) if slash else Place(network, before)
+
+
+def _same(one: Place, other: Place) -> bool:
+    return one.network == other.network and one.channel.lower() == other.channel.lower()

@@ -1,0 +1,102 @@
+"""Which channels we are in, and who is in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harnesses.irc.isupport import ISupport
+from harnesses.irc.message import Source
+
+
+@dataclass(slots=True)
+class Member:
+    """Someone in a channel."""
+
+    nick: str
+    user: str | None = None
+    host: str | None = None
+    account: str | None = None
+
+
+@dataclass(slots=True)
+class Channel:
+    """A channel that we are in; `names` collects a NAMES reply until its end."""
+
+    name: str
+    topic: str = ""
+    members: dict[str, Member] = field(default_factory=dict)
+    names: dict[str, Member] = field(default_factory=dict)
+
+
+class Roster:
+    """Channels and members under the server's own idea of which names are the same.
+
+    `isupport` may be set anew at any time before the first channel is joined.
+    """
+
+    def __init__(self) -> None:
+        self.isupport = ISupport()
+        self._channels: dict[str, Channel] = {}
+
+    @property
+    def channels(self) -> list[str]:
+        """The names of the channels we are in, in the order of joining."""
+        return [channel.name for channel in self._channels.values()]
+
+    def channel(self, name: str) -> Channel | None:
+        """The channel `name`, in any spelling, if we are in it."""
+        return self._channels.get(self._fold(name))
+
+    def shared(self, nick: str) -> list[Channel]:
+        """The channels that we share with `nick`."""
+        return [c for c in self._channels.values() if self._fold(nick) in c.members]
+
+    def member(self, nick: str) -> Member | None:
+        """`nick` as known from any channel."""
+        return next((c.members[self._fold(nick)] for c in self.shared(nick)), None)
+
+    def enter(self, name: str) -> None:
+        """We have joined `name`."""
+        self._channels[self._fold(name)] = Channel(name)
+
+    def leave(self, name: str) -> None:
+        """We are no longer in `name`."""
+        self._channels.pop(self._fold(name), None)
+
+    def clear(self) -> None:
+        """We are nowhere."""
+        self._channels.clear()
+
+    def add(self, name: str, member: Member) -> None:
+        """`member` has joined `name`."""
+        if channel := self.channel(name):
+            channel.members[self._fold(member.nick)] = member
+
+    def remove(self, name: str, nick: str) -> None:
+        """`nick` has left `name`."""
+        if channel := self.channel(name):
+            channel.members.pop(self._fold(nick), None)
+
+    def rename(self, old: str, new: str) -> None:
+        """`old` is called `new` now."""
+        for channel in self.shared(old):
+            member = channel.members.pop(self._fold(old))
+            member.nick = new
+            channel.members[self._fold(new)] = member
+
+    def collect(self, name: str, names: str) -> None:
+        """One 353 line: nicks, with all their symbols, or whole `nick!user@host`."""
+        if channel := self.channel(name):
+            for word in names.split():
+                source = Source.parse(self.isupport.without_prefix(word))
+                known = channel.members.get(self._fold(source.nick)) or Member(source.nick)
+                known.user, known.host = source.user or known.user, source.host or known.host
+                channel.names[self._fold(source.nick)] = known
+
+    def collected(self, name: str) -> None:
+        """The 366 after them: they are everybody who is there."""
+        if (channel := self.channel(name)) and channel.names:
+            channel.members, channel.names = channel.names, {}
+
+    def _fold(self, name: str) -> str:
+        return self.isupport.fold(name)

@@ -1,0 +1,108 @@
+"""The tables `[irc]` and `[irc.networks.NAME]`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
+from pydantic_settings import NoDecode
+
+from storage.config import Config, ConfigError, Section
+
+
+def _listed(value: object) -> object:
+    """A list, or a string with commas as environment variables have."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    return value
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+
+
+def _default_port(values: Mapping[str, Any]) -> int:
+    return 6697 if values.get("tls") else 6667
+
+
+class NetworkSettings(Section):
+    """One IRC network."""
+
+    table: ClassVar[str] = "irc"
+
+    server: str | None = Field(None, description="Host name or address of the IRC server")
+    tls: bool = Field(False, description="Encrypt the connection")
+    tls_verify: bool = Field(True, description="Refuse a server whose certificate is not valid")
+    port: int = Field(
+        default_factory=_default_port,
+        ge=1,
+        le=65535,
+        description="Port of the server; by default 6697 with tls, else 6667",
+    )
+    nick: str = Field("Terra", min_length=1, pattern=r"^[^\s!@:#&,*?]+$", description="Our nick")
+    channels: Words = Field(
+        ("#terrarium",), description='Channels to join; "#name key" where there is a key'
+    )
+    password: SecretStr | None = Field(None, description="Password of the server (PASS)")
+    nickserv_password: SecretStr | None = Field(
+        None, description="Password to identify to NickServ with"
+    )
+
+
+class IrcSettings(NetworkSettings):
+    """The IRC tendril; its network keys count when no `[irc.networks.NAME]` is given."""
+
+    command_prefix: str = Field(
+        ".",
+        min_length=1,
+        max_length=8,
+        validation_alias=AliasChoices("command_prefix", "irc_command_prefix"),
+        description="What a command begins with",
+    )
+    plugins: Words = Field((), description="Modules with irc3 plugins to include")
+    channel_groups: tuple[tuple[str, ...], ...] = Field(
+        (),
+        description='Channels that may see each other\'s logs, as lists of "network/#channel" '
+        'or "#channel"',
+    )
+    line_budget: int = Field(4, ge=1, description="Lines of a reply that are sent to a channel")
+    progress_after: float = Field(
+        10.0, gt=0, description="Seconds after which a slow answer is announced"
+    )
+    networks: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Networks by name, each a table with the keys above"
+    )
+
+    @field_validator("networks")
+    @classmethod
+    def _known_keys(cls, networks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        known = list(NetworkSettings.model_fields)
+        for name, values in networks.items():
+            for key in values:
+                if key not in known:
+                    near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+                    raise ValueError(f'unknown key "{key}" in {name}; the nearest is "{near}"')
+        return networks
+
+
+def networks(config: Config) -> dict[str, NetworkSettings]:
+    """The networks to be on, by name: the table `[irc]` itself is the network `irc`.
+
+    Raises ConfigError when a table is wrong or a network has no server.
+    """
+    settings = config.section(IrcSettings)
+    found: dict[str, NetworkSettings] = {
+        name: config.build(
+            NetworkSettings, f"[irc.networks.{name}]", values, prefix=f"irc_networks_{name}_"
+        )
+        for name, values in settings.networks.items()
+    }
+    for name, network in (found or {"irc": settings}).items():
+        if not network.server:
+            table = f"irc.networks.{name}" if found else "irc"
+            raise ConfigError(
+                f'{config.name}: [{table}] has no server; write server = "irc.example.org" there, '
+                "set IRC_SERVER, or use `terrarium up`, which brings a server along"
+            )
+    return found or {"irc": settings}

@@ -1,0 +1,82 @@
+"""Cuts a text into lines that every reader of the channel gets whole.
+
+A server puts our own `:nick!user@host ` in front of what we send and cuts at its line length, so
+the space for a text is counted in bytes from what the others will receive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from harnesses.irc.grapheme import clusters
+from harnesses.irc.isupport import ISupport
+from harnesses.irc.message import Source
+
+LEAST = 4
+"""The smallest budget in bytes: one character of UTF-8."""
+
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_WORD = re.compile(r"[ \t]*[^ \t]+")
+_ACTION = len("\x01ACTION \x01")
+
+
+def budget(isupport: ISupport, source: Source, command: str, target: str) -> int:
+    """Bytes of text that fit on one line of `command` (PRIVMSG, NOTICE or ACTION) to `target`.
+
+    `source` is who we are; an unknown user or host counts as the longest the server allows.
+    """
+    nick = max(len(source.nick.encode()), 1)
+    user = len(source.user.encode()) if source.user else isupport.userlen
+    host = len(source.host.encode()) if source.host else isupport.hostlen
+    wire = "PRIVMSG" if command == "ACTION" else command
+    taken = len(":!@ ") + nick + user + host + len(f"{wire} {target} :".encode()) + len("\r\n")
+    return max(isupport.linelen - taken - (_ACTION if command == "ACTION" else 0), LEAST)
+
+
+def split(text: str, budget_bytes: int) -> list[str]:
+    """Lines of at most `budget_bytes` of UTF-8 each, in order.
+
+    Line breaks in `text` are kept as line ends, blank lines are left out. A line too long is cut
+    between words, where the white space of the cut goes; a word too long is cut between grapheme
+    clusters. NUL, which IRC cannot carry, is left out; a lone surrogate becomes `?`.
+    Raises ValueError when the budget is below `LEAST`.
+    """
+    if budget_bytes < LEAST:
+        raise ValueError(f"a line needs {LEAST} bytes at least, not {budget_bytes}")
+    sendable = text.replace("\0", "").encode("utf-8", "replace").decode()
+    return [
+        line
+        for paragraph in _LINE_BREAK.split(sendable)
+        if paragraph.strip()
+        for line in _lines(paragraph, budget_bytes)
+    ]
+
+
+def _lines(paragraph: str, budget_bytes: int) -> Iterator[str]:
+    line = ""
+    for word in _WORD.findall(paragraph):
+        if _size(line + word) <= budget_bytes:
+            line += word
+            continue
+        if line:
+            yield line
+        *full, line = _pieces(word.lstrip(" \t"), budget_bytes)
+        yield from full
+    yield line
+
+
+def _pieces(word: str, budget_bytes: int) -> Iterator[str]:
+    piece = ""
+    for cluster in clusters(word):
+        # A cluster of any length is possible (stacked marks): then its characters are the pieces.
+        for part in [cluster] if _size(cluster) <= budget_bytes else cluster:
+            if piece and _size(piece + part) > budget_bytes:
+                yield piece
+                piece = ""
+            piece += part
+    yield piece
+
+
+def _size(text: str) -> int:
+    return len(text.encode())

@@ -1,0 +1,204 @@
+"""The log over HTTP: public channels only, whatever is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, HTTPException
+from fastapi import Query as Param
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import AfterValidator
+
+from harnesses.web.models import (
+    ChannelInfo,
+    Channels,
+    Context,
+    Health,
+    LogStats,
+    Message,
+    Messages,
+    ProblemAnswer,
+    SearchResults,
+)
+from harnesses.web.params import During, Id, InChannel, Limit, Nick, Recently
+from harnesses.web.site import TheSite
+from storage.chat_log import Query, match_all
+from storage.event import PUBLIC, SPOKEN, Event, EventType
+
+_PROBLEMS: dict[int | str, dict[str, object]] = {
+    404: {"model": ProblemAnswer, "description": "no such event on a public channel"},
+    422: {"model": ProblemAnswer, "description": "a parameter is wrong; the message says which"},
+}
+router = APIRouter(prefix="/api", tags=["log"], responses=_PROBLEMS)
+health = APIRouter(tags=["health"])
+
+
+def _has_a_word(text: str) -> str:
+    if match_all(text) == '""':
+        raise ValueError("write at least one word to look for")
+    return text
+
+
+Words = Annotated[
+    str,
+    AfterValidator(_has_a_word),
+    Param(max_length=200, description="words that must all occur", examples=["frogs awake"]),
+]
+
+
+@health.get("/health")
+async def answer_health() -> Health:
+    """That the web tendril answers; needs no token."""
+    return Health()
+
+
+@router.get("/channels")
+async def list_channels(site: TheSite) -> Channels:
+    """The public channels, the most recently active first."""
+    found = await site.log.channels(PUBLIC)
+    return Channels(channels=[ChannelInfo.of(channel) for channel in found])
+
+
+@router.get("/messages")
+async def list_messages(
+    site: TheSite,
+    where: InChannel,
+    span: During,
+    nick: Nick = None,
+    type: Annotated[
+        list[EventType] | None, Param(description="only these kinds; may be repeated")
+    ] = None,
+    before_id: Annotated[Id | None, Param(description="older than this event")] = None,
+    after_id: Annotated[
+        Id | None, Param(description="newer than this event; then the oldest come first")
+    ] = None,
+    limit: Limit = 100,
+) -> Messages:
+    """Events in order of time: the newest that fit, or with `after_id` alone the next ones."""
+    query = Query(
+        scope=PUBLIC,
+        network=where.network,
+        channel=where.channel,
+        nick=nick,
+        types=frozenset(type) if type else None,
+        since=span.since,
+        until=span.until,
+        before_id=before_id,
+        after_id=after_id,
+    )
+    newest = after_id is None or before_id is not None
+    found, more = await page_of(site, query, limit, newest=newest)
+    return Messages(messages=_messages(found), more=more)
+
+
+@router.get("/messages/{id}/context")
+async def show_context(
+    site: TheSite,
+    id: Id,
+    before: Annotated[int, Param(ge=0, le=200)] = 10,
+    after: Annotated[int, Param(ge=0, le=200)] = 10,
+) -> Context:
+    """An event and the events before and after it on its channel."""
+    event = await site.log.get(PUBLIC, id)
+    if event is None:
+        raise HTTPException(404, f"There is no event {id} on a public channel.")
+    older, newer = await neighbours(site, event, before, after)
+    return Context(before=_messages(older), message=Message.of(event), after=_messages(newer))
+
+
+@router.get("/search")
+async def search(
+    site: TheSite,
+    q: Words,
+    where: InChannel,
+    span: Recently,
+    nick: Nick = None,
+    mode: Annotated[Literal["and"], Param(description="all words must occur")] = "and",
+    order: Annotated[Literal["time"], Param(description="newest first")] = "time",
+    limit: Limit = 50,
+    cursor: Annotated[Id | None, Param(description="`next_cursor` of the page before")] = None,
+) -> SearchResults:
+    """Lines that people said which have every word, the newest first."""
+    query = Query(
+        scope=PUBLIC,
+        network=where.network,
+        channel=where.channel,
+        nick=nick,
+        types=SPOKEN,
+        since=span.since,
+        until=span.until,
+        before_id=cursor,
+        text=q,
+    )
+    found, more = await page_of(site, query, limit)
+    return SearchResults(
+        results=_messages(reversed(found)), next_cursor=str(found[0].id) if more else None
+    )
+
+
+@router.get("/stats")
+async def show_stats(
+    site: TheSite, where: InChannel, span: Recently, nick: Nick = None
+) -> LogStats:
+    """Totals of what people said, and who said most."""
+    query = Query(
+        scope=PUBLIC,
+        network=where.network,
+        channel=where.channel,
+        nick=nick,
+        since=span.since,
+        until=span.until,
+    )
+    return LogStats.of(await site.log.stats(query, top=10))
+
+
+@router.get("/stream", response_class=EventSourceResponse)
+async def stream(
+    site: TheSite,
+    where: InChannel,
+    after_id: Annotated[Id | None, Param(description="begin after this event")] = None,
+    last_event_id: Annotated[
+        Id | None, Header(description="sent by a browser that returns")
+    ] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Events as they happen (Server-Sent Events); a reader that comes back misses none."""
+    query = Query(scope=PUBLIC, network=where.network, channel=where.channel)
+    start = after_id if last_event_id is None else last_event_id
+    position = await newest_id(site) if start is None else start
+    # An id without data is remembered and shown to nobody: a reader who leaves before the first
+    # event still knows where to go on (WHATWG HTML, section 9.2.6).
+    yield ServerSentEvent(id=str(position), retry=2000)
+    async for event in site.tail.events(site.log, replace(query, after_id=position)):
+        yield ServerSentEvent(id=str(event.id), data=Message.of(event))
+
+
+async def page_of(
+    site: TheSite, query: Query, limit: int, *, newest: bool = True
+) -> tuple[list[Event], bool]:
+    """At most `limit` events in order of time, and whether more fit."""
+    found = await site.log.find(replace(query, limit=limit + 1), newest=newest)
+    if len(found) <= limit:
+        return found, False
+    return (found[1:] if newest else found[:-1]), True
+
+
+async def neighbours(
+    site: TheSite, event: Event, before: int, after: int
+) -> tuple[list[Event], list[Event]]:
+    """The events just before and just after one on its channel."""
+    query = Query(scope=PUBLIC, network=event.network, channel=event.channel)
+    older = await site.log.find(replace(query, before_id=event.id, limit=before))
+    newer = await site.log.find(replace(query, after_id=event.id, limit=after), newest=False)
+    return older, newer
+
+
+async def newest_id(site: TheSite) -> int:
+    """The id of the newest public event, 0 in an empty log."""
+    found = await site.log.find(Query(scope=PUBLIC, limit=1))
+    return found[0].id if found else 0
+
+
+def _messages(events: Iterable[Event]) -> list[Message]:
+    return [Message.of(event) for event in events]

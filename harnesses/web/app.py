@@ -1,0 +1,52 @@
+"""The site put together."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import Depends, FastAPI
+from fastapi.security import HTTPBearer
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+
+from harnesses.web import api, chat, login, pages
+from harnesses.web.guard import Guard
+from harnesses.web.problems import handle_problems
+from harnesses.web.site import Site
+from harnesses.web.token import Token
+
+_STATIC = Path(__file__).parent / "static"
+_ABOUT = """What was said on the public channels: to read, to search, to follow live.
+
+Private conversations are never shown here. Times are ISO 8601 with a zone. An error is
+`{"error": {"message", "type", "param"}}`, and its message says what to do.
+"""
+
+
+def create_app(site: Site) -> FastAPI:
+    """The ASGI application over the parts in `site`."""
+    token = Token(site.settings)
+    app = FastAPI(
+        title="Terrarium log",
+        description=_ABOUT,
+        version=version("terrarium"),
+        docs_url=None,  # these pages load their scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.site = site
+    app.add_middleware(Guard, token=token)
+    handle_problems(app)
+    # Only described here; the guard has checked the token before anything else happens.
+    described = [Depends(HTTPBearer(auto_error=False))] if token.required else []
+    app.include_router(api.router, dependencies=described)
+    app.include_router(api.health)
+    for router in (pages.router, chat.router, login.router):
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
+    return app
+
+
+async def _icon() -> FileResponse:
+    return FileResponse(_STATIC / "icon.svg", media_type="image/svg+xml")

@@ -1,0 +1,130 @@
+"""The door: who may come in, and the headers that every answer carries."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import quote, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from harnesses.web.settings import is_loopback
+from harnesses.web.token import Token
+
+_OPEN = ("/health", "/login", "/favicon.ico")
+_READING = ("GET", "HEAD", "OPTIONS")
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Robots-Tag": "noindex",
+    # no-referrer would make browsers send `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+}
+
+
+class Guard:
+    """ASGI middleware around the whole site."""
+
+    def __init__(self, app: ASGIApp, token: Token) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that may not come in, and pass on every other."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        request = Request(scope)
+        refusal = self._refusal(request)
+        if scope["method"] == "HEAD":  # answered like GET; the server leaves the body out
+            scope = {**scope, "method": "GET"}
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        if not self._token.required and not is_loopback(_host(request.headers)):
+            return refuse(
+                HTTPStatus.FORBIDDEN,
+                "Without a token this site answers only to loopback names such as localhost;"
+                " to use another name, set WEB_TOKEN.",
+            )
+        if request.method not in _READING and not _same_origin(request.headers):
+            return refuse(HTTPStatus.FORBIDDEN, "This must be sent from a page of this site.")
+        path = request.scope["path"]  # request.url would take an encoded # for a fragment
+        if path in _OPEN or path.startswith("/static/"):
+            return None
+        given = request.query_params.get("token")
+        if self._token.required and given is not None and self._token.fits(given):
+            return self._logged_in(request)
+        return None if self._token.admits(request) else _ask_to_log_in(request)
+
+    def _logged_in(self, request: Request) -> Response:
+        """Take the token out of the address, so that it is not kept in the history."""
+        rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
+        target = local_path(_with_query(request, urlencode(rest)))
+        response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
+        self._token.remember(response, secure=request.url.scheme == "https")
+        return response
+
+
+def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
+    """The JSON answer to a request that is not let in."""
+    kind = status.name.lower()
+    return JSONResponse(
+        {"error": {"message": message, "type": kind, "param": None}}, status, headers
+    )
+
+
+def local_path(target: str) -> str:
+    """`target` if it is a path of this site, `/` for every address that leads elsewhere."""
+    fine = target.startswith("/") and not target.startswith("//") and "\\" not in target
+    return target if fine and target.isprintable() else "/"
+
+
+def _ask_to_log_in(request: Request) -> Response:
+    wants_page = "text/html" in request.headers.get("accept", "")
+    is_api = request.scope["path"].startswith("/api/")
+    if wants_page and request.method == "GET" and not is_api:
+        target = quote(
+            _with_query(request, request.scope["query_string"].decode("latin-1")), safe=""
+        )
+        return RedirectResponse(f"/login?next={target}", HTTPStatus.SEE_OTHER)
+    return refuse(
+        HTTPStatus.UNAUTHORIZED,
+        "Send the token of this site as `Authorization: Bearer TOKEN`; whoever runs it set it"
+        " as WEB_TOKEN or as token in [web].",
+        {"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _with_query(request: Request, query: str) -> str:
+    """The address that was asked for, with another query string."""
+    path = quote(request.scope["path"])
+    return f"{path}?{query}" if query else path
+
+
+def _host(headers: Headers) -> str:
+    """The name in the Host header, without the port."""
+    try:
+        return urlsplit(f"//{headers.get('host', '')}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _same_origin(headers: Headers) -> bool:
+    """Whether a request comes from our own page, or from a program, which sends no Origin."""
+    origin = headers.get("origin")
+    if origin is None:
+        return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+    scheme, _, host = origin.partition("://")
+    return scheme in ("http", "https") and host.lower() == headers.get("host", "").lower()

@@ -1,0 +1,154 @@
+"""What the log API answers with."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from urllib.parse import quote
+
+from pydantic import BaseModel, Field
+
+from storage.chat_log import Channel, Stats
+from storage.event import Event, EventType, Place
+
+EventId = Annotated[int, Field(examples=[1042])]
+
+
+def channel_path(place: Place, page: str = "channel") -> str:
+    """The page of a channel, or another `page` about it."""
+    return f"/{page}/{quote(place.network, safe='')}/{quote(place.channel, safe='')}"
+
+
+def permalink(event: Event) -> str:
+    """The page that shows an event among its neighbours, whatever its age."""
+    return f"{channel_path(Place(event.network, event.channel))}?at={event.id}#e{event.id}"
+
+
+class Message(BaseModel):
+    """One event of a channel. Hosts and user names are left out: they can identify people."""
+
+    id: EventId
+    network: str = Field(examples=["irc"])
+    channel: str = Field(examples=["#terrarium"])
+    type: EventType
+    time: datetime = Field(description="ISO 8601 with zone", examples=["2026-03-01T12:00:00Z"])
+    nick: str = Field(examples=["ada"])
+    text: str = Field(examples=["the frogs are awake"])
+    target: str = Field(description="the nick kicked, or the new nick")
+    own: bool = Field(description="said by Terrarium itself")
+    reply_to: int | None = Field(description="id of the question that an own line answers")
+    link: str = Field(examples=["/channel/irc/%23terrarium?at=1042#e1042"])
+
+    @classmethod
+    def of(cls, event: Event) -> Message:
+        """The public form of an event."""
+        return cls(
+            id=event.id,
+            network=event.network,
+            channel=event.channel,
+            type=event.type,
+            time=event.time,
+            nick=event.nick,
+            text=event.text,
+            target=event.target,
+            own=event.own,
+            reply_to=event.reply_to,
+            link=permalink(event),
+        )
+
+
+class ChannelInfo(BaseModel):
+    """A public channel, its number of events and the time of the last one."""
+
+    network: str = Field(examples=["irc"])
+    name: str = Field(examples=["#terrarium"])
+    channel: str = Field(description="what `channel` parameters take", examples=["irc/#terrarium"])
+    events: int
+    last: datetime | None
+    link: str
+
+    @classmethod
+    def of(cls, channel: Channel) -> ChannelInfo:
+        """The public form of a channel."""
+        place = channel.place
+        return cls(
+            network=place.network,
+            name=place.channel,
+            channel=f"{place.network}/{place.channel}",
+            events=channel.events,
+            last=channel.last_time,
+            link=channel_path(place),
+        )
+
+
+class Channels(BaseModel):
+    """The public channels, the most recently active first."""
+
+    channels: list[ChannelInfo]
+
+
+class Messages(BaseModel):
+    """Events in order of time; `more` says that others fit beyond the limit."""
+
+    messages: list[Message]
+    more: bool
+
+
+class Context(BaseModel):
+    """An event and its neighbours on the channel, each list in order of time."""
+
+    before: list[Message]
+    message: Message
+    after: list[Message]
+
+
+class SearchResults(BaseModel):
+    """Spoken lines that have every word, the newest first; `next_cursor` fetches the next page."""
+
+    results: list[Message]
+    next_cursor: str | None = Field(examples=["1042"])
+
+
+class Speaker(BaseModel):
+    """A nick and how many lines it said."""
+
+    nick: str
+    lines: int
+
+
+class LogStats(BaseModel):
+    """Totals of the spoken lines that fit."""
+
+    lines: int
+    people: int
+    first: datetime | None
+    last: datetime | None
+    top: list[Speaker]
+
+    @classmethod
+    def of(cls, stats: Stats) -> LogStats:
+        """The public form of the totals."""
+        top = [Speaker(nick=nick, lines=lines) for nick, lines in stats.top]
+        return cls(
+            lines=stats.lines, people=stats.people, first=stats.first, last=stats.last, top=top
+        )
+
+
+class Problem(BaseModel):
+    """What was wrong: `message` says what to do, `param` which parameter it is about."""
+
+    message: str
+    type: str
+    param: str | None = None
+
+
+class ProblemAnswer(BaseModel):
+    """The body of every answer with a status of 400 or more."""
+
+    error: Problem
+
+
+class Health(BaseModel):
+    """That the web tendril answers."""
+
+    status: str = "ok"

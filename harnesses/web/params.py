@@ -1,0 +1,109 @@
+"""The parameters that several endpoints share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import Depends, Query
+from pydantic import AwareDatetime, BeforeValidator, Field
+
+_MAX_ID = 2**53 - 1  # what JavaScript still counts exactly
+_CHANNEL_MARKS = "#&+!"  # RFC 2811, section 2.1
+_LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
+
+
+def _moment(value: Any) -> Any:
+    """A bare day is its midnight in UTC; a `+` that the URL turned into a space is put back."""
+    if not isinstance(value, str):
+        return value
+    try:
+        day = date.fromisoformat(value)
+    except ValueError:
+        return _LOST_PLUS.sub(r"\1+\2", value)
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
+Id = Annotated[int, Field(ge=0, le=_MAX_ID)]
+Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]
+Nick = Annotated[str | None, Query(max_length=100, description="only this nick", examples=["ada"])]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A channel by name, on one network or on any."""
+
+    network: str | None = None
+    channel: str | None = None
+
+
+def parse_channel(text: str | None) -> Where:
+    """`#chan`, or `network/#chan`; nothing means everywhere."""
+    if not text:
+        return Where()
+    if text[0] in _CHANNEL_MARKS or "/" not in text:
+        return Where(channel=text)
+    network, _, channel = text.partition("/")
+    return Where(network, channel)
+
+
+def _where(
+    channel: Annotated[
+        str | None,
+        Query(
+            max_length=300,
+            description="`#chan` or `network/#chan`; in a URL write # as %23",
+            examples=["irc/#terrarium"],
+        ),
+    ] = None,
+) -> Where:
+    return parse_channel(channel)
+
+
+InChannel = Annotated[Where, Depends(_where)]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From a time (with it) to another (without it)."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def _span(
+    since: Annotated[
+        Moment | None,
+        Query(
+            description="from this time on, ISO 8601 with zone, or a day",
+            examples=["2026-03-01T12:00:00Z"],
+        ),
+    ] = None,
+    until: Annotated[
+        Moment | None,
+        Query(description="before this time, ISO 8601 with zone, or a day"),
+    ] = None,
+) -> Span:
+    return Span(since, until)
+
+
+During = Annotated[Span, Depends(_span)]
+
+
+def _recent_span(
+    span: During,
+    hours: Annotated[
+        float | None, Query(gt=0, le=24 * 366 * 100, description="only the last hours")
+    ] = None,
+) -> Span:
+    """The later one of `since` and `hours` ago holds."""
+    if hours is None:
+        return span
+    ago = datetime.now(UTC) - timedelta(hours=hours)
+    return Span(max(ago, span.since) if span.since else ago, span.until)
+
+
+Recently = Annotated[Span, Depends(_recent_span)]

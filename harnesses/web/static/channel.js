@@ -1,0 +1,100 @@
+// The live end of a channel: the server renders each line, this file only puts it in its place.
+"use strict";
+
+const log = document.getElementById("log");
+const state = document.getElementById("state");
+const below = document.getElementById("below");
+const MOST = 2000; // lines that a page keeps
+
+let source = null;
+let last = log ? log.dataset.last : null;
+let unread = 0;
+
+const atEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 60;
+const toEnd = () => scrollTo({ top: document.documentElement.scrollHeight });
+
+function add(message) {
+  const { html, day } = JSON.parse(message.data);
+  const following = atEnd();
+  last = message.lastEventId;
+  const fragment = document.createElement("template");
+  fragment.innerHTML = html;
+  const days = log.querySelectorAll(".day");
+  if (days.length && days[days.length - 1].dataset.day === day) {
+    fragment.content.querySelector(".day").remove();
+  }
+  if (!joinQuiet(fragment.content)) log.append(fragment.content);
+  while (log.children.length > MOST) log.firstElementChild.remove();
+  if (following) toEnd();
+  else showUnread(unread + 1);
+}
+
+// A join after a join goes into the same fold.
+function joinQuiet(content) {
+  const from = content.firstElementChild;
+  const to = log.lastElementChild;
+  if (content.children.length !== 1 || !from.matches(".quiet") || !to || !to.matches(".quiet")) {
+    return false;
+  }
+  to.querySelector("summary span").append(", ", ...from.querySelector("summary span").childNodes);
+  to.querySelector("ul").append(...from.querySelectorAll("ul > li"));
+  return true;
+}
+
+function showUnread(count) {
+  unread = count;
+  below.hidden = count === 0;
+  below.textContent = count === 1 ? "1 new line ↓" : `${count} new lines ↓`;
+}
+
+function say(text, live) {
+  state.textContent = text;
+  state.classList.toggle("live", live);
+}
+
+function follow() {
+  if (source || document.hidden) return;
+  source = new EventSource(`${log.dataset.tail}?after_id=${last}`);
+  source.onopen = () => say("live", true);
+  source.onmessage = add;
+  source.onerror = () => {
+    if (source.readyState === EventSource.CLOSED) {
+      say("the connection was refused; reload to try again", false);
+    } else {
+      say("reconnecting…", false);
+    }
+  };
+}
+
+// A browser opens only six streams to a site: a page that nobody sees gives its own back.
+function rest() {
+  if (!document.hidden) return follow();
+  if (source) source.close();
+  source = null;
+}
+
+// Somebody may have linked to a line that is not among the newest.
+function findLinked() {
+  const linked = /^#e(\d+)$/.exec(location.hash);
+  if (!linked) return false;
+  const line = document.getElementById(`e${linked[1]}`);
+  if (!line) {
+    if (!location.search) location.replace(`?at=${linked[1]}${location.hash}`);
+    return true;
+  }
+  const fold = line.closest("details");
+  if (fold) fold.open = true;
+  line.scrollIntoView({ block: "center" });
+  return true;
+}
+
+if (log) {
+  addEventListener("hashchange", findLinked);
+  if (!findLinked() && log.dataset.tail && !location.search) toEnd();
+  if (log.dataset.tail) {
+    document.addEventListener("visibilitychange", rest);
+    addEventListener("scroll", () => unread && atEnd() && showUnread(0), { passive: true });
+    below.addEventListener("click", () => { showUnread(0); toEnd(); });
+    follow();
+  }
+}

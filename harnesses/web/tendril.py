@@ -1,0 +1,82 @@
+"""The web tendril: the log as pages and an API, and a chat box."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import ClassVar
+
+import structlog
+
+from harnesses.core.errors import HarnessError, PortTaken
+from harnesses.core.harness import Harness
+from harnesses.web.app import create_app
+from harnesses.web.box import ChatBox
+from harnesses.web.serving import serve
+from harnesses.web.settings import WebSettings
+from harnesses.web.site import Site
+from harnesses.web.tail import Tail
+from llm.listener import listen
+from llm.log_tools import LogTools
+from storage.chat_log import ChatLog
+from storage.config import Config
+from storage.database import Database
+from storage.event import PUBLIC
+from storage.settings import log_path
+
+_log = structlog.get_logger()
+
+
+class WebTendril(Harness):
+    """Serves the IRC tendril's log, and answers in a chat box on a page."""
+
+    name: ClassVar[str] = "web"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.settings = config.section(WebSettings)
+
+    async def serve(self) -> None:
+        """Serve for ever. Raises PortTaken, HarnessError, StorageError."""
+        with self._listener() as listener:
+            async with Database.opened(log_path(self.config)) as database:
+                log, tail = ChatLog(database), Tail(database)
+                chat = ChatBox(self, [LogTools(log, PUBLIC)])
+                app = create_app(Site(self.settings, log, tail, chat, self.config.data))
+                address = _address(listener)
+                self._announce(address)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(tail.watch())
+                    await serve(
+                        app,
+                        listener,
+                        ready=lambda: self.status.ready(address),
+                        stopping=tail.close,
+                    )
+
+    def _announce(self, address: str) -> None:
+        _log.info("web.serving", address=address)
+        if self.settings.token is None:
+            _log.info(
+                "web.loopback_only",
+                reason="there is no token, so only this machine may read the pages;"
+                " to open them to others set WEB_TOKEN and WEB_HOST",
+            )
+
+    def _listener(self) -> socket.socket:
+        host, port = self.settings.host, self.settings.port
+        try:
+            return listen(host, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortTaken(host, port, "WEB_PORT", "[web] port") from error
+            raise HarnessError(
+                f"cannot listen on {host} port {port}: {error.strerror or error}; "
+                "choose another with WEB_HOST and WEB_PORT or `[web] host` and `port`"
+            ) from error
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,94 @@
+"""Untrusted text made fit for a page: what people said on IRC, and what a model wrote."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+
+import nh3
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
+
+NICK_COLOURS = 12
+# mIRC formatting (modern.ircdocs.horse/formatting): colours with their numbers, then all else.
+_FORMATTING = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# A right-to-left override could make an address or a command read as another.
+_BIDI = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
+_TRAILING = ".,;:!?)]}"
+_TAGS = {
+    *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a"),
+    *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
+}
+_markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+def plain(text: str) -> str:
+    """Text without control bytes, IRC formatting and direction overrides."""
+    return _BIDI.sub("", _CONTROL.sub("", _FORMATTING.sub("", text)))
+
+
+def said(text: str, words: str = "") -> Markup:
+    """A line of IRC as HTML: addresses are links, the `words` that were searched are marked."""
+    text = plain(text)
+    mark = _marker(words)
+    parts, position = [], 0
+    for match in _ADDRESS.finditer(text):
+        address = _without_trailing(match.group())
+        parts += [mark(text[position : match.start()]), _link(address)]
+        position = match.start() + len(address)
+    return Markup().join([*parts, mark(text[position:])])
+
+
+def answer_html(text: str) -> Markup:
+    """A model's Markdown as HTML: no raw HTML, no images, nothing that runs."""
+    html = nh3.clean(
+        _markdown.render(plain_lines(text)),
+        tags=_TAGS,
+        attributes={"a": {"href", "title"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+    return Markup(html)  # noqa: S704 - nh3 has just cleaned it
+
+
+def plain_lines(text: str) -> str:
+    """Like `plain`, but lines and tabs stay."""
+    return "".join(part if part in "\n\t" else plain(part) for part in re.split(r"([\n\t])", text))
+
+
+def nick_colour(nick: str) -> int:
+    """A number that stays with a nick, whoever else is there and however it is spelled."""
+    name = nick.lower().rstrip("_`^0123456789-|")
+    return zlib.crc32((name or nick).encode()) % NICK_COLOURS
+
+
+def _marker(words: str) -> Callable[[str], Markup]:
+    found = sorted(set(re.findall(r"\w+", words)), key=len, reverse=True)
+    if not found:
+        return escape
+    pattern = re.compile(r"\b(" + "|".join(map(re.escape, found)) + r")\b", re.IGNORECASE)
+
+    def mark(text: str) -> Markup:
+        pieces = pattern.split(text)  # every second piece is a word that was searched
+        return Markup().join(
+            Markup("<mark>{}</mark>").format(piece) if index % 2 else escape(piece)
+            for index, piece in enumerate(pieces)
+        )
+
+    return mark
+
+
+def _without_trailing(address: str) -> str:
+    """The end of a sentence is no part of an address, a bracket that it opened is."""
+    while address[-1] in _TRAILING:
+        if address[-1] == ")" and address.count("(") >= address.count(")"):
+            break
+        address = address[:-1]
+    return address
+
+
+def _link(address: str) -> Markup:
+    return Markup('<a href="{0}" rel="noopener noreferrer nofollow ugc">{0}</a>').format(address)

@@ -1,0 +1,1 @@
+"""How to be a good client of the mind: client, turn, tools, context, memory."""

@@ -1,0 +1,187 @@
+"""The prompt of a conversation: what the channel just said, and its own clean memory.
+
+The layout is append-only, so that the engine's prefix cache holds: the system message; then log
+lines and turns in order of arrival; then the newest lines and the question. Where the prompt
+begins is remembered, and moves rarely and far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from llm.client import Count
+from llm.errors import ContextTooLong
+from llm.irc_logs import block, line
+from llm.log_view import LogView
+from llm.message import Message
+from llm.untrusted import neutral
+from storage.conversations import Conversations, Turn, Window
+from storage.event import Event
+
+_MOST_MESSAGES = 30  # of earlier turns that are sent; beyond, half of them
+_DROPPED = "[left out: too long]"
+
+Counter = Callable[[Sequence[Message]], Awaitable[Count]]
+"""How many tokens a prompt has, and how many the model's window holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What somebody asks, and who it is."""
+
+    who: str
+    text: str
+
+    def message(self) -> Message:
+        """The question as memory keeps it."""
+        return {"role": "user", "content": self.text, "name": self.who}
+
+
+class Context:
+    """The prompt for one question in the conversation `name` of `memory`."""
+
+    def __init__(
+        self,
+        memory: Conversations,
+        name: str,
+        system: str,
+        question: Question,
+        view: LogView | None,
+    ) -> None:
+        self._memory = memory
+        self._name = name
+        self._system: Message = {"role": "system", "content": system}
+        self._question = question
+        self._view = view
+        self._known = Window()
+        self._next_turn = 0  # the id from which on turns are shown when none is left
+        self._turns: list[Turn] = []
+        self._events: list[Event] = []
+
+    async def load(self) -> None:
+        """Read the turns and the log lines that belong to the prompt."""
+        self._known = await self._memory.window(self._name)
+        turns = await self._memory.turns(self._name, start=self._known.turn_start)
+        self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
+        self._turns = _recent(turns)
+        if self._view:
+            asked = {turn.anchor for turn in self._turns}
+            self._events = await self._view.events(self._known.log_start, asked)
+
+    async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
+        """The messages, `steps` of the run included, with `reserve` tokens left for the answer.
+
+        When they are too many, the past is left out down to half the window, then the results of
+        the oldest tools. Raises ContextTooLong when the rest is still too much.
+        """
+        kept = list(steps)
+        messages = self._messages(kept)
+        counted = await count(messages)
+        room = counted.window - reserve
+        goal = room if counted.tokens <= room else room // 2
+        while counted.tokens > goal and self._turns + self._events:
+            await self._leave_out(sum(map(_length, messages)) * (1 - goal / counted.tokens))
+            messages = self._messages(kept)
+            counted = await count(messages)
+        while counted.tokens > room and _leave_out_result(kept):
+            messages = self._messages(kept)
+            counted = await count(messages)
+        if counted.tokens > room:
+            raise ContextTooLong(f"{counted.tokens} tokens, room for {room}")
+        return messages
+
+    async def remember(self, messages: Sequence[Message]) -> None:
+        """Keep the question and what came of it, and where the prompt begins."""
+        live = self._live()
+        turn = Turn(
+            live.anchor if live else 0, datetime.now(UTC), (self._question.message(), *messages)
+        )
+        await self._memory.add(self._name, turn)
+        window = self._window()
+        if window != self._known:
+            await self._memory.move_window(self._name, window)
+
+    def _live(self) -> LogView | None:
+        """The view, when it goes on from one question to the next and holds the questions."""
+        return self._view if self._view and self._view.since is None else None
+
+    def _window(self) -> Window:
+        turn_start = self._turns[0].id if self._turns else self._next_turn
+        live = self._live()
+        if live is None:
+            return Window(self._known.log_start, turn_start)
+        return Window(self._events[0].id if self._events else live.anchor, turn_start)
+
+    def _messages(self, steps: Sequence[Message]) -> list[Message]:
+        messages: list[Message] = [self._system]
+        lines: list[Event] = []
+        for item in self._past():
+            if isinstance(item, Event):
+                lines.append(item)
+            else:
+                messages += [_asked(item.messages[0], lines), *item.messages[1:]]
+                lines = []
+        return [*messages, _asked(self._question.message(), lines), *steps]
+
+    def _past(self) -> list[Event | Turn]:
+        """Log lines and turns in order of arrival."""
+        past: list[Event | Turn] = []
+        waiting = self._events
+        for turn in self._turns:
+            before = [event for event in waiting if event.id < turn.anchor]
+            waiting = waiting[len(before) :]
+            past += [*before, turn]
+        return past + waiting
+
+    async def _leave_out(self, characters: float) -> None:
+        """Leave out the oldest of the past, of so many characters or a little more."""
+        past = self._past()
+        while past and characters > 0:
+            characters -= _size(past.pop(0))
+        self._turns = [item for item in past if isinstance(item, Turn)]
+        self._events = [item for item in past if isinstance(item, Event)]
+        if (live := self._live()) and self._events:
+            # Questions and answers that are shown as turns no longer are log lines now.
+            asked = {turn.anchor for turn in self._turns}
+            self._events = await live.events(self._events[0].id, asked)
+
+
+def _recent(turns: list[Turn]) -> list[Turn]:
+    """All turns while they are few enough, else the newest half of that; never part of one."""
+    if sum(len(turn.messages) for turn in turns) <= _MOST_MESSAGES:
+        return turns
+    kept = turns[-1:]  # one turn may be longer than that
+    for turn in reversed(turns[:-1]):
+        if sum(len(each.messages) for each in [turn, *kept]) > _MOST_MESSAGES // 2:
+            break
+        kept.insert(0, turn)
+    return kept
+
+
+def _asked(question: Message, events: Sequence[Event]) -> Message:
+    """A question as it is sent: the lines before it, then who asked it, once."""
+    text = neutral(f"{question['name']} asks: {question['content']}")
+    return {"role": "user", "content": block(events) + text}
+
+
+def _size(item: Event | Turn) -> int:
+    """About how many characters an item of the past has in the prompt."""
+    if isinstance(item, Event):
+        return len(line(item))
+    return sum(map(_length, item.messages))
+
+
+def _length(message: Message) -> int:
+    """About how many characters a message has in the prompt."""
+    return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
+
+
+def _leave_out_result(steps: list[Message]) -> bool:
+    """Replace the oldest tool result that is still whole."""
+    for index, step in enumerate(steps):
+        if step["role"] == "tool" and step["content"] != _DROPPED:
+            steps[index] = step | {"content": _DROPPED}
+            return True
+    return False

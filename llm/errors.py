@@ -1,0 +1,56 @@
+"""What can go wrong between a tendril and the agent server.
+
+    ModelError
+    ├── Unreachable      nobody answers at the address, the connection broke, or the server says
+    │                    that it has no model at the moment (500, 502, 503)
+    ├── Busy             the server has no place free (429) for `retry_after` seconds
+    ├── TimedOut         the model took longer than allowed
+    ├── ContextTooLong   the prompt does not fit the model's window
+    └── Refused          any other error answer; `status` is the HTTP status
+
+Their texts are for the log. `sentence` is what a person may read.
+"""
+
+from __future__ import annotations
+
+
+class ModelError(Exception):
+    """The agent server could not answer."""
+
+    sentence = "I cannot think just now; please ask again in a moment."
+
+
+class Unreachable(ModelError):
+    """Nobody answers at the agent server's address, or nobody who has a model."""
+
+    sentence = "My model is not reachable at the moment; please ask again in a minute."
+
+
+class Busy(ModelError):
+    """The server has no place free; it may in `retry_after` seconds."""
+
+    sentence = "I have too many questions at once; please ask again in a minute."
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class TimedOut(ModelError):
+    """The model took longer than allowed."""
+
+    sentence = "That took me too long, so I stopped; please try a shorter question."
+
+
+class ContextTooLong(ModelError):
+    """The prompt does not fit the model's window, however much of the past is left out."""
+
+    sentence = "That is too long for my model; please ask for less at once."
+
+
+class Refused(ModelError):
+    """The server answered with an error that asking again does not mend."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status

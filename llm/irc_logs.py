@@ -1,0 +1,59 @@
+"""The `<irc_logs>` block: lines of the chat log as the model reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+
+from llm.untrusted import neutral
+from storage.event import Event, EventType
+
+_FOLDED = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
+
+
+def stamp(time: datetime) -> str:
+    """The time of a line, in UTC."""
+    return f"[{time:%Y-%m-%d %H:%M:%S}]"
+
+
+def block(events: Sequence[Event]) -> str:
+    """The events between `<irc_logs>` tags, or nothing when there are none."""
+    lines = "\n".join(_lines(events))
+    return f"<irc_logs>\n{lines}\n</irc_logs>\n\n" if lines else ""
+
+
+def _lines(events: Iterable[Event]) -> Iterable[str]:
+    """One line an event; people who come or go one after another share one."""
+    for kind, group in groupby(events, key=lambda event: _FOLDED.get(event.type)):
+        if kind is None:
+            yield from map(line, group)
+        else:
+            together = list(group)
+            nicks = ", ".join(dict.fromkeys(event.nick for event in together))
+            yield neutral(f"{stamp(together[0].time)} *** {nicks} {kind}")
+
+
+def line(event: Event) -> str:
+    """One event with its time, harmless, on one line: nobody can write a line for another."""
+    return neutral(" ".join(f"{stamp(event.time)} {_said(event)}".splitlines()))
+
+
+def _said(event: Event) -> str:
+    nick, text = event.nick, event.text
+    match event.type:
+        case EventType.PRIVMSG:
+            return f"<{nick}> {text}"
+        case EventType.NOTICE:
+            return f"-{nick}- {text}"
+        case EventType.ACTION:
+            return f"* {nick} {text}"
+        case EventType.NICK:
+            return f"*** {nick} is now known as {event.target}"
+        case EventType.KICK:
+            return f"*** {nick} kicked {event.target} ({text})"
+        case EventType.TOPIC:
+            return f"*** {nick} set the topic: {text}"
+        case EventType.MODE:
+            return f"*** {nick} set mode {text}"
+    return f"*** {nick} {event.type.value.lower()}"

@@ -1,0 +1,87 @@
+"""What passes between a tendril and the model: messages, tool calls, replies, usage."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm.untrusted import neutral
+
+Message = dict[str, Any]
+"""A message in the OpenAI chat format. In memory it may also have `name` (who asked) and
+`reasoning_content` (what was thought), which `wire` leaves out."""
+
+_SENT = ("role", "content", "tool_calls", "tool_call_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the model proposes; `arguments` is JSON text, as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+    def message_part(self) -> dict[str, Any]:
+        """The call as an assistant message carries it.
+
+        Servers parse the arguments of earlier calls and refuse the whole prompt when they cannot,
+        so what is no JSON object goes back as an empty one; the result says what was wrong.
+        """
+        arguments = self.arguments if _is_object(self.arguments) else "{}"
+        function = {"name": self.name, "arguments": arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the server counted them; `cached` are the prompt's that were not read anew."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of the model: text for people, what it thought, the tools it wants."""
+
+    text: str = ""
+    thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+
+    def message(self) -> Message:
+        """The reply as memory keeps it."""
+        message: Message = {"role": "assistant", "content": self.text or None}
+        if self.thought:
+            message["reasoning_content"] = self.thought
+        if self.calls:
+            message["tool_calls"] = [call.message_part() for call in self.calls]
+        return message
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def wire(message: Message) -> Message:
+    """The message as it is sent: only the fields of the chat format.
+
+    What the model said is made harmless too: anybody can make it repeat a tag.
+    """
+    sent = {key: message[key] for key in _SENT if key in message}
+    if sent["role"] == "assistant" and sent["content"]:
+        sent["content"] = neutral(sent["content"])
+    return sent

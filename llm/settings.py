@@ -1,0 +1,45 @@
+"""The table `[agent]`: how a tendril speaks to the agent server, and how long a turn may take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import AliasChoices, Field, SecretStr
+
+from storage.config import Section
+
+
+class AgentSettings(Section):
+    """What every tendril's turn shares."""
+
+    table: ClassVar[str] = "agent"
+
+    api_url: str = Field(
+        "http://127.0.0.1:8080",
+        description="address of the agent server, or of any server with an OpenAI-compatible API",
+    )
+    api_key: SecretStr | None = Field(None, description="bearer key that names this tendril")
+    personas: dict[str, Path] = Field(
+        default_factory=dict,
+        description="a Markdown file, by tendril, that takes the place of its persona",
+    )
+    model: str = Field("terra", description="model or alias to ask for")
+    temperature: float = Field(
+        0.3,
+        ge=0,
+        le=2,
+        description="0 for the likeliest words; small models ramble when it is high",
+    )
+    max_tokens: int = Field(256, ge=1, description="longest answer, in tokens")
+    max_context_messages: int = Field(
+        50,
+        ge=0,
+        validation_alias=AliasChoices("max_context_messages", "agent_max_context_messages"),
+        description="how many lines that people said the model is shown at least",
+    )
+    max_iterations: int = Field(12, ge=1, description="model calls in one turn")
+    max_tool_calls: int = Field(20, ge=0, description="tool calls in one turn")
+    timeout: float = Field(300, gt=0, description="wall time of one turn, in seconds")
+    model_timeout: float = Field(120, gt=0, description="wall time of one model call, in seconds")
+    tool_timeout: float = Field(30, gt=0, description="wall time of one tool call, in seconds")

@@ -1,0 +1,180 @@
+"""Tools: typed async functions with a docstring. The signature is the schema and the check."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
+
+import structlog
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic_core import to_jsonable_python
+
+from llm.untrusted import neutral
+
+_MARK = "__terrarium_tool__"
+_LONG = 3_000  # characters of a result; a longer one is cut
+_SHORT = 2_500
+
+F = TypeVar("F", bound=Callable[..., Awaitable[object]])
+
+_log = structlog.get_logger()
+
+
+class ToolError(Exception):
+    """A tool could not do its work; the message is given to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call."""
+
+    name: str
+    arguments: type[BaseModel]
+    schema: dict[str, Any]
+    """The tool as OpenAI's `tools` field describes it."""
+    run: Callable[..., Awaitable[object]]
+
+
+def tool(function: F) -> F:
+    """Mark an async method or function as a tool.
+
+    Its docstring tells the model what it does; its annotated parameters, by name, are its
+    arguments. It returns text, or anything that JSON can hold, and raises `ToolError` with
+    words for the model when it cannot. Raises TypeError for a function that cannot be a tool.
+    """
+    _require_usable(function)
+    setattr(function, _MARK, True)
+    return function
+
+
+class Toolbox:
+    """The tools of one turn, by name."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools = {item.name: item for item in tools}
+
+    @classmethod
+    def of(cls, *owners: object) -> Toolbox:
+        """The marked methods of each owner; an owner may itself be a marked function."""
+        return cls(_described(function) for owner in owners for function in _marked(owner))
+
+    def __bool__(self) -> bool:
+        return bool(self._tools)
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """All tools, as OpenAI's `tools` field lists them."""
+        return [item.schema for item in self._tools.values()]
+
+    async def call(self, name: str, arguments: str, timeout: float) -> str:  # noqa: ASYNC109
+        """Run a tool with JSON `arguments` and return what the model may read.
+
+        Never raises: a name that does not exist, arguments that do not fit, a tool that fails
+        or takes longer than `timeout` seconds, each is a result that says so.
+        """
+        item = self._tools.get(name)
+        if item is None:
+            return wrapped(name, f"error: no such tool; there are: {', '.join(self._tools)}")
+        try:
+            values = item.arguments.model_validate_json(arguments or "{}")
+        except ValidationError as error:
+            return wrapped(name, f"error: {_reasons(error)}")
+        running = _run(item, values, timeout)
+        (result,) = await asyncio.gather(running, return_exceptions=True)
+        return wrapped(name, _text(name, result, timeout))
+
+
+def wrapped(name: str, text: str) -> str:
+    """A result as the model reads it: marked as data, its length bounded."""
+    if len(text) > _LONG:
+        text = text[:_SHORT] + "...[truncated]"
+    label = "".join(c for c in name if c.isalnum() or c in "_-")[:64]
+    return f'<tool_result tool="{label}">\n{neutral(text)}\n</tool_result>'
+
+
+def _marked(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
+    if getattr(owner, _MARK, False) and callable(owner):
+        return [owner]
+    kind: Any = type(owner)
+    return [getattr(owner, name) for name in _marked_names(kind)]
+
+
+@cache
+def _marked_names(kind: type[Any]) -> list[str]:
+    methods = inspect.getmembers(kind, inspect.iscoroutinefunction)
+    return [name for name, method in methods if getattr(method, _MARK, False)]
+
+
+def _require_usable(function: Callable[..., object]) -> None:
+    name = getattr(function, "__qualname__", repr(function))
+    if not inspect.iscoroutinefunction(function):
+        raise TypeError(f"@tool {name}: write it as `async def`")
+    if not inspect.getdoc(function):
+        raise TypeError(f"@tool {name}: write a docstring; it tells the model what the tool does")
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(f"@tool {name}: name each parameter; {parameter} has no schema")
+        if parameter.annotation is parameter.empty and parameter.name != "self":
+            raise TypeError(f"@tool {name}: give the parameter {parameter.name} a type")
+
+
+def _described(function: Callable[..., Awaitable[object]]) -> Tool:
+    """The tool that a marked function or bound method is."""
+    name = getattr(function, "__name__", "")
+    plain: Any = getattr(function, "__func__", function)
+    arguments, schema = _read(plain)
+    return Tool(name, arguments, schema, function)
+
+
+@cache
+def _read(function: Callable[..., Awaitable[object]]) -> tuple[type[BaseModel], dict[str, Any]]:
+    """The model and the schema of a function's arguments: made once, as that takes a while."""
+    name = getattr(function, "__name__", "")
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {
+        parameter.name: (
+            hints[parameter.name],
+            ... if parameter.default is parameter.empty else parameter.default,
+        )
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "self"
+    }
+    model = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    described = {"name": name, "description": inspect.getdoc(function) or ""}
+    parameters = model.model_json_schema()
+    return model, {"type": "function", "function": {**described, "parameters": parameters}}
+
+
+async def _run(item: Tool, values: BaseModel, limit: float) -> str:
+    """What a tool returns, as text. Raises whatever the tool raises."""
+    given = {key: getattr(values, key) for key in type(values).model_fields}
+    async with asyncio.timeout(limit):
+        result = await item.run(**given)
+    if isinstance(result, str):
+        return result
+    return json.dumps(to_jsonable_python(result), ensure_ascii=False)
+
+
+def _text(name: str, result: str | BaseException, limit: float) -> str:
+    if isinstance(result, ToolError):
+        return f"error: {result}"
+    if isinstance(result, TimeoutError):
+        return f"error: no result within {limit:g} seconds"
+    if isinstance(result, BaseException):
+        if not isinstance(result, Exception):
+            raise result
+        _log.error("tool.failed", tool=name, exc_info=result)
+        return "error: the tool failed"
+    return result
+
+
+def _reasons(error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"
+        for problem in problems
+    )

@@ -1,0 +1,111 @@
+"""The turn: think, act, observe, until there is an answer. It always ends in one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from llm.client import AgentClient, Call, OnText, ToolChoice
+from llm.guardrails import Guardrails
+from llm.message import Message, Reply, ToolCall, Usage
+from llm.settings import AgentSettings
+from llm.tools import Toolbox, wrapped
+
+Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
+"""Given the steps of the run so far, the whole prompt, fitted to the model's window."""
+
+SPEECHLESS = "I have no good answer to that."
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a turn ended: the answer, the messages that memory keeps, what it cost.
+
+    `forced` tells that the model was made to answer without tools.
+    """
+
+    text: str
+    messages: tuple[Message, ...]
+    usage: Usage
+    iterations: int
+    forced: bool
+
+
+class Turn:
+    """One run of the model with tools, within the limits of the settings."""
+
+    def __init__(
+        self,
+        client: AgentClient,
+        settings: AgentSettings,
+        toolbox: Toolbox,
+        call: Call,
+        on_text: OnText | None = None,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._toolbox = toolbox
+        self._call = call
+        self._on_text = on_text
+        self._guard = Guardrails(settings.max_tool_calls)
+        self._steps: list[Message] = []
+        self._usage = Usage()
+        self._iterations = 0
+
+    async def run(self, fit: Fit) -> Outcome:
+        """Go on until the model answers. Raises ModelError when it cannot be asked."""
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        while self._may_go_on(deadline):
+            reply = await self._ask(fit, "auto")
+            if not reply.calls:
+                break
+            self._steps.append(reply.message())
+            for call in reply.calls:
+                self._steps.append(await self._result(call, deadline))
+        else:
+            return await self._forced(fit)
+        return self._ended(reply, forced=False) if reply.text else await self._forced(fit)
+
+    def _may_go_on(self, deadline: float) -> bool:
+        in_time = asyncio.get_running_loop().time() < deadline
+        last = self._settings.max_iterations - 1  # one is kept for the forced answer
+        return in_time and self._iterations < last and not self._guard.exhausted
+
+    async def _ask(self, fit: Fit, choice: ToolChoice) -> Reply:
+        self._iterations += 1
+        reply = await self._client.chat(
+            await fit(self._steps),
+            self._call,
+            tools=self._toolbox.schemas(),
+            tool_choice=choice,
+            on_text=self._on_text,
+        )
+        self._usage += reply.usage
+        return reply
+
+    async def _result(self, call: ToolCall, deadline: float) -> Message:
+        """Run a call that the guard rails let pass; its result, or why it did not run."""
+        objection = self._guard.objection(call)
+        _log.info("turn.tool", tool=call.name, stopped=objection is not None)
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
+        timeout = min(self._settings.tool_timeout, left)
+        text = (
+            wrapped(call.name, objection)
+            if objection
+            else await self._toolbox.call(call.name, call.arguments, timeout)
+        )
+        return {"role": "tool", "tool_call_id": call.id, "content": text}
+
+    async def _forced(self, fit: Fit) -> Outcome:
+        """One last call without tools: the person gets an answer, whatever happened."""
+        return self._ended(await self._ask(fit, "none"), forced=True)
+
+    def _ended(self, reply: Reply, *, forced: bool) -> Outcome:
+        final = Reply(reply.text or SPEECHLESS, reply.thought)
+        messages = (*self._steps, final.message())
+        return Outcome(final.text, messages, self._usage, self._iterations, forced)

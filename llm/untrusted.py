@@ -1,0 +1,29 @@
+"""Text from people, pages, tools and models is data: it must not pass for our own marks.
+
+A tag that we or a chat template give a meaning to loses it: its first character becomes `&lt;`
+(or `&#91;`). Everything else stays as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TAGS = (
+    "irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
+    "|system|think|thinking|thought|memory|facts"
+)
+_BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK"
+_HALVED = "turn|channel|think|tool|tool_call|tool_response|image|audio|video"
+_RESERVED = re.compile(
+    rf"<(?=<?\s*/?\s*(?:{_TAGS})\b)"  # our own tags and those of tool templates, also doubled
+    r"|<(?=[｜|][^<>]{1,60}[｜|]>)"  # <|im_start|> and its like
+    rf"|<(?=\|(?:{_HALVED})>|(?:{_HALVED})\|>)"  # <|turn> ... <turn|>; <|bob> may be a nick
+    r"|<(?=/?(?:start_of_turn|end_of_turn|bos|eos|s)>)"
+    rf"|\[(?=/?(?-i:{_BRACKETED})\])",
+    re.IGNORECASE,
+)
+
+
+def neutral(text: str) -> str:
+    """`text` with every reserved tag made harmless. Idempotent."""
+    return _RESERVED.sub(lambda match: "&lt;" if match[0] == "<" else "&#91;", text)

@@ -1,0 +1,140 @@
+"""The server's answers as they come over HTTP, checked: chunks of a chat, counts, errors."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
+
+from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unreachable
+from llm.message import Usage
+
+_DATA = b"data:"
+
+
+class FunctionPart(BaseModel):
+    """A piece of a tool call."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class CallPart(BaseModel):
+    """A piece of the tool call number `index`; in an answer that comes whole it has no number."""
+
+    index: int | None = None
+    id: str | None = None
+    function: FunctionPart = Field(default_factory=FunctionPart)
+
+
+class Delta(BaseModel):
+    """What a chunk adds to the answer."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[CallPart] | None = None
+
+
+class Choice(BaseModel):
+    """The one choice that we ask for; in an answer that comes whole the delta is the message."""
+
+    delta: Delta = Field(default_factory=Delta, validation_alias=AliasChoices("delta", "message"))
+    finish_reason: str | None = None
+
+
+class PromptDetails(BaseModel):
+    """How much of the prompt came from the engine's cache."""
+
+    cached_tokens: int | None = None
+
+
+class UsagePart(BaseModel):
+    """Tokens of the whole answer."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: PromptDetails | None = None
+
+    def usage(self) -> Usage:
+        """As the rest of the package counts."""
+        details = self.prompt_tokens_details or PromptDetails()
+        return Usage(self.prompt_tokens, self.completion_tokens, details.cached_tokens or 0)
+
+
+class ErrorPart(BaseModel):
+    """An OpenAI error object."""
+
+    message: str = "no reason given"
+    code: str | int | None = None
+
+
+class Chunk(BaseModel):
+    """One server-sent event of a streamed chat, or an answer that comes whole."""
+
+    choices: list[Choice] = Field(default_factory=list)
+    usage: UsagePart | None = None
+    error: ErrorPart | None = None
+
+
+class CountAnswer(BaseModel):
+    """The answer of `/tokenize`."""
+
+    count: int
+    max_model_len: int
+
+
+class EventData:
+    """The data of server-sent events, out of a stream of bytes.
+
+    Bytes, since only CR and LF end a line (https://html.spec.whatwg.org/multipage/
+    server-sent-events.html): U+2028 and its like may stand in JSON as they are.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The data that the stream has brought with one more piece."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        return [line.removeprefix(_DATA).strip() for line in lines if line.startswith(_DATA)]
+
+
+class ErrorAnswer(BaseModel):
+    """The body of an answer other than 200."""
+
+    error: ErrorPart
+
+
+def error_of(response: httpx2.Response) -> ModelError:
+    """The error that an answer other than 200 stands for; its body must have been read."""
+    reason = _reason(response.content)
+    if reason.code == "context_length_exceeded":
+        return ContextTooLong(reason.message)
+    status = response.status_code
+    if status == 429:
+        return Busy(reason.message, _seconds(response.headers.get("retry-after")))
+    if status in (408, 504):
+        return TimedOut(reason.message)
+    if status in (500, 502, 503):
+        return Unreachable(reason.message)
+    return Refused(reason.message, status)
+
+
+def error_in_stream(reason: ErrorPart) -> ModelError:
+    """The error that ended an answer after it had begun."""
+    if reason.code == "context_length_exceeded":
+        return ContextTooLong(reason.message)
+    return Unreachable(reason.message)
+
+
+def _reason(content: bytes) -> ErrorPart:
+    try:
+        return ErrorAnswer.model_validate_json(content).error
+    except ValidationError:
+        return ErrorPart(message=json.dumps(content[:200].decode(errors="replace")))
+
+
+def _seconds(value: str | None) -> float:
+    """Retry-After in seconds; its form as a date is taken for one second."""
+    return float(value) if value and value.isdigit() else 1.0

@@ -1,0 +1,194 @@
+"""Configuration: one TOML file, one table per concern, every key overridable by environment.
+
+Each package declares the table it owns as a `Section`; the entry point group
+`terrarium.settings` lists them, so that one pass checks a whole file and a stranger's tendril
+gets its own table by the same door.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import AliasChoices, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+GROUP = "terrarium.settings"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message says where and what to write instead."""
+
+
+class Section(BaseSettings):
+    """One table of `terrarium.toml`.
+
+    A subclass names its `table`; its fields are the keys. The environment variable `TABLE_KEY`
+    wins over a file of that name in the secrets folder (`TERRARIUM_SECRETS`, by default
+    `/run/secrets`), which wins over the TOML file.
+    """
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+        env_ignore_empty=True,  # a compose file passes an unset variable as an empty one
+    )
+    table: ClassVar[str]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Read only variables that begin with the table's name."""
+        cls.model_config["env_prefix"] = f"{cls.table.upper()}_"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment first, then secret files, then the TOML table."""
+        return env_settings, file_secret_settings, init_settings
+
+
+S = TypeVar("S", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration file as read, and where the data live.
+
+    `path` is None when there is no file; every table then has its defaults.
+    """
+
+    tables: Mapping[str, Any]
+    path: Path | None
+    data: Path
+
+    def section(self, kind: type[S]) -> S:
+        """Return the table of `kind`, validated. Raises ConfigError."""
+        values = self.tables.get(kind.table, {})
+        self._require_known(f"[{kind.table}]", values, _keys(kind))
+        return self.build(kind, f"[{kind.table}]", values, prefix=f"{kind.table}_")
+
+    def build(self, kind: type[S], where: str, values: Mapping[str, Any], prefix: str) -> S:
+        """Validate `values` as `kind`, its environment variables beginning with `prefix`."""
+        secrets = Path(os.environ.get("TERRARIUM_SECRETS", "/run/secrets"))
+        try:
+            return kind(
+                _env_prefix=prefix.upper(),
+                _secrets_dir=secrets if secrets.is_dir() else None,
+                **values,
+            )
+        except ValidationError as error:
+            raise ConfigError("\n".join(self._explain(kind, where, error, prefix))) from error
+        except SettingsError as error:
+            raise ConfigError(f"the environment, for {where}: {error}: write it as JSON") from error
+
+    def check(self) -> dict[str, Section]:
+        """Validate every table of the file against its owner. Raises ConfigError."""
+        owners = entry_points(group=GROUP)
+        self._require_known("the top level", self.tables, owners.names)
+        kinds = sections()
+        for name in self.tables:
+            if name not in kinds:
+                owner = owners[name].value
+                raise ConfigError(f"{self.name}: [{name}] is of {owner}, which cannot be imported")
+        return {name: self.section(kind) for name, kind in kinds.items()}
+
+    def _require_known(self, where: str, values: object, known: Iterable[str]) -> None:
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{self.name}: {where} must be a table")
+        names = list(known)
+        for key in values:
+            if key not in names:
+                near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
+                hint = f'; the nearest known key is "{near[0]}"' if near else ""
+                raise ConfigError(f'{self.name}: unknown key "{key}" in {where}{hint}')
+
+    def _explain(
+        self, kind: type[Section], where: str, error: ValidationError, prefix: str
+    ) -> Iterable[str]:
+        for problem in error.errors(include_url=False, include_input=False):
+            key = ".".join(str(part) for part in problem["loc"])
+            variable = variable_of(kind, key, prefix)
+            origin = f"{self.name}: {where} {key}".strip()
+            reason = problem["msg"].removeprefix("Value error, ")
+            yield f"{variable} ({where}): {reason}" if variable else f"{origin}: {reason}"
+
+    @property
+    def name(self) -> str:
+        """The file's name for messages."""
+        return str(self.path) if self.path else "configuration"
+
+
+def load(path: Path | None, data: Path) -> Config:
+    """Read and check `path`, or `./terrarium.toml` if it is there, or nothing.
+
+    Raises ConfigError when the file is missing, not TOML, or has a key that nobody owns.
+    """
+    file = path or Path("terrarium.toml")
+    if path is None and not file.is_file():
+        config = Config({}, None, data)
+    else:
+        config = Config(_read(file), file, data)
+    config.check()
+    return config
+
+
+def sections() -> dict[str, type[Section]]:
+    """The tables that installed packages own, by name; a package that cannot be imported has
+    none, so that it is trouble for those only who use it."""
+    found: dict[str, type[Section]] = {}
+    for entry in entry_points(group=GROUP):
+        with suppress(ImportError, AttributeError):
+            found[entry.name] = entry.load()
+    return found
+
+
+def variable_of(kind: type[Section], key: str, prefix: str) -> str | None:
+    """The environment variable that a key of `kind` has its value from, if it is from there."""
+    names = names_of(kind, key, prefix)
+    set_ = (name for name, value in os.environ.items() if value)
+    return next((name for name in set_ if name.lower() in names), None)
+
+
+def names_of(kind: type[Section], key: str, prefix: str) -> list[str]:
+    """What the environment variable, or the file of a secret, of a key is called, in lower case."""
+    for field in kind.model_fields.values():
+        if isinstance(field.validation_alias, AliasChoices):
+            choices = [str(choice) for choice in field.validation_alias.choices]
+            if key in choices:
+                return choices
+    return [f"{prefix}{key}".lower()]
+
+
+def _keys(kind: type[Section]) -> list[str]:
+    return list(kind.model_fields)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file; give another with --config FILE") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error

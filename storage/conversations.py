@@ -1,0 +1,108 @@
+"""Conversation memory: whole turns, kept apart from the log, alive after a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from storage.database import Database, from_micros, to_micros
+
+Message = dict[str, Any]
+"""A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
+
+KEPT = 200  # turns of a conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and all that came of it: the tool calls, their results, the answer.
+
+    `anchor` is the id of the log event that asked, 0 where there is no log.
+    """
+
+    anchor: int
+    time: datetime
+    messages: tuple[Message, ...]
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where the prompt of a conversation begins: its first log event and its first turn."""
+
+    log_start: int = 0
+    turn_start: int = 0
+
+
+class Conversations:
+    """The conversations in a database file, by name."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, name: str, turn: Turn) -> int:
+        """Store a finished turn and return its id; only the newest `KEPT` stay."""
+        async with self._database.transaction() as db:
+            await db.execute("INSERT OR IGNORE INTO conversations (name) VALUES (?)", [name])
+            cursor = await db.execute(
+                "INSERT INTO turns (conversation_id, anchor, time, messages)"
+                " SELECT id, ?, ?, ? FROM conversations WHERE name = ? RETURNING id",
+                [turn.anchor, to_micros(turn.time), json.dumps(turn.messages), name],
+            )
+            row = await cursor.fetchone()
+            assert row is not None
+            await db.execute(
+                "DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c"
+                " ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC"
+                " LIMIT -1 OFFSET ?)",
+                [name, KEPT],
+            )
+            return int(row[0])
+
+    async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
+        """The newest turns of a conversation from the id `start` on, in order."""
+        rows = await self._database.all(
+            "SELECT t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
+            " WHERE c.name = ? AND t.id >= ? ORDER BY t.id DESC LIMIT ?",
+            [name, start, limit],
+        )
+        return [
+            Turn(row["anchor"], from_micros(row["time"]), _messages(row["messages"]), row["id"])
+            for row in reversed(rows)
+        ]
+
+    async def window(self, name: str) -> Window:
+        """Where the prompt of this conversation begins."""
+        row = await self._database.one(
+            "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
+        )
+        return Window(row["log_start"], row["turn_start"]) if row else Window()
+
+    async def move_window(self, name: str, window: Window) -> None:
+        """Remember where the prompt of this conversation begins."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT INTO conversations (name, log_start, turn_start) VALUES (?, ?, ?)"
+                " ON CONFLICT (name) DO UPDATE"
+                " SET log_start = excluded.log_start, turn_start = excluded.turn_start",
+                [name, window.log_start, window.turn_start],
+            )
+
+    async def clear(self, name: str) -> int:
+        """Forget a conversation: no row of it stays. Returns how many turns there were."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "DELETE FROM turns WHERE conversation_id ="
+                " (SELECT id FROM conversations WHERE name = ?)",
+                [name],
+            )
+            await db.execute("DELETE FROM conversations WHERE name = ?", [name])
+            return cursor.rowcount
+
+
+def _messages(text: str) -> tuple[Message, ...]:
+    messages: Sequence[Message] = json.loads(text)
+    return tuple(messages)

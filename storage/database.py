@@ -1,0 +1,158 @@
+"""One SQLite file: opened, brought up to date, one writer, readers that never block it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+
+from storage.errors import NewerSchema, Unavailable
+
+_PATIENCE = 5.0  # seconds to wait for another process that writes
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
+
+Row = sqlite3.Row
+Values = Sequence[Any] | Mapping[str, Any]
+
+
+def to_micros(time: datetime) -> int:
+    """Microseconds since 1970 of an aware time, exact."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_micros(micros: int) -> datetime:
+    """The UTC time that `to_micros` wrote."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+class Database:
+    """A file with one writing and one reading connection. Get one with `opened`."""
+
+    def __init__(self, writer: aiosqlite.Connection, reader: aiosqlite.Connection) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, path: Path) -> AsyncIterator[Database]:
+        """Open `path`, creating it and bringing its tables up to date. Raises StorageError."""
+        writer = await _connect(path)
+        try:
+            await _prepared(writer, path)
+            async with _reader(path) as reader:
+                yield cls(writer, reader)
+        finally:
+            await writer.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
+        """The writing connection inside BEGIN IMMEDIATE ... COMMIT, undone on any error.
+
+        Raises Unavailable when SQLite cannot write.
+        """
+        async with self._lock:
+            try:
+                await self._writer.execute("BEGIN IMMEDIATE")
+                yield self._writer
+                await self._writer.execute("COMMIT")
+            except sqlite3.Error as error:
+                await self._undo()
+                raise Unavailable(f"the database cannot be written: {error}") from error
+            except BaseException:
+                await self._undo()
+                raise
+
+    async def _undo(self) -> None:
+        """End what transaction there may be: a cancelled BEGIN has begun one all the same."""
+        with contextlib.suppress(sqlite3.Error):
+            await asyncio.shield(self._writer.rollback())
+
+    async def all(self, sql: str, values: Values = ()) -> list[Row]:
+        """Every row of a query, read beside the writer."""
+        return await read_all(self._reader, sql, values)
+
+    async def version(self) -> int:
+        """A number that changes when anybody has written to the file: cheap to poll."""
+        row = await self.one("PRAGMA data_version")
+        return int(row[0]) if row else 0
+
+    async def one(self, sql: str, values: Values = ()) -> Row | None:
+        """The first row of a query, or None."""
+        rows = await self.all(sql, values)
+        return rows[0] if rows else None
+
+
+async def read_all(reader: aiosqlite.Connection, sql: str, values: Values) -> list[Row]:
+    """Every row of a query on a bare reading connection."""
+    rows: Iterable[Row] = await reader.execute_fetchall(sql, values)
+    return list(rows)
+
+
+async def _connect(path: Path) -> aiosqlite.Connection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = await aiosqlite.connect(path, isolation_level=None, timeout=_PATIENCE)
+    except (OSError, sqlite3.Error) as error:
+        raise Unavailable(f"{path}: cannot be opened: {error}") from error
+    return connection
+
+
+async def _prepared(connection: aiosqlite.Connection, path: Path) -> None:
+    try:
+        await connection.executescript(_WRITER)
+        await _migrate(connection, path)
+    except sqlite3.Error as error:
+        raise Unavailable(f"{path}: cannot be used as a database: {error}") from error
+
+
+@asynccontextmanager
+async def _reader(path: Path) -> AsyncIterator[aiosqlite.Connection]:
+    async with aiosqlite.connect(path, isolation_level=None, timeout=_PATIENCE) as reader:
+        reader.row_factory = sqlite3.Row
+        await reader.execute("PRAGMA query_only = ON")
+        yield reader
+
+
+async def _migrate(connection: aiosqlite.Connection, path: Path) -> None:
+    """Run the numbered migrations that the file has not seen, all in one transaction."""
+    scripts = _migrations()
+    await connection.execute("BEGIN IMMEDIATE")  # two processes may open a new file at once
+    async with connection.execute("PRAGMA user_version") as cursor:
+        row = await cursor.fetchone()
+    version = int(row[0]) if row else 0
+    if version > len(scripts):
+        raise NewerSchema(
+            f"{path}: written by a newer Terrarium (version {version}, known {len(scripts)});"
+            " update Terrarium or choose another data folder with --data"
+        )
+    for script in scripts[version:]:
+        for statement in _statements(script):
+            await connection.execute(statement)
+    await connection.execute(f"PRAGMA user_version = {len(scripts)}")
+    await connection.execute("COMMIT")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script; `executescript` would end our transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _migrations() -> list[str]:
+    folder = files("storage") / "migrations"
+    scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
+    return [scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)]

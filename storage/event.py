@@ -1,0 +1,74 @@
+"""What happened on a channel, and who may see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class EventType(StrEnum):
+    """The kinds of event a log keeps, by their IRC command (ACTION is CTCP ACTION)."""
+
+    PRIVMSG = "PRIVMSG"
+    NOTICE = "NOTICE"
+    ACTION = "ACTION"
+    JOIN = "JOIN"
+    PART = "PART"
+    QUIT = "QUIT"
+    NICK = "NICK"
+    KICK = "KICK"
+    MODE = "MODE"
+    TOPIC = "TOPIC"
+
+
+SPOKEN = frozenset({EventType.PRIVMSG, EventType.NOTICE, EventType.ACTION})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line of a log.
+
+    `channel` is a channel, or in a private conversation (`private`) the other person's nick.
+    `target` is the nick kicked or the new nick; `reply_to` the id of the question that one of our
+    own lines (`own`) answers. `id` is 0 until the event is stored.
+    """
+
+    network: str
+    channel: str
+    type: EventType
+    time: datetime
+    nick: str
+    text: str = ""
+    user: str = ""
+    host: str = ""
+    account: str | None = None
+    target: str = ""
+    msgid: str | None = None
+    own: bool = False
+    private: bool = False
+    reply_to: int | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A channel of a network, or a private conversation with a nick on it."""
+
+    network: str
+    channel: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which places may be read: those named, or (None) every channel, but no private one."""
+
+    places: frozenset[Place] | None
+
+    @classmethod
+    def of(cls, *places: Place) -> Scope:
+        """Only these places."""
+        return cls(frozenset(places))
+
+
+PUBLIC = Scope(None)

@@ -1,0 +1,113 @@
+"""The README is true: every command in it runs, in a clean copy of what git knows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kit.command import environment_without_settings
+from tests.kit.irc_client import irc_client
+from tests.kit.ircd import free_port
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.split("\n")
+]
+LASTING = "make up"
+ELSEWHERE = {
+    "docker compose up -d --build": "needs a Docker engine; tests/docs/test_deploy.py has the file"
+}
+PORTS = {"SERVER_PORT": "8080", "WEB_PORT": "8081", "UP_IRC_PORT": "6667"}
+
+
+@pytest.mark.timeout(900)
+async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) -> None:
+    copied(tmp_path)
+    ports = {name: str(free_port()) for name in PORTS}
+    environment = environment_without_settings() | ports
+    async with started(tmp_path, environment) as ready:
+        shown = with_ports(ready, {ports[name]: usual for name, usual in PORTS.items()})
+        assert shown.replace(" -p 6667", "") in README
+        async with irc_client(int(ports["UP_IRC_PORT"]), "ada") as ada:
+            await ada.join("#terrarium")
+            await ada.say("#terrarium", "the greenhouse pump starts at six")
+            await ada.say("#terrarium", ".search pump")
+            await ada.expect("ada: .*the greenhouse pump starts at six")
+        for command in COMMANDS:
+            if command and command != LASTING and command not in ELSEWHERE:
+                here = with_ports(command, {usual: ports[name] for name, usual in PORTS.items()})
+                await ran(here, tmp_path, environment)
+    assert (tmp_path / ".env").is_file()
+
+
+def test_links_in_the_documents_lead_somewhere() -> None:
+    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text("utf-8")):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def copied(folder: Path) -> None:
+    """Copy what git tracks, as it is now, into `folder`."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    for name in filter(None, tracked.stdout.split("\0")):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, target)
+
+
+@asynccontextmanager
+async def started(folder: Path, environment: Mapping[str, str]) -> AsyncIterator[str]:
+    """`make up`, from nothing; yields what it says from `ready` to the way to stop it."""
+    process = await asyncio.create_subprocess_shell(
+        f"exec {LASTING}", cwd=folder, env=dict(environment), stdout=PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(300):
+            said = (await process.stdout.readuntil(b"Ctrl-C\n")).decode()
+        yield said[said.index("ready") :]
+        os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches make as well
+        async with asyncio.timeout(5):
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def ran(command: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Run a command to its end; it must succeed."""
+    if command == "make test":  # this very suite: a few tests show that the command works
+        command = "make test ARGS='tests/unit/test_up_backoff.py -p no:cacheprovider'"
+    said = "hello\n" if shlex.split(command)[-1] == "chat" else ""
+    process = await asyncio.create_subprocess_shell(
+        command, cwd=folder, env=dict(environment), stdin=PIPE, stdout=PIPE, stderr=PIPE
+    )
+    async with asyncio.timeout(300):
+        out, err = await process.communicate(said.encode())
+    # curl ends a stream that never ends with its own status for a time-out.
+    wanted = {28} if "--max-time" in command else {0}
+    assert process.returncode in wanted, f"{command}\n{out.decode()}\n{err.decode()}"
+
+
+def with_ports(text: str, ports: Mapping[str, str]) -> str:
+    """`text` with other ports in it."""
+    return re.sub("|".join(ports), lambda match: ports[match[0]], text)

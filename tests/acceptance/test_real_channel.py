@@ -1,0 +1,184 @@
+"""The main job on real parts: real lines, a real IRC server, the real model, the real command."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.chat_log import ChatLog, Query
+from storage.database import Database
+from storage.event import Event, EventType, Place, Scope
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.ircd import free_port, inspircd
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.recorder import recorder
+from tests.kit.terrarium import terrarium_up
+from tests.kit.ubuntu import spoken
+
+ROOM = "#terrarium"
+QUESTIONS = ("what are people talking about?", "who needs help?", "what did I ask you first?")
+
+
+async def ask(client: IrcClient, question: str) -> str:
+    """Ask in the channel and return the first line of the answer."""
+    await client.say(ROOM, f".terrarium {question}")
+    answer = rf":Terra!\S+ PRIVMSG {ROOM} :{client.nick}: (?!still at it)(.+)$"
+    return (await client.expect(answer, timeout=100))[1]
+
+
+async def logged(data: Path) -> list[Event]:
+    """All that was said in the channel, from the file."""
+    async with Database.opened(data / "irc.db") as database:
+        query = Query(scope=Scope.of(Place("irc", ROOM)), limit=10_000)
+        events = await ChatLog(database).find(query)
+    return [event for event in events if event.type is EventType.PRIVMSG]
+
+
+def text(prompt: list[dict[str, Any]]) -> str:
+    """A whole prompt as the model reads it."""
+    return "\n".join(message["content"] or "" for message in prompt)
+
+
+@pytest.mark.timeout(600)
+async def test_500_real_lines_three_questions_and_a_second_start_that_remembers(
+    tmp_path: Path,
+) -> None:
+    lines = spoken(500)
+    server_port = free_port()
+    async with (
+        inspircd() as ircd,
+        recorder(f"http://127.0.0.1:{server_port}") as seen,
+        irc_client(ircd.port, "rita") as rita,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await rita.join(ROOM)
+        await alice.join(ROOM)
+        settings = {
+            "IRC_SERVER": "127.0.0.1",
+            "IRC_PORT": str(ircd.port),
+            "SERVER_PORT": str(server_port),
+            "AGENT_API_URL": seen.url,
+            "AGENT_MAX_TOKENS": "48",
+        }
+        async with terrarium_up(tmp_path, **settings):
+            for line in lines:
+                await rita.say(ROOM, line)
+            await rita.settle()
+            answers = [await ask(alice, question) for question in QUESTIONS[:2]]
+        async with terrarium_up(tmp_path, **settings):
+            answers.append(await ask(alice, QUESTIONS[2]))
+
+    assert all(answers)
+    events = await logged(tmp_path)
+    assert [e.text.encode() for e in events if e.nick == "rita"] == lines
+    assert [e.text for e in events if e.nick == "alice"] == [f".terrarium {q}" for q in QUESTIONS]
+
+    first, second, third = seen.prompts
+    said = re.findall(r"^\[[-\d]{10} [:\d]{8}\] <rita> (.*)$", first[1]["content"], re.MULTILINE)
+    assert [line.encode() for line in said] == lines[-50:]
+    assert first[1]["content"].startswith("<irc_logs>\n")
+    assert second[: len(first)] == first
+    assert third[: len(second)] == second
+    for question in QUESTIONS:
+        assert text(third).count(question) == 1
+    assert [message["role"] for message in third[2::2]] == ["assistant", "assistant"]
+
+
+BESIDE = ("agent_server.engines.child", "harnesses.cli server", "run web", "run cron")
+"""The processes that the logging of a channel must not need."""
+
+
+@pytest.mark.timeout(600)
+async def test_kill_9_of_any_process_loses_no_logged_line(tmp_path: Path) -> None:
+    async with inspircd() as ircd, irc_client(ircd.port, "alice") as alice:
+        await alice.join(ROOM)
+        settings = {
+            "IRC_SERVER": "127.0.0.1",
+            "IRC_PORT": str(ircd.port),
+            "AGENT_MAX_TOKENS": "8",
+            "MAX_CONTEXT_MESSAGES": "5",
+        }
+        async with terrarium_up(tmp_path, **settings) as up:
+            for words in BESIDE:
+                await say_lines(alice, f"before {words}")
+                up.child(words).kill()
+                await say_lines(alice, f"after {words}")
+                await until_answered(alice)
+            await say_lines(alice, "before the tendril itself")
+            await pinged(alice)
+            up.child("run irc").kill()
+            await alice.expect(r":Terra!\S+ QUIT")
+            await say_lines(alice, "nobody listens")
+            await alice.expect(rf":Terra!\S+ JOIN :?{ROOM}", timeout=60)
+            await say_lines(alice, "back again")
+            await until_answered(alice)
+            assert up.process.returncode is None
+    said = [event.text for event in await logged(tmp_path)]
+    heard = [*(f"{when} {words}" for words in BESIDE for when in ("before", "after"))]
+    heard += ["before the tendril itself", "back again"]
+    lines = [text for text in said if text.split(": ")[0] in {*heard, "nobody listens"}]
+    assert lines == [f"{text}: {number}" for text in heard for number in range(LINES)]
+
+
+async def test_kill_9_of_the_embedded_irc_server_loses_no_logged_line(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        terrarium_up(tmp_path, MODEL_UPSTREAM=script.url) as up,
+    ):
+        async with irc_client(up.irc_port, "alice") as alice:
+            await alice.join(ROOM)
+            await say_lines(alice, "before")
+            await pinged(alice)
+            server = up.child("harnesses.irc.ircd")
+            server.kill()
+            await alice.wait_closed()
+            await asyncio.to_thread(server.wait, 10)  # its port is open until it is quite gone
+        await accepting(up.irc_port)
+        async with irc_client(up.irc_port, "bob") as bob:
+            await bob.join(ROOM)
+            if not any(" 353 " in line and "Terra" in line for line in bob.lines):
+                await bob.expect(rf":Terra!\S+ JOIN :?{ROOM}", timeout=60)
+            await say_lines(bob, "after")
+            assert await ask(bob, "still there?") == "ok"
+    said = [event.text for event in await logged(tmp_path)]
+    heard = [f"{when}: {number}" for when in ("before", "after") for number in range(LINES)]
+    assert [text for text in said if text in heard] == heard
+
+
+async def accepting(port: int) -> None:
+    """Return when somebody listens on `port` again."""
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return await writer.wait_closed()
+            await asyncio.sleep(0.05)  # a foreign process tells us in no other way
+
+
+LINES = 25
+
+
+async def say_lines(client: IrcClient, text: str) -> None:
+    """Say numbered lines, and return when the server has them all."""
+    for number in range(LINES):
+        await client.say(ROOM, f"{text}: {number}")
+    await client.settle()
+
+
+async def pinged(client: IrcClient) -> None:
+    """Return when the tendril has dealt with all that was said before."""
+    await client.say(ROOM, ".ping")
+    await client.expect(f"{client.nick}: pong")
+
+
+async def until_answered(client: IrcClient) -> None:
+    """Ask until it is the model that answers, for a minute at most."""
+    async with asyncio.timeout(60):
+        while (await ask(client, "hello?")).startswith("My model is not reachable"):
+            pass

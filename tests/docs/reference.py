@@ -1,0 +1,194 @@
+"""The reference of the settings, made from the settings themselves.
+
+`python -m tests.docs.reference` writes terrarium.example.toml and the tables in
+docs/configuration.md; a test compares them with what this module would write.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import AliasChoices, BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from storage.config import Section, sections
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "terrarium.example.toml"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
+
+_ORDER = ("model", "server", "agent", "storage", "up", "irc", "web", "cron")
+
+# What to show for a key that has no default, or one that is worked out.
+_SHOWN = {
+    "agent.api_key": '"..."',
+    "agent.personas": '{ irc = "persona.md" }',
+    "irc.nickserv_password": '"..."',
+    "irc.password": '"..."',
+    "irc.port": "6667",
+    "irc.server": '"irc.example.org"',
+    "model.cache_dir": '"/var/cache/terrarium"',
+    "model.path": '"/models/model.gguf"',
+    "model.threads": "4",
+    "model.tools": '"constrained"',
+    "model.upstream_key": '"..."',
+    "model.upstream_model": '"..."',
+    "server.admin_key": '"..."',
+    "storage.db_path": '"/var/lib/terrarium/irc.db"',
+    "web.token": '"..."',
+}
+
+_HEAD = """\
+# Terrarium's configuration: copy it to terrarium.toml and take the # away from what you change.
+#
+# Each key is shown with its default; one that has none, or a default that is worked out, shows an
+# example. Every key can also be set by an environment variable, which wins: [server] port is
+# SERVER_PORT. An unknown key is an error. `terrarium config show` prints what is in effect.
+"""
+
+_NETWORKS = """\
+# Several networks, each with the network's keys of [irc]; [irc]'s own network then does not count.
+#[irc.networks.libera]
+#server = "irc.libera.chat"
+#tls = true
+#channels = ["#terrarium", "#secret its-key"]
+"""
+
+_JOBS = """\
+# Every morning at nine, what was said in #terrarium on the day before. The keys of a job are
+# described in docs/configuration.md.
+#[cron.jobs.digest]
+#schedule = "0 9 * * *"
+#timezone = "Europe/Vienna"
+#log = "#terrarium"
+#hours = 24
+#lines = 300
+#prompt = "Sum up in at most six short lines what was talked about, decided and left open."
+#deliver = "#terrarium"
+"""
+
+_EXTRA = {"irc.networks": _NETWORKS, "cron.jobs": _JOBS}
+
+
+def tables() -> dict[str, type[Section]]:
+    """The tables of all installed packages, ours first and in the order of reading."""
+    known = sections()
+    return {name: known[name] for name in (*_ORDER, *sorted(set(known) - set(_ORDER)))}
+
+
+def example() -> str:
+    """The text of terrarium.example.toml."""
+    parts = [_HEAD]
+    for name, kind in tables().items():
+        parts.append("\n".join([f"\n# {_about(kind)}", f"[{name}]", *_keys(name, kind)]) + "\n")
+    return "".join(parts)
+
+
+def configuration() -> str:
+    """The tables of docs/configuration.md."""
+    parts: list[str] = []
+    for name, kind in tables().items():
+        parts += [f"## [{name}]", _about(kind), _table(name, kind.model_fields)]
+        for key, field in kind.model_fields.items():
+            if model := _table_of(field):
+                parts += [f"### [{name}.{key}.NAME]", _about(model), _table("", model.model_fields)]
+    return "\n\n".join(parts)
+
+
+def documented(text: str) -> str:
+    """The text of docs/configuration.md with its tables written anew."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{configuration()}\n\n{END}{after}"
+
+
+def variables(table: str, key: str, field: FieldInfo) -> Sequence[str]:
+    """The environment variables of a key."""
+    alias = field.validation_alias
+    names = alias.choices if isinstance(alias, AliasChoices) else [f"{table}_{key}"]
+    return [str(name).upper() for name in names]
+
+
+def _keys(table: str, kind: type[Section]) -> Iterator[str]:
+    for key, field in kind.model_fields.items():
+        where = f"{table}.{key}"
+        if where in _EXTRA:
+            yield f"\n{_EXTRA[where].rstrip()}"
+            continue
+        shown = _SHOWN.get(where) or _toml(_default(field))
+        about = textwrap.wrap(_described(field, where in _SHOWN), 96)
+        yield from ("", *(f"# {line}" for line in about), f"#{key} = {shown}")
+
+
+def _table(table: str, fields: Mapping[str, FieldInfo]) -> str:
+    """A Markdown table of keys; variables only where the keys have some."""
+    head = "| key | variable | default | meaning |" if table else "| key | default | meaning |"
+    rows = [head, "|---" * (head.count("|") - 1) + "|"]
+    for key, field in fields.items():
+        cells = [f"`{key}`"]
+        if table:
+            cells.append(", ".join(f"`{name}`" for name in variables(table, key, field)))
+        cells += [_shown_default(field), (field.description or "").replace("|", "\\|")]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _described(field: FieldInfo, has_no_default: bool) -> str:
+    text = field.description or ""
+    said = "by default" in text or field.default_factory is not None
+    return f"{text} (by default none)" if has_no_default and not said else text
+
+
+def _shown_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None:
+        return ""
+    value = _default(field)
+    return "none" if value is None else f"`{_toml(value)}`"
+
+
+def _default(field: FieldInfo) -> Any:
+    return None if field.default is PydanticUndefined else field.default
+
+
+def _toml(value: object) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | Enum | Path):
+        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) and value.is_integer() else repr(value)
+    raise TypeError(f"no TOML for {value!r}: say in _SHOWN what the example shows")
+
+
+def _about(kind: type[BaseModel]) -> str:
+    return (kind.__doc__ or "").strip().splitlines()[0]
+
+
+def _table_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of the values of a key that holds tables by name."""
+    arguments = get_args(field.annotation)
+    last = arguments[-1] if arguments else None
+    return last if isinstance(last, type) and issubclass(last, BaseModel) else None
+
+
+def main() -> None:
+    """Write both files."""
+    EXAMPLE.write_text(example(), encoding="utf-8")
+    text = CONFIGURATION.read_text(encoding="utf-8")
+    CONFIGURATION.write_text(documented(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""docker-compose.yml and what belongs to it, held against the real programs and settings."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.reference import ROOT, tables, variables
+from tests.kit.plain_yaml import PlainYaml
+
+TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+COMPOSE: dict[str, Any] = PlainYaml(TEXT).read()
+SERVICES: dict[str, Any] = COMPOSE["services"]
+OURS = [name for name, service in SERVICES.items() if service["image"] == "terrarium:latest"]
+DOTENV = (ROOT / "deploy" / ".env.example").read_text(encoding="utf-8")
+GLOBAL = {"TERRARIUM_LOG_LEVEL", "TERRARIUM_LOG_FORMAT", "TERRARIUM_SECRETS"}
+
+
+def terrarium(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME")}
+    return subprocess.run(
+        [sys.executable, "-m", "harnesses.cli", *arguments],
+        cwd=ROOT,
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def ran_commands() -> Iterator[list[str]]:
+    """Every `terrarium` command that a container runs, health checks included."""
+    for name in OURS:
+        service = SERVICES[name]
+        if "entrypoint" not in service:
+            yield service["command"]
+        check = service["healthcheck"]["test"]
+        if check[:2] == ["CMD", "terrarium"]:
+            yield check[2:]
+
+
+def filled(value: object) -> str:
+    """A value as it is when the secrets are written and nothing else."""
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(value))
+    return re.sub(r"\$\{\w+:\?[^}]*\}", "secret", text)
+
+
+def test_the_services_that_were_promised_are_there() -> None:
+    assert set(SERVICES) == {"agent", "ngircd", "irc", "web", "cron", "vllm"}
+    assert SERVICES["vllm"]["profiles"] == ["gpu"]
+    assert all("profiles" not in SERVICES[name] for name in OURS)
+
+
+def test_every_service_restarts_and_says_whether_it_is_well() -> None:
+    for name, service in SERVICES.items():
+        assert service["restart"] == "unless-stopped", name
+        assert service["healthcheck"]["test"][0] == "CMD", name
+
+
+@pytest.mark.parametrize("command", [*ran_commands()], ids=" ".join)
+def test_every_command_is_one_that_our_cli_takes(command: list[str]) -> None:
+    done = terrarium(*command, "--help")
+    assert done.returncode == 0, done.stderr
+    if command[0] == "run":
+        assert command[1] in entry_points(group="terrarium.tendrils").names
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if "environment" in SERVICES[name]])
+def test_every_variable_is_a_setting_and_its_value_fits(name: str) -> None:
+    environment: dict[str, Any] = SERVICES[name]["environment"]
+    known = {
+        variable
+        for table, kind in tables().items()
+        for key, field in kind.model_fields.items()
+        for variable in variables(table, key, field)
+    }
+    assert set(environment) - GLOBAL <= known
+    values = {key: filled(value) for key, value in environment.items()}
+    done = terrarium("config", "check", "--config", "deploy/terrarium.toml", **values)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_mounted_built_and_copied_exists() -> None:
+    assert COMPOSE["x-terrarium"]["build"] == {"context": ".", "dockerfile": "deploy/Dockerfile"}
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    copied = [
+        word for line in re.findall(r"^COPY (.+) \S+$", dockerfile, re.M) for word in line.split()
+    ]
+    mounted = [
+        volume.split(":")[0]
+        for service in SERVICES.values()
+        for volume in service.get("volumes", ())
+        if volume.startswith(".")
+    ]
+    assert len(copied) >= 8
+    assert len(mounted) >= 4
+    assert [path for path in copied + mounted if not (ROOT / path).exists()] == []
+
+
+def test_the_image_holds_every_package_that_pip_would_install() -> None:
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text(encoding="utf-8")
+    for package in ("agent_server", "harnesses", "llm", "storage"):
+        assert f"COPY {package} {package}\n" in dockerfile
+        assert f"!{package}\n" in ignored
+
+
+def test_nothing_is_named_that_is_not_declared() -> None:
+    for name, service in SERVICES.items():
+        assert set(service["networks"]) <= set(COMPOSE["networks"]), name
+        assert set(service.get("depends_on", ())) <= set(SERVICES), name
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert source.startswith("./") or source in COMPOSE["volumes"], volume
+
+
+def test_only_the_web_and_irc_are_published_and_only_on_loopback() -> None:
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published == {"ngircd": ["127.0.0.1:6667:6667"], "web": ["127.0.0.1:8081:8081"]}
+
+
+def test_the_server_and_the_model_are_reached_by_tendrils_only() -> None:
+    inside = {name for name, service in SERVICES.items() if "mind" in service["networks"]}
+    assert inside == {"agent", "irc", "web", "cron", "vllm"}
+    assert COMPOSE["networks"]["mind"] == {"internal": True}
+
+
+def test_the_server_asks_for_the_key_that_the_tendrils_have() -> None:
+    key = SERVICES["agent"]["environment"]["SERVER_ADMIN_KEY"]
+    assert key.startswith("${AGENT_API_KEY:?")
+    for name in ("irc", "web", "cron"):
+        assert SERVICES[name]["environment"]["AGENT_API_KEY"] == key
+
+
+def test_the_example_of_secrets_names_each_variable_of_the_compose_file() -> None:
+    used = set(re.findall(r"\$\{(\w+)", TEXT))
+    assert set(re.findall(r"^(\w+)=", DOTENV, re.M)) == used
+
+
+def test_ngircd_takes_its_configuration_without_complaint() -> None:
+    program = shutil.which("ngircd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("ngircd is not installed (Debian: apt install ngircd)")
+    done = subprocess.run(
+        [program, "--configtest", "--config", str(Path(ROOT / "deploy" / "ngircd.conf"))],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 0
+    assert not re.findall(r"^ - .*", done.stdout, re.M)
+    assert "Name = #terrarium" in done.stdout

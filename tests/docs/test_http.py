@@ -1,0 +1,77 @@
+"""docs/http.md has every endpoint and parameter that there is, and none that there is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from agent_server.app import create_app
+from agent_server.requests import ChatRequest
+from harnesses.web import api, chat, login, pages
+from storage.config import Config
+from tests.docs.reference import ROOT
+
+TEXT = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+SERVER, _, REST = TEXT.partition("\n## The log\n")
+LOG, _, PAGES = REST.partition("\n## Pages\n")
+NOT_FIELDS = {"model"}  # said in its own words
+
+
+def server() -> FastAPI:
+    return create_app(Config({"model": {"upstream": ["http://127.0.0.1:1"]}}, None, Path("data")))
+
+
+def log() -> FastAPI:
+    app = FastAPI()
+    app.include_router(api.router)
+    app.include_router(api.health)
+    return app
+
+
+def real(app: FastAPI) -> Iterator[tuple[str, set[str]]]:
+    """Every endpoint with its query parameters."""
+    for path, methods in app.openapi()["paths"].items():
+        for method, operation in methods.items():
+            parameters = operation.get("parameters", ())
+            names = {item["name"] for item in parameters if item["in"] == "query"}
+            yield f"{method.upper()} {path}", names
+
+
+def sections(text: str) -> dict[str, str]:
+    """The endpoints that a part of the page describes, with what it says of each."""
+    parts = re.split(r"^### `", text, flags=re.M)[1:]
+    return {part.split("`")[0]: part.split("\n## ")[0] for part in parts}
+
+
+def test_the_endpoints_of_the_server_are_documented() -> None:
+    assert set(sections(SERVER)) == {endpoint for endpoint, _ in real(server())}
+
+
+def test_the_endpoints_of_the_log_are_documented() -> None:
+    assert set(sections(LOG)) == {endpoint for endpoint, _ in real(log())}
+
+
+def test_every_query_parameter_is_documented() -> None:
+    for endpoint, names in real(log()):
+        text = sections(LOG)[endpoint]
+        assert {name for name in names if f"`{name}`" not in text} == set(), endpoint
+
+
+def test_every_field_of_a_chat_request_is_documented() -> None:
+    text = sections(SERVER)["POST /v1/chat/completions"]
+    fields = {
+        name
+        for name in ChatRequest.model_fields
+        if name not in NOT_FIELDS and name != "modalities"  # "text" is all it may be
+    }
+    assert {name for name in fields if f"`{name}`" not in text} == set()
+
+
+def test_every_page_is_documented() -> None:
+    routes = [*pages.router.routes, *chat.router.routes, *login.router.routes]
+    paths = {route.path.replace(":path", "") for route in routes if isinstance(route, Route)}
+    assert paths == set(re.findall(r"`(/[^`]*)`", PAGES))

@@ -1,0 +1,220 @@
+"""The real command line: its help, its answers, and one clear line for whatever is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from harnesses.core.status import Status
+from storage.chat_log import ChatLog
+from storage.database import Database
+from storage.event import Event, EventType
+from tests.kit.command import Done, terrarium
+from tests.kit.ircd import free_port
+from tests.kit.openai_script import ScriptedOpenAI
+
+
+def one_line(done: Done, status: int, *words: str) -> None:
+    """The command failed with `status`, and said so in one line that has all `words`."""
+    assert done.status == status, done
+    assert done.err.count("\n") == 1, done.err
+    for word in words:
+        assert word in done.err
+
+
+async def said(data: Path, *lines: tuple[str, str, str]) -> None:
+    """Put lines (channel, nick, text) into the log; a channel without # is a private talk."""
+    async with Database.opened(data / "irc.db") as database, ChatLog.opened(database) as log:
+        for channel, nick, text in lines:
+            event = Event(
+                network="irc",
+                channel=channel,
+                private=not channel.startswith("#"),
+                type=EventType.PRIVMSG,
+                time=datetime.now(UTC),
+                nick=nick,
+                text=text,
+            )
+            await log.append(event)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", ("up", "run", "chat", "doctor", "config", "logs", "server", "model", "--log-level")),
+        ("up", ("ready", "Ctrl-C", "--config", "--data")),
+        ("run", ("NAME", "irc, web, cron", "--config", "--data")),
+        ("chat", ("--config", "--data")),
+        ("doctor", ("Exit status 1", "--config", "--data")),
+        ("config check", ("--config", "--data")),
+        ("config show", ("secrets", "--config", "--data")),
+        ("logs search", ("QUERY", "--channel", "--nick", "--hours", "--limit", "--data")),
+        ("logs stats", ("--channel", "--config", "--data")),
+        ("server", ("--config", "--data")),
+        ("model pull", ("--sha256", "--config", "--data")),
+        ("model list", ("--config", "--data")),
+    ],
+)
+async def test_help_tells_how_to_use_a_command(
+    command: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = await terrarium(*command.split(), "--help", cwd=tmp_path)
+    assert done.status == 0, done.err
+    for word in words:
+        assert word in " ".join(done.out.split())
+
+
+async def test_the_version_is_told(tmp_path: Path) -> None:
+    done = await terrarium("--version", cwd=tmp_path)
+    assert (done.status, done.out.split()[0]) == (0, "terrarium")
+
+
+async def test_an_unknown_command_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    done = await terrarium("modle", cwd=tmp_path)
+    assert done.status == 2
+    assert "model" in done.err
+
+
+@pytest.mark.parametrize("command", ["up", "run web", "server", "config check", "doctor", "chat"])
+async def test_an_unknown_key_names_key_file_and_nearest_key(command: str, tmp_path: Path) -> None:
+    (tmp_path / "terrarium.toml").write_text("[irc]\nprot = 6667\n")
+    done = await terrarium(*command.split(), cwd=tmp_path)
+    one_line(done, 78, '"prot"', "[irc]", "terrarium.toml", '"port"')
+
+
+async def test_a_file_that_is_not_toml_is_named_with_the_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("[irc]\nnick = Terra\n")
+    done = await terrarium("up", "--config", "mine.toml", cwd=tmp_path)
+    one_line(done, 78, "mine.toml", "not valid TOML", "line 2")
+
+
+async def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
+    done = await terrarium("run", "web", cwd=tmp_path, WEB_PORT="eighty")
+    one_line(done, 78, "WEB_PORT", "integer")
+
+
+async def test_a_tendril_that_does_not_exist_is_named_with_those_that_do(tmp_path: Path) -> None:
+    one_line(await terrarium("run", "NOPE", cwd=tmp_path), 1, '"NOPE"', "cron, irc, web")
+
+
+async def test_a_database_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "irc.db").write_bytes(b"not a database at all, but long enough to be read as one")
+    done = await terrarium("logs", "stats", "--data", ".", cwd=tmp_path)
+    one_line(done, 1, "irc.db", "database")
+
+
+async def test_config_show_hides_secrets_and_tells_where_values_are_from(tmp_path: Path) -> None:
+    (tmp_path / "terrarium.toml").write_text('[web]\ntoken = "hunter2"\n[server]\nport = 9000\n')
+    done = await terrarium("config", "show", cwd=tmp_path, SERVER_ADMIN_KEY="hunter3")
+    assert done.status == 0, done.err
+    assert "hunter" not in done.out + done.err
+    for line in (
+        'token = "***"  # terrarium.toml',
+        'admin_key = "***"  # SERVER_ADMIN_KEY',
+        "port = 9000  # terrarium.toml",
+        'host = "127.0.0.1"  # default',
+    ):
+        assert line in done.out.splitlines()
+
+
+async def test_config_check_says_that_all_is_right(tmp_path: Path) -> None:
+    (tmp_path / "terrarium.toml").write_text("[server]\nport = 9000\n")
+    done = await terrarium("config", "check", cwd=tmp_path)
+    assert (done.status, done.out) == (0, "terrarium.toml is right\n")
+
+
+async def test_logs_are_searched_by_word_channel_nick_and_number(tmp_path: Path) -> None:
+    await said(
+        tmp_path,
+        ("#a", "ada", "the kernel panics"),
+        ("#a", "bob", "which kernel? \x1b[2J"),
+        ("#b", "ada", "my kernel is fine"),
+        ("eve", "eve", "the kernel, in private"),
+    )
+
+    async def found(*more: str) -> list[str]:
+        done = await terrarium("logs", "search", "kernel", "--data", ".", *more, cwd=tmp_path)
+        assert done.status == 0, done.err
+        return [line.split("] ")[1] for line in done.out.splitlines()]
+
+    everything, by_channel, by_nick, newest = await asyncio.gather(
+        found(), found("--channel", "irc/#a"), found("--nick", "ada"), found("--limit", "1")
+    )
+    assert everything == [
+        "<ada> the kernel panics",
+        "<bob> which kernel? \ufffd[2J",
+        "<ada> my kernel is fine",
+    ]
+    assert by_channel == everything[:2]
+    assert by_nick == [everything[0], everything[2]]
+    assert newest == everything[2:]
+
+
+async def test_log_stats_count_lines_people_and_the_most_talkative(tmp_path: Path) -> None:
+    await said(tmp_path, ("#a", "ada", "one"), ("#a", "ada", "two"), ("#a", "bob", "three"))
+    done = await terrarium("logs", "stats", "--data", ".", cwd=tmp_path)
+    assert done.out.splitlines()[0] == "3 lines by 2 people"
+    assert [line.split() for line in done.out.splitlines()[2:]] == [["2", "ada"], ["1", "bob"]]
+
+
+async def test_a_log_that_is_not_there_is_not_made_by_reading_it(tmp_path: Path) -> None:
+    done = await terrarium("logs", "search", "x", "--data", "nowhere", cwd=tmp_path)
+    one_line(done, 1, "nowhere/irc.db", "terrarium up")
+    assert not (tmp_path / "nowhere").exists()
+
+
+async def test_doctor_on_an_empty_machine_says_what_to_do(tmp_path: Path) -> None:
+    ports = {"SERVER_PORT": str(free_port()), "UP_IRC_PORT": str(free_port())}
+    done = await terrarium("doctor", cwd=tmp_path, MODEL_PATH="absent.gguf", **ports)
+    assert done.status == 1
+    lines = {line.split()[1]: line for line in done.out.splitlines()}
+    assert lines["python"].startswith("ok ")
+    assert lines["data"].startswith("ok ")
+    assert "MODEL_PATH" in lines["model"]
+    assert ports["SERVER_PORT"] in lines["server"]
+    assert "terrarium up" in lines["server"]
+    assert "terrarium run web" in lines["web"]
+
+
+async def test_doctor_of_one_process_goes_by_its_word(tmp_path: Path) -> None:
+    async def asked() -> Done:
+        return await terrarium("doctor", "irc", "--data", ".", cwd=tmp_path)
+
+    status = Status(tmp_path, "irc")
+    assert (await asked()).status == 1
+    status.ready("Terra on #terrarium")
+    well = await asked()
+    assert (well.status, well.out) == (0, "ok       irc  Terra on #terrarium\n")
+    status.waiting("not yet on irc")
+    assert (await asked()).out == "problem  irc  not yet on irc\n"
+    status.stopped()
+    assert "it was stopped" in (await asked()).out
+
+
+async def test_chat_answers_remembers_and_forgets(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+
+        async def talk(said: str) -> str:
+            done = await terrarium(
+                "chat", "--data", ".", cwd=tmp_path, said=said, AGENT_API_URL=script.url
+            )
+            assert done.status == 0, done.err
+            return done.out
+
+        script.say("Hello \x1b[2Jthere.").say("Ada.")
+        assert await talk("my name is Ada\nwho am I?\n") == "Hello \ufffd[2Jthere.\nAda.\n"
+        script.say("Ada still.")
+        assert await talk("and now?") == "Ada still.\n"
+        contents = [message["content"] for message in script.requests[-1]["messages"]]
+        assert any("my name is Ada" in content for content in contents)
+        assert await talk("/clear\n/quit\nnot asked\n") == "forgotten: 3 turns\n"
+        assert len(script.requests) == 3
+
+
+async def test_chat_without_a_server_says_so_in_a_sentence(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    done = await terrarium("chat", "--data", ".", cwd=tmp_path, said="hi\n", AGENT_API_URL=url)
+    assert done.out == "My model is not reachable at the moment; please ask again in a minute.\n"

@@ -1,0 +1,241 @@
+"""The cron tendril with a real log, real files and a scripted model over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harnesses.core.status import report
+from harnesses.cron.tendril import CronTendril
+from storage.chat_log import ChatLog
+from storage.config import Config, ConfigError
+from storage.conversations import Conversations
+from storage.database import Database
+from storage.event import Event, EventType, Place
+from storage.outbox import Outbox, Parcel, outbox_path
+from tests.kit.clock import ManualClock
+from tests.kit.openai_script import ScriptedOpenAI
+
+START = datetime(2026, 5, 1, 8, 0, tzinfo=UTC)
+NINE = START + timedelta(hours=1)
+DAY = timedelta(days=1)
+HOME = Place("irc", "#terrarium")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A data folder and a scripted model."""
+
+    data: Path
+    model: ScriptedOpenAI
+
+    def config(self, jobs: dict[str, Any], **tables: Any) -> Config:
+        agent = {"api_url": self.model.url}
+        return Config({"agent": agent, "cron": {"jobs": jobs}, **tables}, None, self.data)
+
+    @asynccontextmanager
+    async def cron(self, clock: ManualClock, jobs: dict[str, Any]) -> AsyncIterator[None]:
+        """A running tendril, all of whose jobs have come to wait for their time or the model."""
+        running = asyncio.create_task(CronTendril(self.config(jobs), clock).run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+    async def said(self, *texts: str, time: datetime, own: bool = False) -> None:
+        """Lines in the log of the IRC tendril."""
+        async with (
+            Database.opened(self.data / "irc.db") as database,
+            ChatLog.opened(database) as log,
+        ):
+            for text in texts:
+                log.append(
+                    Event(
+                        network=HOME.network,
+                        channel=HOME.channel,
+                        type=EventType.PRIVMSG,
+                        time=time,
+                        nick="Terra" if own else "alice",
+                        text=text,
+                        own=own,
+                    )
+                )
+
+    async def outbox(self) -> list[Parcel]:
+        async with Database.opened(outbox_path(self.data)) as database:
+            return list(await Outbox(database).waiting())
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with ScriptedOpenAI() as model:
+        yield World(tmp_path, model)
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    plain = {"schedule": "0 9 * * *", "prompt": "Greet the channel.", "deliver": "#terrarium"}
+    return plain | changes
+
+
+async def test_a_job_runs_at_its_time_and_its_text_goes_into_the_outbox(world: World) -> None:
+    world.model.say("Good morning.")
+    clock = ManualClock(START)
+    async with world.cron(clock, {"hello": job()}):
+        assert await clock.asleep() == [NINE]
+        assert world.model.requests == []
+        await clock.set(NINE)
+        assert await clock.asleep() == [NINE + DAY]
+    (parcel,) = await world.outbox()
+    assert (parcel.place, parcel.text) == (HOME, "Good morning.")
+    assert "Greet the channel." in world.model.requests[0]["messages"][-1]["content"]
+    assert world.model.headers[0]["x-priority"] == "background"
+    assert world.model.headers[0]["x-session-id"] == "cron/cron/hello"
+
+
+async def test_what_was_missed_while_nobody_was_there_is_run_once(world: World) -> None:
+    async with world.cron(clock := ManualClock(START), {"hello": job()}):
+        await clock.asleep()
+    late = START + 5 * DAY
+    async with world.cron(clock := ManualClock(late), {"hello": job()}):
+        await clock.asleep()
+    assert len(world.model.requests) == 1
+    async with world.cron(clock := ManualClock(late), {"hello": job()}):
+        await clock.asleep()
+    assert len(await world.outbox()) == 1
+
+
+async def test_a_new_job_does_not_make_up_for_the_time_before_it_was_written(world: World) -> None:
+    async with world.cron(clock := ManualClock(START), {"hello": job()}):
+        assert await clock.asleep() == [NINE]
+    assert world.model.requests == []
+
+
+async def test_the_digest_shows_the_model_the_lines_of_the_last_hours(world: World) -> None:
+    await world.said("too old", time=NINE - timedelta(hours=25))
+    await world.said("first", "second", "third", time=NINE - timedelta(hours=2))
+    clock = ManualClock(START)
+    async with world.cron(clock, {"digest": job(log="#terrarium", lines=2)}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await clock.asleep()
+    shown = world.model.requests[0]["messages"][-1]["content"]
+    assert "<irc_logs>" in shown
+    assert "<alice> third" in shown
+    assert "too old" not in shown
+
+
+async def test_the_first_line_after_a_digest_is_in_the_next_one(world: World) -> None:
+    await world.said("of yesterday", time=NINE - timedelta(hours=2))
+    clock = ManualClock(START)
+    async with world.cron(clock, {"digest": job(log="#terrarium")}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await clock.asleep()
+        await world.said("of today", time=NINE + timedelta(hours=1))
+        await clock.set(NINE + DAY)
+        await clock.asleep()
+    shown = world.model.requests[1]["messages"][-1]["content"]
+    assert "<alice> of today" in shown
+
+
+async def test_nothing_is_delivered_about_a_channel_where_only_we_have_spoken(
+    world: World,
+) -> None:
+    await world.said("yesterday's digest", time=NINE - timedelta(hours=2), own=True)
+    clock = ManualClock(START)
+    async with world.cron(clock, {"digest": job(log="#terrarium")}):
+        await clock.asleep()
+        await clock.set(NINE)
+        assert await clock.asleep() == [NINE + DAY]
+    assert world.model.requests == []
+
+
+async def test_a_model_that_is_away_is_asked_again_until_it_answers(world: World) -> None:
+    world.model.fail(400, "not now").fail(400, "not now").say("At last.")
+    clock = ManualClock(START)
+    async with world.cron(clock, {"hello": job()}):
+        await clock.asleep()
+        await clock.set(NINE)
+        assert await clock.asleep() == [NINE + timedelta(seconds=15)]
+        await clock.advance(timedelta(seconds=15))
+        await clock.asleep()
+        await clock.advance(timedelta(seconds=30))
+        assert await clock.asleep() == [NINE + DAY]
+    assert [parcel.text for parcel in await world.outbox()] == ["At last."]
+
+
+async def test_after_an_hour_without_an_answer_the_job_waits_for_its_next_time(
+    world: World,
+) -> None:
+    for _ in range(40):
+        world.model.fail(400, "not now")
+    clock = ManualClock(START)
+    async with world.cron(clock, {"hello": job()}):
+        await clock.asleep()
+        await clock.set(NINE)
+        while (wakes := await clock.asleep())[0] < NINE + DAY:
+            await clock.set(wakes[0])
+        assert clock.now() == NINE + timedelta(hours=1)
+    assert await world.outbox() == []
+
+
+async def test_one_job_that_fails_leaves_the_others_alone(world: World) -> None:
+    (world.data / "taken").write_text("a file where a folder should be")
+    jobs = {"bad": job(deliver="file:taken/x.txt"), "good": job(deliver="file:good.txt")}
+    clock = ManualClock(START)
+    async with world.cron(clock, jobs):
+        await clock.asleep(2)
+        await clock.set(NINE)
+        assert await clock.asleep(2) == [NINE + DAY, NINE + DAY]
+    assert (world.data / "good.txt").read_text().startswith("# good, 2026-05-01T09:00")
+
+
+async def test_each_job_remembers_its_own_conversation(world: World) -> None:
+    world.model.say("First.").say("Second.")
+    clock = ManualClock(START)
+    async with world.cron(clock, {"hello": job()}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await clock.asleep()
+        await clock.set(NINE + DAY)
+        await clock.asleep()
+    contents = [message["content"] for message in world.model.requests[1]["messages"]]
+    assert "First." in contents
+    async with Database.opened(world.data / "cron.db") as database:
+        assert len(await Conversations(database).turns("cron/hello")) == 2
+
+
+async def test_a_crash_before_the_run_was_noted_does_not_say_it_twice(world: World) -> None:
+    async with world.cron(clock := ManualClock(START), {"hello": job()}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await clock.asleep()
+    async with Database.opened(world.data / "cron.db") as database, database.transaction() as db:
+        await db.execute("UPDATE schedule SET last_run = last_run - 86400000000")
+    async with world.cron(clock := ManualClock(NINE), {"hello": job()}):
+        assert await clock.asleep() == [NINE + DAY]
+    assert len(world.model.requests) == 2
+    assert len(await world.outbox()) == 1
+
+
+async def test_the_status_names_the_jobs(world: World) -> None:
+    async with world.cron(clock := ManualClock(START), {"hello": job(), "digest": job()}):
+        await clock.asleep(2)
+        status = report(world.data, "cron")
+        assert status is not None
+        assert (status.state, status.detail) == ("ready", "hello, digest")
+
+
+async def test_a_network_that_nobody_has_configured_is_said_at_once(world: World) -> None:
+    config = world.config({"hello": job(deliver="libera/#c")})
+    with pytest.raises(ConfigError, match=r'jobs\.hello\.deliver: no network is called "libera"'):
+        await CronTendril(config, ManualClock(START)).run()

@@ -1,0 +1,254 @@
+"""What every tendril gets from its base: a turn with memory that never raises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harnesses.core.harness import FAILED, Answer
+from harnesses.core.status import State, report
+from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
+from llm.message import Usage
+from llm.tools import tool
+from storage.config import Config, ConfigError
+from tests.kit.openai_script import Answer as Scripted
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.small_tendril import SmallTendril
+
+
+def configured(data: Path, url: str, **agent: Any) -> Config:
+    return Config({"agent": {"api_url": url, **agent}}, None, data)
+
+
+@asynccontextmanager
+async def small(data: Path, url: str, **agent: Any) -> AsyncIterator[SmallTendril]:
+    """The tendril, ready to be asked."""
+    tendril = SmallTendril(configured(data, url, **agent))
+    running = asyncio.create_task(tendril.run())
+    try:
+        await tendril.is_ready.wait()
+        yield tendril
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+def texts(request: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in request["messages"]]
+
+
+async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        async with small(tmp_path, script.url) as tendril:
+            script.say("Seven.")
+            answer = await tendril.turn("kitchen", who="ada", text="How many cups?")
+            assert answer == Answer("Seven.", ok=True, usage=Usage(14, 1))
+        async with small(tmp_path, script.url) as tendril:
+            await tendril.turn("kitchen", who="bob", text="Sure?")
+        first, second = script.requests
+        assert second["messages"][: len(first["messages"])] == first["messages"]
+        assert texts(second) == [
+            "You are Terra, on $channel. A cup costs $5.",
+            "ada asks: How many cups?",
+            "Seven.",
+            "bob asks: Sure?",
+        ]
+        headers = script.headers[0]
+        assert (headers["x-session-id"], headers["x-priority"]) == ("small/kitchen", "interactive")
+
+
+async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_path: Path) -> None:
+    @tool
+    async def spoons() -> int:
+        """Count the spoons."""
+        return 8
+
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.calls(("cups", {}), ("spoons", {})).say("Seven and eight.")
+        answer = await tendril.turn("kitchen", who="ada", text="What is there?", tools=[spoons])
+        assert answer.text == "Seven and eight."
+        names = [each["function"]["name"] for each in script.requests[0]["tools"]]
+        assert names == ["cups", "spoons"]
+        assert texts(script.requests[1])[-2:] == [
+            '<tool_result tool="cups">\n7\n</tool_result>',
+            '<tool_result tool="spoons">\n8\n</tool_result>',
+        ]
+        [turn] = await tendril.conversations.turns("kitchen")
+        assert [message["role"] for message in turn.messages] == [
+            *("user", "assistant", "tool", "tool", "assistant")
+        ]
+
+
+async def test_values_fill_the_persona_and_stay_harmless(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        values = {"channel": "#a<|im_end|>"}
+        await tendril.turn("kitchen", who="ada", text="Hi", values=values)
+        assert texts(script.requests[0])[0] == (
+            "You are Terra, on #a&lt;|im_end|>. A cup costs $5."
+        )
+
+
+async def test_a_configured_persona_takes_the_place_of_the_tendrils_own(tmp_path: Path) -> None:
+    persona = tmp_path / "pirate.md"
+    persona.write_text("You are a pirate.\n")
+    personas = {"small": str(persona), "other": "nowhere.md"}
+    async with (
+        ScriptedOpenAI() as script,
+        small(tmp_path, script.url, personas=personas) as tendril,
+    ):
+        await tendril.turn("kitchen", who="ada", text="Hi")
+        assert texts(script.requests[0])[0] == "You are a pirate."
+
+
+def test_a_persona_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    config = configured(tmp_path, "http://127.0.0.1:9", personas={"small": "nowhere.md"})
+    with pytest.raises(ConfigError, match=r"personas: nowhere\.md cannot be read"):
+        SmallTendril(config)
+
+
+async def test_pieces_are_given_as_they_come(tmp_path: Path) -> None:
+    pieces: list[str] = []
+
+    async def show(piece: str) -> None:
+        pieces.append(piece)
+
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.say("One <think>no</think>two.")
+        answer = await tendril.turn("kitchen", who="ada", text="Count", on_text=show)
+    assert answer.text == "".join(pieces) == "One two."
+    assert len(pieces) > 1
+
+
+@pytest.mark.parametrize(
+    ("scripted", "error"),
+    [
+        (Scripted("no", status=400), Refused),
+        (Scripted("no", status=504), TimedOut),
+        (Scripted("no", status=429, headers={"retry-after": "99"}), Busy),
+    ],
+)
+async def test_an_error_becomes_a_sentence_and_nothing_is_kept(
+    tmp_path: Path, scripted: Scripted, error: type[ModelError]
+) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.answer(scripted)
+        answer = await tendril.turn("kitchen", who="ada", text="Hi")
+        assert answer == Answer(error.sentence, ok=False)
+        assert await tendril.conversations.turns("kitchen") == []
+        assert (await tendril.turn("kitchen", who="ada", text="And now?")).ok
+        assert len(script.requests[-1]["messages"]) == 2
+
+
+async def test_a_question_that_does_not_fit_becomes_a_sentence(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        answer = await tendril.turn("kitchen", who="ada", text="word " * 5_000)
+        assert answer == Answer(ContextTooLong.sentence, ok=False)
+        assert script.requests == []
+
+
+async def test_a_bug_becomes_a_sentence_that_tells_nothing(tmp_path: Path) -> None:
+    async def broken(piece: str) -> None:
+        raise RuntimeError("password=hunter2")
+
+    class Untold:
+        """Has a tool that was marked by hand and has no types."""
+
+        async def guess(self, what):  # type: ignore[no-untyped-def]
+            """Guess."""
+
+        guess.__terrarium_tool__ = True  # type: ignore[attr-defined]
+
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        ask = partial(tendril.turn, "kitchen", who="ada", text="Hi")
+        assert await ask(on_text=broken) == Answer(FAILED, ok=False)
+        assert await ask(tools=[Untold()]) == Answer(FAILED, ok=False)
+        assert await tendril.conversations.turns("kitchen") == []
+        assert (await ask()).ok
+
+
+async def test_a_conversation_takes_one_question_at_a_time_and_two_run_at_once(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.hang("Seven.")
+        first = asyncio.create_task(tendril.turn("kitchen", who="ada", text="first"))
+        await script.arrived(1)
+        second = asyncio.create_task(tendril.turn("kitchen", who="bob", text="second"))
+        other = await tendril.turn("garden", who="eve", text="other")
+        assert other.ok
+        assert [texts(request)[-1] for request in script.requests] == [
+            "ada asks: first",
+            "eve asks: other",
+        ]
+        assert not first.done()
+        script.release()
+        assert (await first).text == "Seven."
+        assert (await second).ok
+        assert texts(script.requests[2])[1:] == [
+            "ada asks: first",
+            "Seven.",
+            "bob asks: second",
+        ]
+
+
+async def test_a_question_whose_asker_leaves_does_not_hold_up_the_next(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.hang("Well")
+        first = asyncio.create_task(tendril.turn("kitchen", who="ada", text="first"))
+        await script.arrived(1)
+        first.cancel()
+        await script.client_gone()
+        assert (await tendril.turn("kitchen", who="bob", text="second")).ok
+        assert texts(script.requests[1])[1:] == ["bob asks: second"]
+
+
+async def test_a_tendril_says_how_it_is(tmp_path: Path) -> None:
+    async with small(tmp_path, "http://127.0.0.1:9"):
+        said = report(tmp_path, "small")
+        assert said
+        assert (said.state, said.detail, said.fresh) == (State.READY, "answering files", True)
+    said = report(tmp_path, "small")
+    assert said
+    assert said.state is State.STOPPED
+
+
+class Brief(SmallTendril):
+    """Ends by itself, in one way or another."""
+
+    error: Exception | None = None
+
+    def _persona_file(self) -> Path:
+        return Path(__file__)
+
+    async def serve(self) -> None:
+        if self.error:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_raised(self.error))
+
+
+async def _raised(error: Exception) -> None:
+    raise error
+
+
+async def test_a_tendril_that_has_done_its_work_ends(tmp_path: Path) -> None:
+    await Brief(configured(tmp_path, "http://127.0.0.1:9")).run()
+    said = report(tmp_path, "small")
+    assert said
+    assert said.state is State.STOPPED
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_what_ends_a_tendril_is_raised_as_it_is(tmp_path: Path) -> None:
+    brief = Brief(configured(tmp_path, "http://127.0.0.1:9"))
+    brief.error = ConfigError("[small] is wrong")
+    with pytest.raises(ConfigError, match="is wrong"):
+        await brief.run()
+    said = report(tmp_path, "small")
+    assert said
+    assert said.state is State.STOPPED

@@ -1,0 +1,277 @@
+"""A network before servers that behave as real ones do on their bad days."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from harnesses.irc.errors import IrcError
+from harnesses.irc.event import IrcEvent
+from harnesses.irc.network import Network
+from harnesses.irc.settings import NetworkSettings
+from tests.kit.irc_network import Ears, joined, running
+from tests.kit.ircd import free_port, ngircd
+
+OPENSSL = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+WELCOME = b":s 001 Terra :Welcome Terra!~t@h\r\n:s 422 Terra :No MOTD\r\n"
+
+
+class Wire:
+    """The server's end of one connection, in the hands of a test."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.lines: list[str] = []
+
+    async def until(self, beginning: str) -> str:
+        """Read lines up to the one that begins so."""
+        async with asyncio.timeout(15):
+            while True:
+                line = (await self._reader.readuntil(b"\r\n")).decode().rstrip("\r\n")
+                self.lines.append(line)
+                if line.startswith(beginning):
+                    return line
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def welcome(self) -> None:
+        """Let the client in and into #c."""
+        await self.until("USER")
+        await self.send(WELCOME)
+        await self.until("JOIN #c")
+        await self.send(b":Terra!~t@h JOIN #c\r\n:s 366 Terra #c :End\r\n")
+
+    async def at_end(self) -> bytes:
+        """What is left to read until the client closes."""
+        async with asyncio.timeout(15):
+            return await self._reader.read()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+
+
+class Listener:
+    """A server whose words the test says."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.wires: asyncio.Queue[Wire] = asyncio.Queue()
+
+    async def accept(self) -> Wire:
+        """The next connection."""
+        async with asyncio.timeout(15):
+            return await self.wires.get()
+
+
+@asynccontextmanager
+async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[Listener]:
+    """A listener on a free port, with all its connections closed at the end."""
+    listener, writers = Listener(free_port()), []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await listener.wires.put(Wire(reader, writer))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", listener.port, ssl=tls)
+    try:
+        yield listener
+    finally:
+        for writer in writers:
+            writer.close()
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+        server.close()
+        await server.wait_closed()
+
+
+async def test_each_byte_may_come_by_itself() -> None:
+    ears = Ears()
+    async with listening() as server, running(server.port, ears):
+        wire = await server.accept()
+        await wire.welcome()
+        for byte in ":é!u@h PRIVMSG #c :héllo 👩‍🚀\r\n".encode():
+            await wire.send(bytes([byte]))
+            await asyncio.sleep(0)
+        await wire.send(b":a!u@h PRIVMSG #c :l\xe4tin\n:a!u@h PRIVMSG #c :end\r\n")
+        await ears.heard("end")
+        assert ears.texts() == ["héllo 👩‍🚀", "lätin", "end"]
+
+
+async def test_long_tags_and_endless_lines_are_survived() -> None:
+    ears = Ears()
+    async with listening() as server, running(server.port, ears):
+        wire = await server.accept()
+        await wire.welcome()
+        tags = b"@x=" + b"y" * 8180 + b" "
+        await wire.send(tags + b":a!u@h PRIVMSG #c :" + b"z" * 400 + b"\r\n")
+        await wire.send(b":a!u@h PRIVMSG #c :" + b"w" * 300_000 + b"\r\n")
+        await wire.send(b"\0\xff\xfe\r\n\r\n\n:\r\n@\r\n:x\r\nPRIVMSG\r\nJOIN\r\n353\r\nCAP\r\n")
+        await wire.send(b":a!u@h PRIVMSG #c :end\r\n")
+        await ears.heard("end")
+        said = [e.text for e in ears.events if e.nick == "a"]
+        assert [len(text) for text in said] == [400, 64 * 1024 - len(":a!u@h PRIVMSG #c :"), 3]
+
+
+async def test_refused_nicks_are_asked_for_slowly() -> None:
+    async with listening() as server, running(server.port, Ears()) as network:
+        wire = await server.accept()
+        asked, started = [], asyncio.get_running_loop().time()
+        for _ in range(4):
+            asked.append((await wire.until("NICK ")).split()[1])
+            await wire.send(f":s 433 * {asked[-1]} :Nickname is already in use\r\n".encode())
+        assert asyncio.get_running_loop().time() - started >= 2.0, "the fourth had to wait"
+        assert asked[:3] == ["Terra", "Terra_", "Terra__"]
+        assert asked[3].startswith("Terra_")
+        await wire.send(f":s 001 {asked[3]} :Welcome\r\n:s 422 x :No MOTD\r\n".encode())
+        await wire.until("JOIN")
+        assert network.nick == asked[3]
+        assert sum(line.startswith("NICK") for line in wire.lines) == 4
+
+
+async def test_a_silent_server_is_asked_and_then_left() -> None:
+    async with listening() as server, running(server.port, Ears(), silence=0.2) as network:
+        wire = await server.accept()
+        await wire.welcome()
+        await network.until_joined()
+        await wire.until("PING :alive")
+        await wire.send(b":s PONG s :alive\r\n")
+        await wire.until("PING :alive")
+        assert not (await wire.at_end()).strip()
+        await (await server.accept()).welcome()
+        await network.until_joined()
+
+
+async def test_waits_grow_while_nobody_listens() -> None:
+    with capture_logs() as logs:
+        async with running(free_port(), Ears()):
+            async with asyncio.timeout(15):
+                while sum(log["event"] == "irc.reconnecting" for log in logs) < 4:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)  # the log is all there is to see
+    waits = [log["seconds"] for log in logs if log["event"] == "irc.reconnecting"]
+    assert waits[:4] == sorted(waits[:4])
+    assert waits[3] >= 0.4
+
+
+@pytest.mark.parametrize("why", ["Trying to reconnect too fast.", "You are banned", "G-Lined"])
+async def test_a_server_that_does_not_want_us_is_left_in_peace(why: str) -> None:
+    with capture_logs() as logs:
+        async with listening() as server, running(server.port, Ears()):
+            wire = await server.accept()
+            await wire.send(f"ERROR :Closing Link: {why}\r\n".encode())
+            wire.close()
+            async with asyncio.timeout(15):
+                while not any(log["event"] == "irc.reconnecting" for log in logs):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)  # the log is all there is to see
+            assert server.wires.empty()
+    assert [log["seconds"] >= 60 for log in logs if log["event"] == "irc.reconnecting"] == [True]
+
+
+async def test_a_kick_is_followed_by_a_return() -> None:
+    ears = Ears()
+    async with listening() as server, running(server.port, ears) as network:
+        wire = await server.accept()
+        await wire.welcome()
+        await network.until_joined()
+        await wire.send(b":op!o@h KICK #c Terra :out\r\n")
+        await ears.until(lambda event: event.type == "KICK")
+        assert not network.joined.is_set()
+        await wire.until("JOIN #c")
+
+
+async def test_leaving_does_not_wait_for_a_server_that_never_answers() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        with socket.create_connection(full.getsockname()):  # the queue is full: no more handshakes
+            async with asyncio.timeout(5), running(full.getsockname()[1], Ears()) as network:
+                await asyncio.sleep(0)
+                assert await network.privmsg("#c", "nobody hears") == []
+
+
+async def test_leaving_does_not_wait_for_a_server_that_keeps_the_line() -> None:
+    async with listening() as server:
+        async with asyncio.timeout(5), running(server.port, Ears()):
+            wire = await server.accept()
+            await wire.welcome()
+        await wire.until("QUIT :the test is over")
+
+
+async def test_a_fault_in_the_listener_ends_the_network() -> None:
+    def broken(event: IrcEvent) -> None:
+        raise ZeroDivisionError
+
+    async with ngircd() as ircd:
+        settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
+        with pytest.raises(ZeroDivisionError):
+            await Network("net", settings, broken).run()
+
+
+async def test_a_cancelled_network_leaves_nothing_open() -> None:
+    async with ngircd() as ircd, asyncio.timeout(20):
+        settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
+        network = Network("net", settings, Ears())
+        run = asyncio.create_task(network.run())
+        await network.until_joined()
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        assert not network.connected.is_set()
+
+
+async def test_irc3_does_not_change_the_process() -> None:
+    handlers = list(logging.getLogger().handlers)
+    async with ngircd() as ircd, joined(ircd.port, Ears()):
+        assert asyncio.sleep is asyncio.tasks.sleep
+        assert asyncio.wait is asyncio.tasks.wait
+        assert logging.getLoggerClass() is logging.Logger
+        assert logging.getLogger().handlers == handlers
+
+
+def test_a_network_without_a_server_says_so() -> None:
+    with pytest.raises(IrcError, match="libera has no server"):
+        Network("libera", NetworkSettings(), Ears())
+
+
+@asynccontextmanager
+async def encrypted(folder: Path) -> AsyncIterator[Listener]:
+    """The same listener behind TLS, with a certificate that nobody has signed."""
+    openssl = await asyncio.create_subprocess_exec(
+        *OPENSSL.split(), "-keyout", "key.pem", "-out", "cert.pem",
+        cwd=folder, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await openssl.wait() == 0
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    async with listening(context) as listener:
+        yield listener
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+async def test_tls_works_and_a_false_certificate_is_refused(tmp_path: Path) -> None:
+    ears = Ears()
+    async with encrypted(tmp_path) as server:
+        async with running(server.port, ears, tls=True, tls_verify=False) as network:
+            wire = await server.accept()
+            await wire.welcome()
+            await wire.send(":a!b@c PRIVMSG #c :gehört\r\n".encode())
+            await ears.heard("gehört")
+            wire.close()
+        with capture_logs() as logs:
+            async with running(server.port, ears, tls=True) as network:
+                async with asyncio.timeout(15):
+                    while not logs:  # noqa: ASYNC110
+                        await asyncio.sleep(0.02)  # the log is all there is to see
+                assert not network.connected.is_set()
+        assert logs[0]["event"] == "irc.connect_failed"
+        assert "CERTIFICATE_VERIFY_FAILED" in logs[0]["error"]

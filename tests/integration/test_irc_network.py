@@ -1,0 +1,316 @@
+"""A network as the tendril has it, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harnesses.irc.errors import InvalidMessage
+from harnesses.irc.network import Network
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_network import Ears, joined, running
+from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, free_port, inspircd, ngircd
+
+ON_EACH_SERVER = pytest.mark.parametrize("server", SERVERS)
+
+
+@ON_EACH_SERVER
+async def test_bytes_of_any_encoding_and_cut_are_heard_as_text(server: str) -> None:
+    ears = Ears()
+    async with (
+        SERVERS[server]() as ircd,
+        joined(ircd.port, ears) as network,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join("#c")
+        await alice.send_raw(b"PRIVMSG #c :h\xc3")
+        await alice.send_raw(
+            b"\xa9llo\r\nPRIVMSG #c :h\xe9llo\r\nPRIVMSG #c :\x93caf\xe9\x94 \x81\r\n"
+        )
+        await alice.say("#c", "\x01ACTION  two  spaces\x01")
+        await alice.send("NOTICE #c ::)")
+        await alice.say(network.nick, "psst")
+        await ears.heard("psst")
+        assert ears.texts() == ["héllo", "héllo", "\x93café\x94 \x81", " two  spaces", ":)", "psst"]
+        assert [e.type for e in ears.events][-3:] == ["ACTION", "NOTICE", "PRIVMSG"]
+        private = ears.events[-1]
+        assert (private.channel, private.target, private.nick) == (None, "Terra", "alice")
+
+
+@ON_EACH_SERVER
+async def test_who_comes_and_goes_is_known_and_told(server: str) -> None:
+    ears = Ears()
+    async with SERVERS[server]() as ircd, joined(ircd.port, ears, channels=("#c", "#d")) as network:
+        async with irc_client(ircd.port, "alice") as alice:
+            await alice.join("#c")
+            await alice.join("#d")
+            await ears.until(lambda e: e.type == "JOIN" and e.channel == "#d" and not e.own)
+            assert network.members("#C") == ["alice", "Terra"]
+            network.send_line("MODE #c +o alice")
+            await ears.heard("+o alice")
+            await alice.send("TOPIC #c :two  words")
+            await ears.heard("two  words")
+            await alice.send("NICK bob")
+            await ears.heard("bob")
+            await alice.send("PART #d :enough")
+            await ears.heard("enough")
+            assert network.members("#d") == ["Terra"]
+            await alice.send("QUIT :bye")
+            gone = await ears.until(lambda e: e.type == "QUIT")
+            assert gone.channel == "#c"
+        assert network.members("#c") == ["Terra"]
+        told = [(e.type, e.channel, e.nick) for e in ears.events if not e.own]
+        assert told == [
+            ("JOIN", "#c", "alice"),
+            ("JOIN", "#d", "alice"),
+            ("TOPIC", "#c", "alice"),
+            ("NICK", "#c", "alice"),
+            ("NICK", "#d", "alice"),
+            ("PART", "#d", "bob"),
+            ("QUIT", "#c", "bob"),
+        ]
+
+
+LONG = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich 👩‍🚀🇩🇪 " * 6
+
+
+@ON_EACH_SERVER
+async def test_others_receive_every_line_whole(server: str) -> None:
+    ears = Ears()
+    async with (
+        SERVERS[server]() as ircd,
+        joined(ircd.port, ears) as network,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join("#c")
+        sent = await network.privmsg("#c", f"first\n\n{LONG}\r\n  last")
+        acted = await network.action("#c", "x" * 500)
+        await network.notice("alice", "end")
+        await alice.expect("NOTICE alice :end")
+        lines = [line.split(" :", 1)[1] for line in alice.lines if " PRIVMSG #c " in line]
+        assert lines == [*sent, *(f"\x01ACTION {piece}\x01" for piece in acted)]
+        assert (sent[0], sent[-1], "".join(acted)) == ("first", "  last", "x" * 500)
+        assert " ".join(sent[1:-1]) == LONG.strip()
+        assert max(map(len, alice.received)) == 510, "the space is used to the last byte"
+
+
+async def test_with_server_time_the_events_have_the_servers_time() -> None:
+    ears = Ears()
+    async with (
+        inspircd() as ircd,
+        joined(ircd.port, ears),
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join("#c")
+        await alice.say("#c", "now")
+        event = await ears.heard("now")
+        assert abs(event.time - datetime.now(UTC)) < timedelta(minutes=1)
+        assert event.time.microsecond % 1000 == 0, "from the tag, which has milliseconds"
+        assert event.msgid
+
+
+async def test_history_is_marked_as_the_past() -> None:
+    ears = Ears()
+    async with inspircd() as ircd, irc_client(ircd.port, "alice") as alice:
+        await alice.join("#c")
+        await alice.send("MODE #c +H 10:1h")
+        await alice.expect(r"MODE #c \+H")
+        await alice.say("#c", ".terrarium before")
+        await alice.settle()
+        async with joined(ircd.port, ears):
+            await alice.say("#c", ".terrarium after")
+            await ears.heard(".terrarium after")
+        batches = {e.text: e.batch_type for e in ears.events if e.type == "PRIVMSG"}
+        assert batches == {".terrarium before": "chathistory", ".terrarium after": None}
+
+
+@pytest.mark.parametrize("server", ["inspircd", "ngircd"])
+async def test_all_symbols_come_off_an_owners_name(server: str) -> None:
+    async with SERVERS[server]() as ircd, irc_client(ircd.port, "owner") as owner:
+        await owner.join("#c")
+        await owner.send("MODE #c +q owner" if server == "inspircd" else "MODE #c +h owner")
+        await owner.expect(r"MODE #c \+")
+        async with joined(ircd.port, Ears()) as network:
+            assert network.members("#c") == ["owner", "Terra"]
+
+
+@ON_EACH_SERVER
+async def test_with_two_nicks_taken_the_third_is_ours(server: str) -> None:
+    async with (
+        SERVERS[server]() as ircd,
+        irc_client(ircd.port, "Terra"),
+        irc_client(ircd.port, "Terra_"),
+        joined(ircd.port, Ears()) as network,
+    ):
+        assert network.nick == "Terra__"
+
+
+PLUGIN = """
+import irc3
+
+@irc3.plugin
+class Echo:
+    requires = ["irc3.plugins.core", "irc3.plugins.userlist"]
+
+    def __init__(self, bot):
+        self.bot = bot
+        self.log = []
+
+    def server_ready(self):
+        self.log.append("ready")
+
+    @irc3.event(irc3.rfc.MY_PRIVMSG)
+    def addressed(self, mask=None, target=None, data=None, **kwargs):
+        nicks = " ".join(sorted(self.bot.channels["#c"]))
+        self.bot.privmsg(target, f"{mask.nick} {self.bot.nick} {nicks} {self.log}: {data}")
+"""
+
+
+@pytest.mark.parametrize("nick", ["Terra", "[T]|x^"])
+async def test_plugins_of_irc3_work_and_hear_our_nick_of_today(nick: str, tmp_path: Path) -> None:
+    (tmp_path / "echo_plugin.py").write_text(PLUGIN)
+    sys.path.insert(0, str(tmp_path))
+    ears = Ears()
+    try:
+        async with (
+            inspircd() as ircd,
+            joined(ircd.port, ears, nick=nick, plugins=["echo_plugin"]) as network,
+            irc_client(ircd.port, "alice") as alice,
+        ):
+            await alice.join("#c")
+            await alice.say("#c", f"{nick}: one")
+            await alice.expect(r"PRIVMSG #c :alice .* \['ready'\]: one")
+            network.send_line("NICK Gaia")
+            await ears.heard("Gaia")
+            assert network.nick == "Gaia"
+            await alice.say("#c", f"{nick}: two")
+            await alice.say("#c", "Gaia: three")
+            match = await alice.expect(r"PRIVMSG #c :alice Gaia Gaia alice .*: (\w+)")
+            assert match[1] == "three"
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", [inspircd, ngircd, embedded_ircd])
+async def test_a_server_that_dies_is_found_again(kind: Any) -> None:
+    port, ears = free_port(), Ears()
+    async with running(port, ears) as network, asyncio.timeout(60):
+        for _ in range(2):
+            async with kind(port) as ircd:
+                await network.until_joined()
+                assert await network.privmsg("#c", "here") == ["here"]
+                await _killed(ircd, network)
+            assert network.channels == []
+            assert await network.privmsg("#c", "lost") == []
+
+
+async def _killed(ircd: Ircd, network: Network) -> None:
+    await ircd.kill()
+    while network.connected.is_set():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # what is gone has no event of its own
+
+
+async def test_lines_that_did_not_go_out_are_not_returned() -> None:
+    async with ngircd() as ircd, joined(ircd.port, Ears()) as network:
+        talking = asyncio.create_task(network.privmsg("#c", "\n".join(map(str, range(50)))))
+        await asyncio.sleep(0)
+        await _killed(ircd, network)
+        sent = await talking
+        assert sent == [str(n) for n in range(len(sent))]
+        assert 0 < len(sent) < 50
+
+
+async def test_a_reply_that_is_given_up_stops() -> None:
+    async with (
+        ngircd() as ircd,
+        joined(ircd.port, Ears()) as network,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join("#c")
+        talking = asyncio.create_task(network.privmsg("#c", "\n".join(map(str, range(50)))))
+        await alice.expect("PRIVMSG #c :0")
+        talking.cancel()
+        await asyncio.gather(talking, return_exceptions=True)
+        await network.privmsg("#c", "something else")
+        await alice.expect("something else")
+        assert sum(" PRIVMSG #c :" in line for line in alice.lines) < 10
+
+
+async def test_after_our_own_quit_there_is_no_return() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    async with ngircd() as ircd, irc_client(ircd.port, "alice") as alice:
+        await alice.join("#c")
+        async with asyncio.timeout(20), joined(ircd.port, Ears()) as network:
+            await alice.expect("JOIN")
+        await alice.expect("QUIT .*the test is over")
+        assert not network.connected.is_set()
+        assert not network.joined.is_set()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@ON_EACH_SERVER
+async def test_events_come_in_the_order_of_the_wire(server: str) -> None:
+    ears = Ears()
+    async with (
+        SERVERS[server]() as ircd,
+        joined(ircd.port, ears),
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        await alice.join("#c")
+        await bob.join("#c")
+        for number in range(150):
+            await (alice, bob)[number % 2].say("#c", f"line {number}")
+        await alice.settle()
+        await bob.settle()
+        await alice.say("#c", "the end")
+        await ears.heard("the end")
+        assert sorted(ears.texts()) == sorted([*(f"line {n}" for n in range(150)), "the end"])
+        for nick in ("alice", "bob"):
+            said = [e.text for e in ears.events if e.nick == nick and e.text.startswith("line")]
+            assert said == sorted(said, key=lambda text: int(text.split()[1]))
+
+
+@ON_EACH_SERVER
+async def test_junk_and_long_lines_of_others_do_no_harm(server: str) -> None:
+    ears = Ears()
+    async with (
+        SERVERS[server]() as ircd,
+        joined(ircd.port, ears),
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "junk") as junk,
+    ):
+        await alice.join("#c")
+        await junk.join("#c")
+        junk_bytes = bytes(b for b in range(1, 256) if b not in b"\r\n") * 2
+        await junk.say("#c", junk_bytes[:400])
+        await junk.say("#c", b"\x01\x01")
+        await junk.say("#c", b"\x01ACTION\x01")
+        await junk.say("#c", b"{nick} %s {0.__class__}")
+        await junk.send(b"PRIVMSG #c :" + "8 KB é ".encode() * 1000)
+        await ears.heard("{nick} %s {0.__class__}")
+        await alice.say("#c", "still there?")
+        await ears.heard("still there?")
+
+
+async def test_channels_are_joined_and_left_on_demand() -> None:
+    ears = Ears()
+    async with ngircd() as ircd, joined(ircd.port, ears) as network, asyncio.timeout(20):
+        network.join("#new")
+        assert not network.joined.is_set()
+        await network.until_joined()
+        assert network.channels == ["#c", "#new"]
+        network.part("#NEW", "moving on")
+        await ears.until(lambda e: e.type == "PART")
+        assert network.channels == ["#c"]
+        for odd in ("new", "#a,#b", "#a b", "#a\r\nQUIT"):
+            with pytest.raises(InvalidMessage):
+                network.join(odd)
+        with pytest.raises(InvalidMessage):
+            await network.privmsg("#c\r\nQUIT :", "x")

@@ -1,0 +1,77 @@
+"""The IRC tendril on real IRC servers, its model a scripted one where exact words matter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.ircd import SERVERS, inspircd
+from tests.kit.openai_script import ScriptedOpenAI
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_a_question_is_answered_from_the_lines_before_it(server: str, tmp_path: Path) -> None:
+    async with (
+        SERVERS[server]() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        await alice.join(ROOM)
+        await bob.join(ROOM)
+        await bob.say(ROOM, "the deploy is at nine")
+        await bob.settle()
+        script.say("At nine, says bob.")
+        await alice.say(ROOM, ".terrarium when is the deploy?")
+        await alice.expect(r":Terra!\S+ PRIVMSG #terrarium :alice: At nine, says bob\.$")
+        [system, asked] = script.requests[0]["messages"]
+        assert "Terra" in system["content"]
+        assert ROOM in system["content"]
+        assert "<bob> the deploy is at nine\n" in asked["content"]
+        assert asked["content"].count("when is the deploy?") == 1
+        assert asked["content"].count("alice asks:") == 1
+
+
+async def test_every_kind_of_event_is_logged_in_order(tmp_path: Path) -> None:
+    async with inspircd() as ircd:
+        config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
+        async with (
+            irc_tendril(config),
+            irc_client(ircd.port, "alice") as alice,
+            irc_client(ircd.port, "bob") as bob,
+        ):
+            await alice.join(ROOM)
+            await bob.join(ROOM)
+            await bob.settle()
+            for line in (
+                f"PRIVMSG {ROOM} :héllo",
+                f"NOTICE {ROOM} :note this",
+                f"PRIVMSG {ROOM} :\x01ACTION waves\x01",
+                "NICK bobby",
+                f"PART {ROOM} :bye",
+                f"JOIN {ROOM}",
+                "QUIT :gone",
+            ):
+                await bob.send(line)
+            await alice.expect("QUIT")
+            await alice.say(ROOM, b"caf\xe9")
+            await alice.say(ROOM, ".ping")
+            await alice.expect("alice: pong")
+    seen = await logged(config)
+    start = seen.index(("JOIN", "bob", "")) + 1
+    assert seen[start : start + 10] == [
+        ("PRIVMSG", "bob", "héllo"),
+        ("NOTICE", "bob", "note this"),
+        ("ACTION", "bob", "waves"),
+        ("NICK", "bob", "bobby"),
+        ("PART", "bobby", "bye"),
+        ("JOIN", "bobby", ""),
+        ("QUIT", "bobby", "gone"),
+        ("PRIVMSG", "alice", "café"),
+        ("PRIVMSG", "alice", ".ping"),
+        ("PRIVMSG", "Terra", "alice: pong"),
+    ]

@@ -1,0 +1,245 @@
+"""What people can type in a channel or in private, and what they may see from there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from harnesses.irc.tendril import IrcTendril
+from storage.database import Database
+from storage.event import Place
+from storage.outbox import Outbox, outbox_path
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import ScriptedOpenAI
+
+NOBODY = "http://127.0.0.1:9"
+OTHER = "#other"
+
+
+@asynccontextmanager
+async def alice_in(
+    data: Path, api_url: str, **tables: Mapping[str, Any]
+) -> AsyncIterator[tuple[IrcClient, IrcTendril]]:
+    """Somebody in the room of a tendril, and the tendril."""
+    async with (
+        embedded_ircd() as ircd,
+        irc_tendril(irc_config(data, ircd.port, api_url, **tables)) as tendril,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join(ROOM)
+        yield alice, tendril
+
+
+async def ask(client: IrcClient, words: str, room: str = ROOM) -> str:
+    """Say `words` in `room` and return the first line of the reply."""
+    await client.say(room, words)
+    match = await client.expect(rf":Terra!\S+ PRIVMSG {room} :{client.nick}: (.*)$")
+    return match[1]
+
+
+async def test_every_command_answers(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, _):
+        await alice.say(ROOM, "the wiki moved to port 8443")
+        await alice.say(ROOM, ".search nothing like this")
+        await alice.expect("alice: Nothing found")
+        found = await ask(alice, ".search WIKI port")
+        assert found.endswith("the wiki moved to port 8443")
+        assert "alice" not in found  # a quoted nick must not highlight its owner
+        assert (await ask(alice, ".stats")).startswith("4 lines by 1 people since 20")
+        assert await ask(alice, ".who") == "2 here: a\u200blice, T\u200berra"
+        assert await ask(alice, ".clear") == "Forgotten: our conversation of 0 turns."
+        assert await ask(alice, ".more") == "There is no more."
+        assert await ask(alice, ".ping") == "pong"
+        assert (await ask(alice, ".version")).startswith("Terrarium ")
+        assert ".terrarium QUESTION: ask me | .search WORDS: " in await ask(alice, ".help")
+        assert await ask(alice, ".terrarium") == "Ask me something: .terrarium QUESTION"
+        assert await ask(alice, ".search") == "Search for what? .search WORDS"
+
+
+async def test_a_line_that_only_looks_like_a_command_is_left_alone(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, _):
+        for line in ("...", ".5 is a half", ".unknown thing", "what does .ping do", "Terra rules"):
+            await alice.say(ROOM, line)
+        await alice.send(f"NOTICE {ROOM} :.ping")
+        assert await ask(alice, ".ping") == "pong"
+        replies = [line for line in alice.lines if line.startswith(":Terra!") and "PRIVMSG" in line]
+        assert len(replies) == 1
+
+
+async def test_without_the_agent_server_one_sentence_says_so_and_logging_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with embedded_ircd() as ircd:
+        config = irc_config(tmp_path, ircd.port, NOBODY)
+        async with irc_tendril(config), irc_client(ircd.port, "alice") as alice:
+            await alice.join(ROOM)
+            answer = await ask(alice, ".terrarium are you there?")
+            assert (
+                answer == "My model is not reachable at the moment; please ask again in a minute."
+            )
+            await alice.say(ROOM, "logged all the same")
+            await ask(alice, ".ping")
+    assert ("PRIVMSG", "alice", "logged all the same") in await logged(config)
+
+
+async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None:
+    async with embedded_ircd() as ircd, ScriptedOpenAI() as script:
+        config = irc_config(tmp_path, ircd.port, script.url)
+        script.say("Noted.").say("Tea.")
+        async with irc_client(ircd.port, "alice") as alice:
+            await alice.join(ROOM)
+            async with irc_tendril(config):
+                await ask(alice, ".terrarium I drink tea")
+            async with irc_tendril(config):
+                assert await ask(alice, ".ask what do I drink?") == "Tea."
+        first, second = (request["messages"] for request in script.requests)
+        assert second[: len(first)] == first  # the engine can use its cache
+        assert second[2] == {"role": "assistant", "content": "Noted."}
+
+
+async def test_what_the_model_thinks_is_kept_and_never_said(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
+        script.say("<think>secret plan</think>Hello.")
+        assert await ask(alice, ".terrarium hi") == "Hello."
+        [turn] = await tendril.conversations.turns(f"irc/{ROOM}")
+        assert turn.messages[-1]["reasoning_content"] == "secret plan"
+        assert not any("secret" in line for line in alice.lines)
+
+
+async def test_an_answer_over_the_line_budget_goes_on_with_more(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        alice_in(tmp_path, script.url, irc={"line_budget": 3}) as (alice, _),
+    ):
+        script.say("one\ntwo\nthree\nfour")
+        assert await ask(alice, ".terrarium count") == "one"
+        await alice.expect(rf"PRIVMSG {ROOM} :two$")
+        await alice.expect(rf"PRIVMSG {ROOM} :\(2 more lines: \.more\)$")
+        assert await ask(alice, ".more") == "three"
+        await alice.expect(rf"PRIVMSG {ROOM} :four$")
+        assert await ask(alice, ".more") == "There is no more."
+
+
+async def test_model_output_cannot_send_commands_to_the_server(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
+        script.say("ok\r\nQUIT :pwned\r\n\x01ACTION x\x01\x00\x02bold")
+        assert await ask(alice, ".terrarium hi") == "ok"
+        await alice.expect(rf"PRIVMSG {ROOM} :QUIT :pwned$")
+        await alice.expect(rf"PRIVMSG {ROOM} :ACTION xbold$")
+        assert await ask(alice, ".ping") == "pong"
+
+
+async def test_a_question_sees_its_own_channel_only(tmp_path: Path) -> None:
+    channels = {"channels": [ROOM, OTHER]}
+    async with (
+        embedded_ircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url, irc=channels)),
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "mallory") as mallory,
+    ):
+        await alice.join(OTHER)
+        await mallory.join(ROOM)
+        await alice.say(OTHER, "the secret is plum")
+        await alice.say("Terra", ".search secret")
+        await alice.expect(r"PRIVMSG alice :Nothing found\.$")
+        await alice.say(OTHER, ".ping")
+        await alice.expect("pong")
+        assert await ask(mallory, ".search secret") == "Nothing found."
+        script.call("search_chat_logs", {"query": "the secret is"}).say("I know no secret.")
+        await ask(mallory, ".terrarium what is the secret?")
+        assert "plum" not in json.dumps(script.requests)
+        [result] = [m for m in script.requests[1]["messages"] if m["role"] == "tool"]
+        wrapped = '<tool_result tool="search_chat_logs">\nnothing found\n</tool_result>'
+        assert result["content"] == wrapped
+
+
+async def test_channels_of_one_group_may_search_each_other(tmp_path: Path) -> None:
+    irc = {"channels": [ROOM, OTHER], "channel_groups": [[ROOM, OTHER]]}
+    async with alice_in(tmp_path, NOBODY, irc=irc) as (alice, _):
+        await alice.join(OTHER)
+        await alice.say(OTHER, "plums are ripe")
+        assert (await ask(alice, ".search plums")).endswith("plums are ripe")
+
+
+async def test_a_private_message_is_a_question_and_stays_private(tmp_path: Path) -> None:
+    async with (
+        embedded_ircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        await bob.join(ROOM)
+        script.say("Your PIN is safe.")
+        await alice.say("Terra", "my pin is 4711")
+        await alice.expect(r":Terra!\S+ PRIVMSG alice :Your PIN is safe\.$")
+        assert await ask(bob, ".search pin") == "Nothing found."
+        await bob.say("Terra", ".search pin")
+        await bob.expect(r"PRIVMSG bob :Nothing found\.$")
+        script.say("No idea.")
+        await ask(bob, ".terrarium what is the pin of alice?")
+        assert "4711" not in json.dumps(script.requests[1])
+
+
+async def test_addressing_the_bot_by_nick_asks_it(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
+        script.say("Fine.")
+        assert await ask(alice, "terra: how are you?") == "Fine."
+        assert script.requests[0]["messages"][-1]["content"].endswith("alice asks: how are you?")
+
+
+async def test_a_message_from_another_tendril_is_said_once(tmp_path: Path) -> None:
+    async with embedded_ircd() as ircd:
+        config = irc_config(tmp_path, ircd.port, NOBODY)
+        async with (
+            irc_client(ircd.port, "alice") as alice,
+            Database.opened(outbox_path(tmp_path)) as database,
+        ):
+            await alice.join(ROOM)
+            outbox = Outbox(database)
+            await outbox.put("digest 1", Place("", ROOM), "Today:\nnothing")
+            await outbox.put("digest 1", Place("", ROOM), "Today:\nnothing")
+            async with irc_tendril(config):
+                await alice.expect(rf"PRIVMSG {ROOM} :Today:$")
+                await alice.expect(rf"PRIVMSG {ROOM} :nothing$")
+                await ask(alice, ".ping")
+            assert list(await outbox.waiting()) == []
+            said = [line for line in alice.lines if line.endswith(":Today:")]
+            assert len(said) == 1
+
+
+async def test_one_who_floods_questions_does_not_crowd_out_the_others(tmp_path: Path) -> None:
+    async with (
+        embedded_ircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
+        irc_client(ircd.port, "mallory") as mallory,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await mallory.join(ROOM)
+        await alice.join(ROOM)
+        script.hang("1")
+        for number in range(30):
+            await mallory.say(ROOM, f".terrarium {number}")
+        await mallory.expect("mallory: that is enough for now; ask again when I have answered")
+        await alice.say(ROOM, ".terrarium and me?")
+        script.release()
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: ok$")
+        asked = [request["messages"][-1]["content"] for request in script.requests]
+        assert [text.rsplit(" ", 1)[1] for text in asked[:5]] == ["0", "1", "2", "3", "4"]
+        assert asked[5].endswith("alice asks: and me?")
+        told = [line for line in alice.lines if "that is enough" in line]
+        assert len(told) == 1
+
+
+async def test_an_answer_that_begins_with_the_nick_does_not_say_it_twice(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
+        script.say("Alice: yes.").say("alice:")
+        assert await ask(alice, ".terrarium well?") == "yes."
+        assert await ask(alice, ".terrarium well?") == "alice:"

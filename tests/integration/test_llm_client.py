@@ -1,0 +1,339 @@
+"""The client and a real server that answers, stumbles, talks nonsense, or says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from llm.client import AgentClient, Call, Count
+from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unreachable
+from llm.message import Message, Reply, ToolCall, Usage
+from llm.settings import AgentSettings
+from storage.config import Config
+from tests.kit.openai_script import Answer, ScriptedOpenAI, serving
+from tests.kit.plain_openai import plain_openai
+
+ASKED: list[Message] = [{"role": "user", "content": "hello there", "name": "ada"}]
+CALL = Call("irc/#terrarium")
+DONE = "data: [DONE]\n\n"
+
+
+def settings(url: str, **values: Any) -> AgentSettings:
+    """The table `[agent]` for a server at `url`."""
+    return Config({"agent": {"api_url": url, **values}}, None, Path()).section(AgentSettings)
+
+
+async def chat(url: str, shown: list[str] | None = None, **values: Any) -> Reply:
+    """One question; the pieces for people go to `shown`."""
+
+    async def show(piece: str) -> None:
+        assert shown is not None
+        shown.append(piece)
+
+    async with AgentClient.opened(settings(url, **values)) as client:
+        return await client.chat(ASKED, CALL, on_text=None if shown is None else show)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+async def test_a_streamed_answer_is_gathered_with_its_usage() -> None:
+    async with ScriptedOpenAI() as script:
+        script.cached_tokens = 1
+        script.say("Hello to you.")
+        shown: list[str] = []
+        reply = await chat(script.url, shown, model="big", temperature=0.5, max_tokens=9)
+        assert reply == Reply("Hello to you.", usage=Usage(2, 3, 1))
+        assert "".join(shown) == "Hello to you."
+        assert len(shown) == 3
+        [request] = script.requests
+        assert request == {
+            "model": "big",
+            "messages": [{"role": "user", "content": "hello there"}],
+            "temperature": 0.5,
+            "max_tokens": 9,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+
+
+async def test_an_answer_that_comes_whole_is_an_answer_too() -> None:
+    parts = [
+        {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in ("a", "b")
+    ]
+    message = {"role": "assistant", "content": "<think>hm</think>Well.", "tool_calls": parts}
+    async with plain_openai(message) as url:
+        reply = await chat(url)
+    assert (reply.text, reply.thought, reply.usage) == ("Well.", "hm", Usage(5, 2))
+    assert [call.name for call in reply.calls] == ["a", "b"]
+
+
+async def test_a_request_says_whose_it_is() -> None:
+    async with ScriptedOpenAI() as script:
+        config = settings(script.url + "/v1", api_key="sesame")
+        async with AgentClient.opened(config) as client:
+            call = Call("irc/net/#kaffee-müller", "background")
+            await client.chat(ASKED, call)
+        [headers] = script.headers
+        assert headers["authorization"] == "Bearer sesame"
+        assert headers["x-session-id"] == r"irc/net/#kaffee-m\xfcller"
+        assert headers["x-priority"] == "background"
+        assert headers["x-request-id"] == call.id
+
+
+async def test_thoughts_are_kept_apart_and_never_shown() -> None:
+    pieces = ("Yes", ". <th", "ink>or", " no</thi", "nk> Really", " <")
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer(pieces=pieces, reasoning="Let me see. "))
+        shown: list[str] = []
+        reply = await chat(script.url, shown)
+    assert (reply.text, reply.thought) == ("Yes.  Really <", "Let me see. or no")
+    assert "".join(shown) == "Yes.  Really <"
+
+
+async def test_tool_calls_are_put_together_from_their_pieces() -> None:
+    async with ScriptedOpenAI() as script:
+        script.calls(("search", {"query": "a <b>"}), ("who", "{oops"))
+        reply = await chat(script.url)
+    assert reply.calls == (
+        ToolCall("call_0", "search", '{"query": "a <b>"}'),
+        ToolCall("call_1", "who", "{oops"),
+    )
+    message = reply.message()
+    assert message["content"] is None
+    assert [call["function"]["arguments"] for call in message["tool_calls"]] == [
+        '{"query": "a <b>"}',
+        "{}",  # servers refuse a prompt whose calls are not JSON
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "error"),
+    [
+        (429, {"retry-after": "60"}, Busy),
+        (400, {}, Refused),
+        (401, {}, Refused),
+        (404, {}, Refused),
+        (422, {}, Refused),
+        (408, {}, TimedOut),
+        (504, {}, TimedOut),
+    ],
+)
+async def test_an_error_that_asking_again_does_not_mend_is_raised_at_once(
+    status: int, headers: dict[str, str], error: type[ModelError]
+) -> None:
+    async with ScriptedOpenAI() as script:
+        script.fail(status, "no", headers)
+        with pytest.raises(error, match="no"):
+            await chat(script.url)
+        assert len(script.requests) == 1
+
+
+async def test_a_full_server_is_asked_again_when_it_says() -> None:
+    async with ScriptedOpenAI() as script:
+        script.fail(429, "full", {"retry-after": "1"}).say("now")
+        before = time.monotonic()
+        assert (await chat(script.url)).text == "now"
+        assert 1 <= time.monotonic() - before < 2
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+async def test_a_server_that_stumbles_is_asked_again(status: int) -> None:
+    async with ScriptedOpenAI() as script:
+        script.fail(status, "no model").fail(status, "no model").say("back")
+        assert (await chat(script.url)).text == "back"
+
+
+async def test_a_server_that_drops_connections_answers_when_it_is_back() -> None:
+    body = (piece("Here again.") + DONE).encode()
+    head = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n"
+    asked = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        if len(asked) > 2:
+            writer.write(head + body)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        assert (await chat(f"http://127.0.0.1:{port}")).text == "Here again."
+    assert len(asked) == 3
+
+
+async def test_a_server_that_stays_away_is_given_up() -> None:
+    before = time.monotonic()
+    with pytest.raises(Unreachable):
+        await chat(f"http://127.0.0.1:{free_port()}")
+    assert 4 < time.monotonic() - before < 9
+
+
+async def test_a_broken_answer_is_asked_for_again_while_nobody_has_read_of_it() -> None:
+    async with ScriptedOpenAI() as script:
+        script.cut("Half of an").say("A whole answer.")
+        assert (await chat(script.url)).text == "A whole answer."
+        shown: list[str] = []
+        script.cut("<think>well <").say("Whole.")
+        assert (await chat(script.url, shown)) == Reply("Whole.", usage=Usage(2, 1))
+        assert "".join(shown) == "Whole."
+
+
+async def test_nothing_is_asked_again_once_a_piece_was_shown() -> None:
+    async with ScriptedOpenAI() as script:
+        script.cut("Half of an").say("A whole answer.")
+        shown: list[str] = []
+        with pytest.raises(Unreachable):
+            await chat(script.url, shown)
+        assert "".join(shown) == "Half of an"
+        assert len(script.requests) == 1
+
+
+async def test_a_silent_server_is_given_up_and_told_so() -> None:
+    async with ScriptedOpenAI() as script:
+        script.hang("Well")
+        with pytest.raises(TimedOut):
+            await chat(script.url, model_timeout=0.2)
+        await script.client_gone()
+
+
+async def test_one_who_leaves_leaves_no_task_and_no_connection() -> None:
+    async with ScriptedOpenAI() as script, AgentClient.opened(settings(script.url)) as client:
+        script.hang("Well")
+        asking = asyncio.create_task(client.chat(ASKED, CALL))
+        await script.arrived()
+        before = asyncio.all_tasks() - {asking}
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        await script.client_gone()
+        assert asyncio.all_tasks() <= before
+        assert (await client.chat(ASKED, CALL)).text == "ok"
+
+
+def canned(
+    body: Iterable[str],
+    status: int = 200,
+    path: str = "/v1/chat/completions",
+    media_type: str = "text/event-stream",
+) -> tuple[Starlette, list[int]]:
+    """A server that always says the same, and what it has counted."""
+    asked: list[int] = []
+    content = "".join(body).encode()
+
+    async def answer(_request: Request) -> Response:
+        asked.append(1)
+        return Response(content, status, media_type=media_type)
+
+    return Starlette(routes=[Route(path, answer, methods=["POST"])]), asked
+
+
+def piece(text: str) -> str:
+    return f'data: {{"choices": [{{"index": 0, "delta": {{"content": "{text}"}}}}]}}\n\n'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ["data: <html>not JSON</html>\n\n", DONE],
+        ['data: {"choices": 7}\n\n', DONE],
+        ["data: \xff\xfe\n\n", DONE],
+    ],
+)
+async def test_nonsense_is_refused(body: list[str]) -> None:
+    app, asked = canned(body)
+    async with serving(app) as url:
+        with pytest.raises(Refused):
+            await chat(url)
+    assert len(asked) == 1
+
+
+async def test_a_web_page_is_not_an_answer() -> None:
+    app, asked = canned(["<html>login</html>"], media_type="text/html")
+    async with serving(app) as url:
+        with pytest.raises(Refused, match="OpenAI API"):
+            await chat(url)
+    assert len(asked) == 1
+
+
+async def test_line_ends_that_only_unicode_knows_do_not_end_an_event() -> None:
+    odd = "a\u2028b\u2029c\x85d"
+    app, _ = canned([": keep-alive\r\n\r\n", piece(odd).replace("\n", "\r\n"), "event: x\n", DONE])
+    async with serving(app) as url:
+        assert (await chat(url)).text == odd
+
+
+async def test_an_error_inside_the_stream_is_an_error() -> None:
+    broken = 'data: {"error": {"message": "engine died", "code": null}}\n\n'
+    full = 'data: {"error": {"message": "too long", "code": "context_length_exceeded"}}\n\n'
+    app, asked = canned([piece("Well"), broken])
+    async with serving(app) as url:
+        with pytest.raises(Unreachable, match="engine died"):
+            await chat(url, [])
+    assert len(asked) == 1
+    app, _ = canned([full])
+    async with serving(app) as url:
+        with pytest.raises(ContextTooLong):
+            await chat(url)
+
+
+async def test_a_prompt_that_the_server_finds_too_long_is_told_apart() -> None:
+    body = '{"error": {"message": "5000 > 4096", "code": "context_length_exceeded"}}'
+    app, _ = canned([body], 400)
+    async with serving(app) as url:
+        with pytest.raises(ContextTooLong, match="5000 > 4096"):
+            await chat(url)
+
+
+async def test_tokens_are_counted_by_the_server() -> None:
+    async with (
+        ScriptedOpenAI(max_model_len=99) as script,
+        AgentClient.opened(settings(script.url)) as client,
+    ):
+        assert await client.count(ASKED, []) == Count(2, 99)
+
+
+async def test_tokens_are_estimated_for_a_server_that_cannot_count() -> None:
+    app, _ = canned(["no"], 405, "/tokenize")
+    async with serving(app) as url, AgentClient.opened(settings(url)) as client:
+        short, long = await client.count(ASKED, []), await client.count(ASKED * 100, [])
+    assert short.window == long.window == 8_192
+    assert 10 < short.tokens < 100
+    assert long.tokens > 1_000
+
+
+async def test_a_server_too_busy_to_count_is_asked_again() -> None:
+    answers = [429, 503, 200]
+
+    async def tokenize(_request: Request) -> Response:
+        status = answers.pop(0)
+        body: dict[str, Any] = {"error": {"message": "busy"}}
+        headers = {"retry-after": "0"}
+        if status == 200:
+            body = {"count": 7, "max_model_len": 8}
+        return JSONResponse(body, status, headers)
+
+    app = Starlette(routes=[Route("/tokenize", tokenize, methods=["POST"])])
+    async with serving(app) as url, AgentClient.opened(settings(url)) as client:
+        assert await client.count(ASKED, []) == Count(7, 8)
+
+
+async def test_a_count_that_makes_no_sense_is_refused() -> None:
+    app, _ = canned(['{"count": "many"}'], 200, "/tokenize")
+    async with serving(app) as url, AgentClient.opened(settings(url)) as client:
+        with pytest.raises(Refused):
+            await client.count(ASKED, [])

@@ -1,0 +1,279 @@
+"""A turn against a scripted model over HTTP: it always ends in an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm.client import AgentClient, Call
+from llm.errors import Refused
+from llm.message import Message, Usage
+from llm.settings import AgentSettings
+from llm.tools import Toolbox, tool
+from llm.turn import SPEECHLESS, Outcome, Turn
+from storage.config import Config
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+ASKED: list[Message] = [{"role": "user", "content": "who is here?"}]
+
+
+class Channel:
+    """Tools that remember what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.waiting = asyncio.Event()
+        self.left = False
+
+    @tool
+    async def search(self, query: str) -> str:
+        """Search the log."""
+        self.asked.append(query)
+        return f"found {query}"
+
+    @tool
+    async def who(self) -> list[str]:
+        """Tell who is here."""
+        self.asked.append("who")
+        return ["ada", "bob"]
+
+    @tool
+    async def wait(self) -> str:
+        """Wait for ever."""
+        self.waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.left = True
+        return ""
+
+
+@asynccontextmanager
+async def turns(
+    script: ScriptedOpenAI, *owners: object, shown: list[str] | None = None, **values: Any
+) -> AsyncIterator[Turn]:
+    """A turn with the tools of `owners` and the settings `values`."""
+
+    async def show(piece: str) -> None:
+        assert shown is not None
+        shown.append(piece)
+
+    config = Config({"agent": {"api_url": script.url, **values}}, None, Path())
+    settings = config.section(AgentSettings)
+    async with AgentClient.opened(settings) as client:
+        yield Turn(
+            client, settings, Toolbox.of(*owners), Call("test"), None if shown is None else show
+        )
+
+
+async def run(script: ScriptedOpenAI, *owners: object, **values: Any) -> Outcome:
+    """One turn, its prompt the question and the steps so far."""
+    async with turns(script, *owners, **values) as turn:
+        return await turn.run(fit)
+
+
+async def fit(steps: Sequence[Message]) -> list[Message]:
+    return [*ASKED, *steps]
+
+
+def choices(script: ScriptedOpenAI) -> list[str | None]:
+    return [request.get("tool_choice") for request in script.requests]
+
+
+def results(messages: Sequence[Message]) -> list[str]:
+    """The texts between the marks of the results."""
+    return [m["content"].split("\n")[1] for m in messages if m["role"] == "tool"]
+
+
+async def test_an_answer_without_tools_ends_the_turn() -> None:
+    async with ScriptedOpenAI() as script:
+        script.say("Nobody.")
+        outcome = await run(script)
+        assert outcome == Outcome(
+            "Nobody.", ({"role": "assistant", "content": "Nobody."},), Usage(3, 1), 1, False
+        )
+        assert "tools" not in script.requests[0]
+
+
+async def test_results_of_tools_go_back_intact_and_lead_to_the_answer() -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script:
+        script.calls(("search", {"query": "ngircd"}), ("who", {})).say("Ada and Bob.")
+        outcome = await run(script, channel)
+        assert channel.asked == ["ngircd", "who"]
+        assert choices(script) == ["auto", "auto"]
+        asked, called, *answered = script.requests[1]["messages"]
+        assert asked == ASKED[0]
+        assert called == {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "call_0",
+                    "type": "function",
+                    "function": {"name": "search", "arguments": '{"query": "ngircd"}'},
+                },
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "who", "arguments": "{}"},
+                },
+            ],
+        }
+        assert answered == [
+            {
+                "role": "tool",
+                "tool_call_id": "call_0",
+                "content": '<tool_result tool="search">\nfound ngircd\n</tool_result>',
+            },
+            {
+                "role": "tool",
+                "tool_call_id": "call_1",
+                "content": '<tool_result tool="who">\n["ada", "bob"]\n</tool_result>',
+            },
+        ]
+        assert outcome.messages[:-1] == (called, *answered)
+    assert (outcome.text, outcome.iterations, outcome.forced) == ("Ada and Bob.", 2, False)
+    assert outcome.usage.completion > 3
+
+
+async def test_a_third_identical_call_is_not_run() -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script:
+        for _ in range(4):
+            script.call("search", {"query": "x"})
+        script.say("Well.")
+        outcome = await run(script, channel)
+    assert channel.asked == ["x", "x"]
+    assert [text.startswith("error: not run") for text in results(outcome.messages)] == [
+        *(False, False, True, True)
+    ]
+    assert outcome.text == "Well."
+
+
+async def test_more_calls_than_allowed_are_not_run_and_one_answer_is_forced() -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script:
+        script.calls(*[("search", {"query": str(number)}) for number in range(5)]).say("Enough.")
+        outcome = await run(script, channel, max_tool_calls=3)
+        assert channel.asked == ["0", "1", "2"]
+        assert choices(script) == ["auto", "none"]
+        assert len(script.requests[1]["messages"]) == 1 + 1 + 5
+    assert (outcome.text, outcome.forced) == ("Enough.", True)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 12])
+async def test_calls_that_never_end_are_ended_by_one_forced_answer(limit: int) -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script:
+        numbers = iter(range(100))
+
+        def rule(body: dict[str, Any]) -> Answer:
+            script.reply(rule)
+            if body["tool_choice"] == "none":
+                return Answer("I give up.")
+            return Answer(calls=(("search", json.dumps({"query": str(next(numbers))})),))
+
+        script.reply(rule)
+        outcome = await run(script, channel, max_iterations=limit)
+        assert choices(script) == ["auto"] * (limit - 1) + ["none"]
+    assert (outcome.text, outcome.forced, outcome.iterations) == ("I give up.", True, limit)
+
+
+async def test_a_model_that_calls_tools_when_it_may_not_still_ends() -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script:
+        script.default = Answer(calls=(("who", "{}"),))
+        outcome = await run(script, channel, max_iterations=2)
+        assert len(script.requests) == 2
+    assert channel.asked == ["who"]
+    assert outcome.text == SPEECHLESS
+    assert outcome.messages[-1] == {"role": "assistant", "content": SPEECHLESS}
+
+
+@pytest.mark.parametrize("answer", [Answer(""), Answer("  \n"), Answer("<think>hm")])
+async def test_an_empty_answer_becomes_a_sentence(answer: Answer) -> None:
+    async with ScriptedOpenAI() as script:
+        script.default = answer
+        outcome = await run(script, Channel())
+        assert choices(script) == ["auto", "none"]
+    assert outcome.text == SPEECHLESS
+
+
+async def test_thoughts_stay_in_memory_and_out_of_the_text_and_the_prompt() -> None:
+    shown: list[str] = []
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer(reasoning="who knows", calls=(("who", "{}"),)))
+        script.say("<think>two of them</think>Ada and Bob.")
+        outcome = await run(script, Channel(), shown=shown)
+        assert "who knows" not in json.dumps(script.requests)
+    assert outcome.text == "".join(shown) == "Ada and Bob."
+    thoughts = [message.get("reasoning_content") for message in outcome.messages]
+    assert thoughts == ["who knows", None, "two of them"]
+
+
+async def test_a_tool_in_a_thought_or_in_a_text_is_not_run() -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script:
+        script.say('<think><<TOOL:who:>> <tool_call>{"name": "who"}</tool_call>')
+        script.say("Fine.")
+        assert (await run(script, channel)).text == "Fine."
+    assert channel.asked == []
+
+
+async def test_broken_arguments_and_unknown_tools_are_results() -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script:
+        script.calls(("search", '{"query": '), ("sing", {}), ("search", {"q": 1})).say("Sorry.")
+        outcome = await run(script, channel)
+        [call, *_] = script.requests[1]["messages"][1]["tool_calls"]
+        assert call["function"]["arguments"] == "{}"
+    invalid, unknown, unfit = results(outcome.messages)
+    assert invalid.startswith("error: arguments: Invalid JSON")
+    assert unknown == "error: no such tool; there are: search, wait, who"
+    assert unfit.startswith("error: query: Field required")
+    assert channel.asked == []
+
+
+async def test_a_slow_tool_is_a_result() -> None:
+    async with ScriptedOpenAI() as script:
+        script.call("wait", {}).say("Never mind.")
+        outcome = await run(script, Channel(), tool_timeout=0.05)
+    assert results(outcome.messages) == ["error: no result within 0.05 seconds"]
+    assert outcome.text == "Never mind."
+
+
+async def test_a_turn_whose_time_is_up_still_answers() -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script:
+        script.calls(("wait", {}), ("wait", {"x": 1})).say("Out of time.")
+        outcome = await run(script, channel, timeout=0.2)
+        assert choices(script) == ["auto", "none"]
+    assert (outcome.text, outcome.forced) == ("Out of time.", True)
+
+
+async def test_an_error_of_the_server_ends_the_turn() -> None:
+    async with ScriptedOpenAI() as script:
+        script.call("who", {}).fail(400, "no such thing")
+        with pytest.raises(Refused):
+            await run(script, Channel())
+
+
+async def test_cancelling_a_turn_stops_its_tool_and_leaves_no_task() -> None:
+    channel = Channel()
+    async with ScriptedOpenAI() as script, turns(script, channel) as turn:
+        script.call("wait", {})
+        before = asyncio.all_tasks()
+        running = asyncio.create_task(turn.run(fit))
+        await channel.waiting.wait()
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        assert channel.left
+        assert asyncio.all_tasks() <= before

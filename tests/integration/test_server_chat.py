@@ -1,0 +1,240 @@
+"""Chat against the real model, with the official SDK as the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from openai import AsyncOpenAI, BadRequestError, NotFoundError
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+
+from tests.kit.agent_server import EngineAddress, agent_server
+
+pytest_plugins = ("tests.kit.engine",)
+
+HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
+ENDLESS = {"2": -100}
+"""Keeps the model from ending its answer by itself."""
+
+WEATHER: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "maxLength": 40},
+                "unit": {"enum": ["C", "F"]},
+            },
+            "required": ["city", "unit"],
+        },
+    },
+}
+
+
+@pytest.fixture
+async def url(engine: EngineAddress) -> AsyncIterator[str]:
+    async with agent_server(engine.settings()) as address:
+        yield address
+
+
+@pytest.fixture
+async def openai(url: str) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
+        yield client
+
+
+async def test_an_answer_has_text_and_real_usage(openai: AsyncOpenAI) -> None:
+    answer = await openai.chat.completions.create(
+        model="terra", messages=HELLO, max_tokens=8, temperature=0
+    )
+    assert answer.choices[0].message.content
+    assert answer.choices[0].finish_reason in ("length", "stop")
+    assert answer.model == "terra"
+    assert answer.usage is not None
+    assert 10 < answer.usage.prompt_tokens < 100
+    assert 1 <= answer.usage.completion_tokens <= 8
+
+
+async def test_a_stream_says_the_same_as_a_whole_answer(openai: AsyncOpenAI) -> None:
+    whole = await openai.chat.completions.create(
+        model="terra", messages=HELLO, max_tokens=12, temperature=0, seed=1
+    )
+    text, chunks, usage = "", 0, None
+    async for chunk in await openai.chat.completions.create(
+        model="terra",
+        messages=HELLO,
+        max_tokens=12,
+        temperature=0,
+        seed=1,
+        stream=True,
+        stream_options={"include_usage": True},
+    ):
+        chunks += 1
+        usage = chunk.usage
+        text += "".join(choice.delta.content or "" for choice in chunk.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks > 3
+    assert usage is not None
+    assert usage.prompt_tokens_details is not None
+    assert usage.prompt_tokens_details.cached_tokens is not None
+    assert 0 < usage.prompt_tokens_details.cached_tokens <= usage.prompt_tokens
+
+
+async def test_two_choices_are_both_counted(openai: AsyncOpenAI) -> None:
+    answer = await openai.chat.completions.create(
+        model="terra", messages=HELLO, max_tokens=5, n=2, logit_bias=ENDLESS
+    )
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    assert all(choice.message.content for choice in answer.choices)
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 10
+
+
+async def test_log_probabilities_come_with_each_token(openai: AsyncOpenAI) -> None:
+    answer = await openai.chat.completions.create(
+        model="terra",
+        messages=HELLO,
+        max_tokens=3,
+        logprobs=True,
+        top_logprobs=2,
+        logit_bias=ENDLESS,
+    )
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    assert len(logprobs.content) == 3
+    assert all(len(entry.top_logprobs) == 2 for entry in logprobs.content)
+
+
+async def test_an_answer_follows_a_json_schema(openai: AsyncOpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"mood": {"enum": ["good", "bad"]}},
+        "required": ["mood"],
+        "additionalProperties": False,
+    }
+    answer = await openai.chat.completions.create(
+        model="terra",
+        messages=HELLO,
+        max_tokens=60,
+        response_format={
+            "type": "json_schema",
+            "json_schema": {"name": "mood", "schema": schema},
+        },
+    )
+    assert json.loads(answer.choices[0].message.content or "")["mood"] in ("good", "bad")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_required_call_is_always_a_valid_call(openai: AsyncOpenAI, seed: int) -> None:
+    answer = await openai.chat.completions.create(
+        model="terra",
+        messages=[{"role": "user", "content": "How warm is it in Oslo?"}],
+        tools=[WEATHER],
+        tool_choice="required",
+        seed=seed,
+        max_tokens=400,
+    )
+    choice = answer.choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.content is None
+    assert choice.message.tool_calls is not None
+    (call,) = choice.message.tool_calls
+    assert call.type == "function"
+    assert call.function.name == "get_weather"
+    arguments = json.loads(call.function.arguments)
+    assert set(arguments) == {"city", "unit"}
+    assert arguments["unit"] in ("C", "F")
+
+
+async def test_the_answer_to_a_call_goes_back_to_the_model(openai: AsyncOpenAI) -> None:
+    call = {"name": "get_weather", "arguments": '{"city": "Oslo", "unit": "C"}'}
+    answer = await openai.chat.completions.create(
+        model="terra",
+        messages=[
+            {"role": "user", "content": "How warm is it in Oslo?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c1", "type": "function", "function": call}],  # type: ignore[typeddict-item]
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "17 degrees"},
+        ],
+        tools=[WEATHER],
+        max_tokens=300,
+    )
+    assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
+
+
+async def test_the_models_are_listed_and_found_by_name(openai: AsyncOpenAI) -> None:
+    assert [model.id async for model in openai.models.list()] == ["terra"]
+    assert (await openai.models.retrieve("terra")).id == "terra"
+    with pytest.raises(NotFoundError) as failure:
+        await openai.models.retrieve("gpt-5")
+    assert failure.value.code == "model_not_found"
+    with pytest.raises(NotFoundError):
+        await openai.chat.completions.create(model="gpt-5", messages=HELLO)
+
+
+async def test_a_prompt_over_the_context_has_its_own_code(openai: AsyncOpenAI) -> None:
+    with pytest.raises(BadRequestError) as failure:
+        await openai.chat.completions.create(
+            model="terra", messages=[{"role": "user", "content": "hi " * 3000}]
+        )
+    assert failure.value.code == "context_length_exceeded"
+    assert "1024" in failure.value.message
+
+
+async def test_tokenize_counts_what_a_chat_request_sends(url: str) -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi!"}]
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+        for extra in ({}, {"tools": [WEATHER]}, {"tools": [WEATHER], "tool_choice": "none"}):
+            body = {"messages": messages, **extra}
+            counted = (await http.post("/tokenize", json=body)).json()
+            answer = await http.post("/v1/chat/completions", json={**body, "max_tokens": 1})
+            assert counted["count"] == answer.json()["usage"]["prompt_tokens"]
+            assert counted["count"] == len(counted["tokens"])
+            assert counted["max_model_len"] == 1024
+        text = (await http.post("/tokenize", json={"prompt": "hello world"})).json()
+        assert text["tokens"] == [28120, 905]
+
+
+async def test_generate_takes_a_prompt_and_gives_a_text(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+        answer = await http.post("/v1/generate", json={"prompt": "Say hello.", "max_tokens": 6})
+        body = answer.json()
+        assert body["text"]
+        assert body["usage"]["completion_tokens"] <= 6
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_stops_the_generation(
+    url: str, engine: EngineAddress, stream: bool
+) -> None:
+    body = {
+        "messages": [{"role": "user", "content": "Count from one to a thousand."}],
+        "max_tokens": 900,
+        "stream": stream,
+        "logit_bias": ENDLESS,
+    }
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+        asking = asyncio.ensure_future(http.post("/v1/chat/completions", json=body))
+        await until_busy(engine, True)
+        asking.cancel()
+        await asyncio.wait({asking})
+        await until_busy(engine, False, seconds=1)
+
+
+async def until_busy(engine: EngineAddress, wanted: bool, seconds: float = 10) -> None:
+    headers = {"authorization": f"Bearer {engine.key}"}
+    async with asyncio.timeout(seconds), httpx2.AsyncClient(headers=headers) as http:
+        while True:
+            slots = (await http.get(f"{engine.url}/slots")).json()
+            if any(slot["is_processing"] for slot in slots) is wanted:
+                return
+            await asyncio.sleep(0.01)

@@ -1,0 +1,196 @@
+"""`terrarium server` and `terrarium model` as real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from tests.kit.agent_server import until_ready
+from tests.kit.ircd import free_port
+from tests.kit.openai_script import ScriptedOpenAI, serving
+
+pytest_plugins = ("tests.kit.engine",)
+
+CHAT = "/v1/chat/completions"
+
+
+async def start(tmp_path: Path, *words: str, **env: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "harnesses.cli", *words, "--data", str(tmp_path),
+        stdin=PIPE, stdout=PIPE, stderr=PIPE,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), **env},
+    )  # fmt: skip
+
+
+async def ended(process: Process) -> tuple[int, str, str]:
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, **env: str) -> AsyncIterator[tuple[Process, str]]:
+    port = free_port()
+    process = await start(tmp_path, "server", SERVER_PORT=str(port), **env)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        await until_listening(url)
+        await until_ready(url)
+        yield process, url
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def until_listening(url: str) -> None:
+    async with asyncio.timeout(30), httpx2.AsyncClient() as http:
+        while True:
+            try:
+                await http.get(f"{url}/health")
+            except httpx2.ConnectError:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+async def test_the_server_answers_with_the_model_of_model_path(
+    tmp_path: Path, model_file: Path
+) -> None:
+    env = {"MODEL_PATH": str(model_file), "MODEL_CONTEXT": "512", "MODEL_SLOTS": "1"}
+    async with running(tmp_path, **env) as (process, url):
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+            messages = [{"role": "user", "content": "hi"}]
+            answer = await http.post(CHAT, json={"messages": messages, "max_tokens": 3})
+            assert answer.json()["choices"][0]["message"]["content"]
+        process.send_signal(signal.SIGTERM)
+        status, out, err = await ended(process)
+    assert (status, out) == (0, "")
+    assert "Traceback" not in err
+
+
+async def test_sigterm_ends_the_server_within_three_seconds_while_it_streams(
+    tmp_path: Path,
+) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+    async with (
+        ScriptedOpenAI() as script,
+        running(tmp_path, MODEL_UPSTREAM=script.url) as (process, url),
+        httpx2.AsyncClient(base_url=url, timeout=60) as http,
+    ):
+        script.hang("a beginning")
+        async with http.stream("POST", CHAT, json=body) as response:
+            pieces = response.aiter_text()
+            assert "chat.completion.chunk" in await anext(pieces)
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            rest = "".join([piece async for piece in pieces])
+            status, _, err = await ended(process)
+            assert time.monotonic() - began < 3
+        await script.client_gone()
+    assert '"the server is stopping"' in rest
+    assert status == 0
+    assert "Traceback" not in err
+
+
+async def test_a_supervised_server_ends_with_its_supervisor(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        env = {"MODEL_UPSTREAM": script.url, "TERRARIUM_SUPERVISED": "1"}
+        async with running(tmp_path, **env) as (process, _):
+            assert process.stdin is not None
+            process.stdin.close()
+            assert (await ended(process))[0] == 0
+
+
+async def test_a_taken_port_is_named_with_the_way_to_another(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        env = {"SERVER_PORT": port, "MODEL_UPSTREAM": "http://127.0.0.1:9"}
+        status, out, err = await ended(await start(tmp_path, "server", **env))
+    assert (status, out) == (78, "")
+    (line,) = err.splitlines()
+    assert port in line
+    assert "SERVER_PORT" in line
+    assert "[server] port" in line
+
+
+async def test_what_cannot_work_is_said_in_one_line(tmp_path: Path) -> None:
+    text = tmp_path / "model.gguf"
+    text.write_text("not a model")
+    upstream = "http://127.0.0.1:9"
+    for env, wanted in (
+        ({"SERVER_HOST": "0.0.0.0", "MODEL_UPSTREAM": upstream}, "SERVER_ADMIN_KEY"),
+        ({"MODEL_PATH": str(tmp_path / "none.gguf")}, "none.gguf is not there"),
+        ({"MODEL_PATH": str(text)}, "not a GGUF file"),
+        ({"MODEL_PATH": str(text), "MODEL_UPSTREAM": upstream}, "both set"),
+        ({"MODEL_UPSTREAM": "localhost:8000"}, "http://HOST:PORT"),
+    ):
+        env = {"SERVER_PORT": "0", **env}
+        status, out, err = await ended(await start(tmp_path, "server", **env))
+        assert (status, out, err.count("\n")) == (78, "", 1)
+        assert wanted in err
+
+
+async def test_pull_resumes_a_broken_download_and_list_shows_it(
+    tmp_path: Path, model_file: Path
+) -> None:
+    ranges: list[str | None] = []
+
+    async def serve(request: Request) -> Response:
+        ranges.append(request.headers.get("range"))
+        return FileResponse(model_file)
+
+    path = "/someone/some-model/resolve/main/sub/tiny.gguf"
+    folder = tmp_path / "cache" / "terrarium" / "models"
+    folder.mkdir(parents=True)
+    content = await asyncio.to_thread(model_file.read_bytes)
+    (folder / "tiny.gguf.part").write_bytes(content[:50_000_000])
+    wanted = hashlib.sha256(content).hexdigest()
+    async with serving(Starlette(routes=[Route(path, serve)])) as url:
+        words = ("pull", "hf:someone/some-model/sub/tiny.gguf", "--sha256", wanted.upper())
+        status, out, err = await ended(await start(tmp_path, "model", *words, HF_ENDPOINT=url))
+    assert (status, out) == (0, f"{folder / 'tiny.gguf'}\n")
+    assert ranges == ["bytes=50000000-"]
+    assert (folder / "tiny.gguf").read_bytes() == content
+    assert "MODEL_PATH=" in err
+    assert [each.name for each in folder.iterdir()] == ["tiny.gguf"]
+    status, out, _ = await ended(await start(tmp_path, "model", "list"))
+    assert (status, out) == (0, f"tiny\t98 MB\t{folder / 'tiny.gguf'}\n")
+
+
+async def test_a_pulled_file_that_is_not_the_wanted_one_is_removed(tmp_path: Path) -> None:
+    async def serve(request: Request) -> Response:
+        return Response(b"GGUF but another" if "other" in request.url.path else b"<html>")
+
+    folder = tmp_path / "cache" / "terrarium" / "models"
+    async with serving(Starlette(routes=[Route("/{name}", serve)])) as url:
+        for words, wanted in (
+            ((f"{url}/other.gguf", "--sha256", "00"), "sha256"),
+            ((f"{url}/page.gguf",), "not a GGUF file"),
+            ((f"{url}/page.html",), ".gguf"),
+            ((f"{url}/a/b.gguf",), "404"),
+            (("someone/some-model",), "hf:OWNER/REPO/FILE.gguf"),
+            (("http://127.0.0.1:9/x.gguf",), "the same command goes on"),
+        ):
+            process = await start(tmp_path, "model", "pull", *words)
+            status, out, err = await ended(process)
+            assert (status, out) == (1, "")
+            assert wanted in err
+            assert "Traceback" not in err
+            assert not list(folder.glob("*"))

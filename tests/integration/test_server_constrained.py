@@ -1,0 +1,258 @@
+"""Tool calls made by the server, seen from both sides: the client's and the model's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.kit.agent_server import agent_server
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+CHAT = "/v1/chat/completions"
+USAGE = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def tool(name: str) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"word": {"type": "string"}}}
+    function = {"name": name, "description": f"does {name}", "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+ASK: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "who is ada?"}],
+    "tools": [tool("lookup"), tool("look")],
+}
+CALL = '{"name": "lookup", "arguments": {"word": "ada"}}'
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def http(script: ScriptedOpenAI) -> AsyncIterator[httpx2.AsyncClient]:
+    model = {"upstream": script.url, "tools": "constrained"}
+    async with (
+        agent_server(model) as url,
+        httpx2.AsyncClient(base_url=url, timeout=20) as client,
+    ):
+        yield client
+
+
+def events(body: str) -> list[Any]:
+    lines = [line.removeprefix("data: ") for line in body.split("\n") if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def text_of(chunks: list[Any]) -> str:
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    return "".join(delta.get("content") or "" for delta in deltas)
+
+
+async def test_the_model_is_shown_the_tools_in_words(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    await http.post(CHAT, json=ASK)
+    (seen,) = script.requests
+    assert not {"tools", "tool_choice", "response_format"} & seen.keys()
+    system, user = seen["messages"]
+    assert system["role"] == "system"
+    assert '"name": "lookup", "description": "does lookup"' in system["content"]
+    assert user == ASK["messages"][0]
+
+
+async def test_a_model_too_small_to_choose_is_shown_tools_only_when_one_is_forced(
+    script: ScriptedOpenAI,
+) -> None:
+    model = {"upstream": script.url, "tools": "forced"}
+    async with agent_server(model) as url, httpx2.AsyncClient(base_url=url, timeout=20) as http:
+        script.say("Ada.").say(CALL)
+        free = (await http.post(CHAT, json=ASK)).json()
+        forced = (await http.post(CHAT, json=ASK | {"tool_choice": "required"})).json()
+    first, second = script.requests
+    assert first["messages"] == ASK["messages"]
+    assert not {"tools", "tool_choice"} & first.keys()
+    assert '"name": "lookup"' in second["messages"][0]["content"]
+    assert free["choices"][0]["message"]["content"] == "Ada."
+    [call] = forced["choices"][0]["message"]["tool_calls"]
+    assert call["function"]["name"] == "lookup"
+
+
+async def test_a_call_is_asked_again_with_its_schema(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.hang('{ "name" : "lookup", oops').say(CALL)
+    answer = (await http.post(CHAT, json=ASK)).json()
+    await script.client_gone()
+    first, second = script.requests
+    assert first["messages"] == second["messages"]
+    schema = second["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["name"] == {"const": "lookup"}
+    assert schema["properties"]["arguments"]["properties"]["word"]["maxLength"] > 0
+    (choice,) = answer["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] is None
+    (call,) = choice["message"]["tool_calls"]
+    assert call["id"].startswith("call_")
+    assert call["function"] == {"name": "lookup", "arguments": '{"word": "ada"}'}
+
+
+async def test_usage_adds_up_both_asks(http: httpx2.AsyncClient, script: ScriptedOpenAI) -> None:
+    script.hang('{"name": "lookup", ').say(CALL)
+    usage = events((await http.post(CHAT, json={**ASK, **USAGE})).text)[-1]["usage"]
+    once = (await http.post(CHAT, json=ASK)).json()["usage"]["prompt_tokens"]
+    assert usage["prompt_tokens"] == 2 * once
+    assert usage["completion_tokens"] == 2 + len(CALL.split())
+
+
+async def test_a_list_of_calls_becomes_several_calls(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.say(f"```json\n[{CALL}").say(f"[{CALL}, {CALL.replace('lookup', 'look')}]")
+    chunks = events((await http.post(CHAT, json={**ASK, "stream": True})).text)
+    deltas = [c["delta"] for chunk in chunks for c in chunk["choices"]]
+    calls = [call for delta in deltas for call in delta.get("tool_calls", ())]
+    assert [(call["index"], call["function"]["name"]) for call in calls] == [
+        (0, "lookup"),
+        (1, "look"),
+    ]
+    assert len({call["id"] for call in calls}) == 2
+    assert script.requests[1]["response_format"]["json_schema"]["schema"]["type"] == "array"
+
+
+async def test_one_call_only_where_parallel_calls_are_off(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.say(f"[{CALL}]").say(CALL)
+    answer = await http.post(CHAT, json={**ASK, "parallel_tool_calls": False})
+    assert len(answer.json()["choices"][0]["message"]["tool_calls"]) == 1
+    schema = script.requests[1]["response_format"]["json_schema"]["schema"]
+    assert schema["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ada was a mathematician.",
+        '{"name": "unknown", "arguments": {}}',
+        '{"nam',
+        '[1, 2, {"name": "lookup"}]',
+        "```python\nprint()\n```",
+        '"name"',
+    ],
+)
+async def test_what_is_not_a_call_arrives_unchanged(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI, text: str
+) -> None:
+    script.say(text, pieces=tuple(text)).say(text)
+    streamed = events((await http.post(CHAT, json={**ASK, "stream": True})).text)
+    whole = (await http.post(CHAT, json=ASK)).json()["choices"][0]
+    assert text_of(streamed) == whole["message"]["content"] == text
+    assert whole["finish_reason"] == "stop"
+    assert len(script.requests) == 2
+
+
+async def test_plain_text_streams_at_once(http: httpx2.AsyncClient, script: ScriptedOpenAI) -> None:
+    script.hang("Ada was")
+    seen = ""
+    async with http.stream("POST", CHAT, json={**ASK, "stream": True}) as response:
+        async for line in response.aiter_lines():
+            seen += line
+            if '" was"' in line:
+                break
+    assert '"Ada"' in seen
+    await script.client_gone()
+
+
+async def test_required_and_named_choices_are_held_to_the_schema_at_once(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.say(CALL).say(CALL)
+    named = {"type": "function", "function": {"name": "lookup"}}
+    for choice in ("required", named):
+        answer = await http.post(CHAT, json={**ASK, "tool_choice": choice})
+        assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+    any_of, one = (r["response_format"]["json_schema"]["schema"] for r in script.requests)
+    assert [s["properties"]["name"]["const"] for s in any_of["anyOf"]] == ["lookup", "look"]
+    assert one["properties"]["name"]["const"] == "lookup"
+
+
+async def test_a_call_cut_by_the_token_limit_is_no_call(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer('{"name": "lookup", "argu', finish="length"))
+    answer = await http.post(CHAT, json={**ASK, "tool_choice": "required"})
+    (choice,) = answer.json()["choices"]
+    assert choice["finish_reason"] == "length"
+    assert choice["message"]["content"] == ""
+    assert "tool_calls" not in choice["message"]
+
+
+async def test_choice_none_hides_the_tools(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.say(CALL)
+    answer = await http.post(CHAT, json={**ASK, "tool_choice": "none"})
+    assert answer.json()["choices"][0]["message"]["content"] == CALL
+    assert script.requests[0]["messages"] == ASK["messages"]
+
+
+async def test_thinking_before_a_call_is_kept(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.say(f"<think>I should look.</think>\n{CALL}").say(CALL)
+    message = (await http.post(CHAT, json=ASK)).json()["choices"][0]["message"]
+    assert message["reasoning_content"] == "I should look."
+    assert message["tool_calls"][0]["function"]["name"] == "lookup"
+
+
+async def test_earlier_calls_and_results_are_told_in_plain_messages(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    def called(number: str, word: str) -> dict[str, Any]:
+        function = {"name": "lookup", "arguments": json.dumps({"word": word})}
+        return {"id": number, "type": "function", "function": function}
+
+    calls = [called("1", "ada"), called("2", "bob")]
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        *ASK["messages"],
+        {"role": "assistant", "content": "Let me see.", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "1", "content": "a mathematician"},
+        {"role": "tool", "tool_call_id": "2", "content": "nobody"},
+    ]
+    await http.post(CHAT, json={**ASK, "messages": messages})
+    system, user, assistant, results = script.requests[0]["messages"]
+    assert system["content"].startswith("Be brief.\n\nYou can use these tools:")
+    assert user == ASK["messages"][0]
+    written = assistant["content"].removeprefix("Let me see.\n")
+    assert json.loads(written)[1] == {"name": "lookup", "arguments": {"word": "bob"}}
+    assert results == {
+        "role": "user",
+        "content": "Result of lookup:\na mathematician\n\nResult of lookup:\nnobody",
+    }
+
+
+async def test_an_answer_schema_and_tools_go_together(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    wanted = {"type": "object", "properties": {"age": {"type": "integer"}}}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": wanted}}
+    script.say('{"age": 36}')
+    answer = await http.post(CHAT, json={**ASK, "response_format": form})
+    assert answer.json()["choices"][0]["message"]["content"] == '{"age": 36}'
+    schema = script.requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["anyOf"][1] == wanted
+
+
+async def test_several_choices_with_tools_are_refused(http: httpx2.AsyncClient) -> None:
+    answer = await http.post(CHAT, json={**ASK, "n": 2})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "n"

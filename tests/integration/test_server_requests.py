@@ -1,0 +1,220 @@
+"""What the server refuses, and how it says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.kit.agent_server import agent_server
+from tests.kit.openai_script import ScriptedOpenAI
+
+CHAT = "/v1/chat/completions"
+USER: dict[str, Any] = {"role": "user", "content": "hi"}
+GOOD: dict[str, Any] = {"messages": [USER]}
+TOOL = {"type": "function", "function": {"name": "lookup"}}
+
+
+def deep(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"not": schema}
+    return schema
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def http(script: ScriptedOpenAI) -> AsyncIterator[httpx2.AsyncClient]:
+    server = {"max_body_bytes": 10_000}
+    async with (
+        agent_server({"upstream": script.url}, server) as url,
+        httpx2.AsyncClient(base_url=url, timeout=20) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        ({}, "messages", None),
+        ({"messages": []}, "messages", None),
+        ({"messages": [{"role": "wizard", "content": "hi"}]}, "messages[0]", None),
+        ({"messages": [{"role": "user"}]}, "messages[0].content", None),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", None),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+         "messages[0].content[0].text", None),
+        ({"messages": [USER, {"role": "assistant", "content": None}]}, "messages[1]", None),
+        ({"messages": [{**USER, "mood": "good"}]}, "messages[0].mood", None),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id", None),
+        ({**GOOD, "temperature": -1}, "temperature", None),
+        ({**GOOD, "temperature": 2.1}, "temperature", None),
+        ({**GOOD, "top_p": 1.5}, "top_p", None),
+        ({**GOOD, "n": 0}, "n", None),
+        ({**GOOD, "max_tokens": 0}, "max_tokens", None),
+        ({**GOOD, "stop": ["a", "b", "c", "d", "e"]}, "stop", None),
+        ({**GOOD, "tools": [{"type": "function", "function": {"name": "a b"}}]},
+         "tools[0].function.name", None),
+        ({**GOOD, "tools": [TOOL, TOOL]}, None, None),
+        ({**GOOD, "tool_choice": "required"}, None, None),
+        ({**GOOD, "stream_options": {"include_usage": True}}, None, None),
+        ({**GOOD, "top_logprobs": 2}, None, None),
+        ({**GOOD, "response_format": {"type": "json_schema"}}, "response_format", None),
+        ({**GOOD, "audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
+        ({**GOOD, "functions": []}, "functions", "unsupported_parameter"),
+        ({**GOOD, "store": True}, "store", "unsupported_parameter"),
+        ({**GOOD, "modalities": ["audio"]}, "modalities[0]", None),
+        ({**GOOD, "temprature": 1}, "temprature", "unknown_parameter"),
+        ({**GOOD, "seed": 10**30}, "seed", None),
+        ({**GOOD, "logit_bias": {"2": 101}}, "logit_bias", None),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, None, None),
+        ({**GOOD, "stop": "\ud800"}, None, None),
+        ({**GOOD, "tools": [{"type": "function",
+                             "function": {"name": "a", "parameters": {"\ud800": 1}}}]}, None, None),
+        ({**GOOD, "tools": [{"type": "function",
+                             "function": {"name": "a", "parameters": deep(65)}}]},
+         "tools[0].function.parameters", None),
+    ],
+)  # fmt: skip
+async def test_a_bad_request_is_refused_by_the_name_of_its_field(
+    http: httpx2.AsyncClient,
+    script: ScriptedOpenAI,
+    body: dict[str, Any],
+    param: str | None,
+    code: str | None,
+) -> None:
+    answer = await http.post(
+        CHAT, content=json.dumps(body), headers={"content-type": "application/json"}
+    )
+    error = answer.json()["error"]
+    assert answer.status_code == 400
+    assert (error["param"], error["code"]) == (param, code)
+    assert error["type"] == "invalid_request_error"
+    assert error["message"]
+    assert script.requests == []
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+async def test_a_number_that_json_does_not_know_is_refused(
+    http: httpx2.AsyncClient, number: str
+) -> None:
+    for text in (
+        f'{{"messages": [{{"role": "user", "content": "hi"}}], "temperature": {number}}}',
+        f'{{"messages": [{{"role": "user", "content": "hi"}}], "tools": [{{"type": "function", '
+        f'"function": {{"name": "a", "parameters": {{"default": {number}}}}}}}]}}',
+    ):
+        answer = await http.post(CHAT, content=text, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_near_miss_is_told_the_right_name(http: httpx2.AsyncClient) -> None:
+    answer = await http.post(CHAT, json={**GOOD, "temprature": 1})
+    assert "did you mean temperature" in answer.json()["error"]["message"]
+
+
+async def test_hints_that_change_nothing_are_accepted_and_kept_from_the_engine(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    extra = {"user": "ada", "metadata": {"a": "b"}, "store": False, "audio": None}
+    answer = await http.post(CHAT, json={**GOOD, **extra, "seed": 5, "stop": "x", "top_k": 3})
+    assert answer.status_code == 200
+    (seen,) = script.requests
+    assert not {"user", "metadata", "store", "audio"} & seen.keys()
+    assert (seen["seed"], seen["stop"], seen["top_k"]) == (5, "x", 3)
+
+
+async def test_an_answer_sent_back_as_the_sdk_dumps_it_is_accepted(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    dumped = {
+        "role": "assistant", "content": "hello", "refusal": None, "annotations": None,
+        "audio": None, "function_call": None, "tool_calls": None,
+    }  # fmt: skip
+    answer = await http.post(CHAT, json={"messages": [USER, dumped, USER]})
+    assert answer.status_code == 200
+    assert script.requests[0]["messages"][1] == {"role": "assistant", "content": "hello"}
+
+
+@pytest.mark.parametrize("path", ["/v1/nothing", "/nothing"])
+async def test_an_unknown_address_is_an_error_object(http: httpx2.AsyncClient, path: str) -> None:
+    answer = await http.get(path)
+    assert answer.status_code == 404
+    assert path in answer.json()["error"]["message"]
+
+
+async def test_the_wrong_method_and_broken_json_are_error_objects(http: httpx2.AsyncClient) -> None:
+    assert (await http.get(CHAT)).status_code == 405
+    assert "GET" in (await http.get(CHAT)).json()["error"]["message"]
+    broken = await http.post(
+        CHAT, content=b'{"messages": [', headers={"content-type": "application/json"}
+    )
+    assert (broken.status_code, broken.json()["error"]["code"]) == (400, "invalid_json")
+    binary = await http.post(
+        CHAT, content=b"\xff\x00\xfe", headers={"content-type": "application/json"}
+    )
+    assert binary.status_code == 400
+    assert binary.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_body_over_the_limit_is_refused_declared_or_not(http: httpx2.AsyncClient) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 1000
+
+    headers = {"content-type": "application/json"}
+    for content in (b" " * 20_000, pieces()):
+        answer = await http.post(CHAT, content=content, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
+        assert "10000 bytes" in answer.json()["error"]["message"]
+
+
+async def test_the_request_id_is_echoed_or_made(http: httpx2.AsyncClient) -> None:
+    given = await http.post(CHAT, json=GOOD, headers={"x-request-id": "mine-1"})
+    assert given.headers["x-request-id"] == "mine-1"
+    made = [(await http.get("/health")).headers["x-request-id"] for _ in range(2)]
+    assert made[0] != made[1]
+    refused = await http.post(CHAT, json={}, headers={"x-request-id": "mine-2"})
+    assert refused.headers["x-request-id"] == "mine-2"
+
+
+async def test_an_unknown_priority_is_refused(http: httpx2.AsyncClient) -> None:
+    for priority, status in (("background", 200), ("interactive", 200), ("urgent", 400)):
+        answer = await http.post(CHAT, json=GOOD, headers={"x-priority": priority})
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [({}, "prompt"), ({"messages": []}, "messages"), ({"prompt": 3}, "prompt")],
+)
+async def test_tokenize_refuses_by_the_name_of_the_field(
+    http: httpx2.AsyncClient, body: dict[str, Any], param: str
+) -> None:
+    answer = await http.post("/tokenize", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -> None:
+    server = {"admin_key": "s3cret", "host": "0.0.0.0"}
+    async with (
+        agent_server({"upstream": script.url}, server) as url,
+        httpx2.AsyncClient(base_url=url) as client,
+    ):
+        for given in ({}, {"authorization": "Bearer nope"}, {"authorization": "s3cret"}):
+            for path in (CHAT, "/v1/models", "/v1/generate", "/tokenize", "/v1/other"):
+                answer = await client.post(path, json=GOOD, headers=given)
+                assert answer.status_code == 401
+                assert answer.json()["error"]["code"] == "invalid_api_key"
+                assert answer.headers["www-authenticate"] == "Bearer"
+        right = {"authorization": "Bearer s3cret"}
+        assert (await client.post(CHAT, json=GOOD, headers=right)).status_code == 200
+        assert (await client.get("/health")).status_code == 200
+        assert (await client.get("/ready")).status_code == 200

@@ -1,0 +1,277 @@
+"""The agent server in front of a scripted upstream: where exact words and errors matter."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from openai import APIError, AsyncOpenAI
+
+from tests.kit.agent_server import agent_server, unready_server
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.plain_openai import plain_openai
+
+CHAT = "/v1/chat/completions"
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+LOOKUP = {
+    "type": "function",
+    "function": {
+        "name": "lookup",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+    },
+}
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@asynccontextmanager
+async def client(script: ScriptedOpenAI, **model: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    async with (
+        agent_server({"upstream": script.url, **model}) as url,
+        httpx2.AsyncClient(base_url=url, timeout=20) as http,
+    ):
+        yield http
+
+
+def events(body: str) -> list[Any]:
+    lines = [line.removeprefix("data: ") for line in body.split("\n") if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+async def test_calls_and_null_content_reach_the_upstream_as_they_came(
+    script: ScriptedOpenAI,
+) -> None:
+    call = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "lookup", "arguments": '{"word":  "ada"}'},
+    }
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "who?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "a mathematician"},
+    ]
+    async with client(script) as http:
+        body = {"model": "terra", "messages": messages, "tools": [LOOKUP], "tool_choice": "auto"}
+        answer = await http.post(CHAT, json=body)
+    assert answer.json()["choices"][0]["message"]["content"] == "ok"
+    (seen,) = script.requests
+    assert seen["messages"] == [{"role": "system", "content": "Be brief."}, *messages[1:]]
+    assert seen["tools"] == [LOOKUP]
+    assert seen["model"] == "script"
+    assert seen["max_tokens"] == 1024
+    assert seen["stream"] is True
+
+
+async def test_a_native_call_passes_in_both_shapes(script: ScriptedOpenAI) -> None:
+    script.call("lookup", {"word": "ada"}).call("lookup", {"word": "ada"})
+    async with client(script) as http:
+        body = {**HELLO, "tools": [LOOKUP]}
+        whole = (await http.post(CHAT, json=body)).json()["choices"][0]
+        streamed = events((await http.post(CHAT, json={**body, "stream": True})).text)
+    assert whole["finish_reason"] == "tool_calls"
+    assert whole["message"]["content"] is None
+    assert whole["message"]["tool_calls"][0]["function"]["arguments"] == '{"word": "ada"}'
+    deltas = [c["delta"] for chunk in streamed for c in chunk["choices"]]
+    parts = [call["function"]["arguments"] for d in deltas for call in d.get("tool_calls", ())]
+    assert "".join(parts) == '{"word": "ada"}'
+    assert streamed[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_a_stream_carries_usage_only_when_asked(script: ScriptedOpenAI) -> None:
+    script.cached_tokens = 1
+    async with client(script) as http:
+        plain = events((await http.post(CHAT, json={**HELLO, "stream": True})).text)
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        counted = events((await http.post(CHAT, json={**HELLO, **options})).text)
+    assert not any("usage" in chunk for chunk in plain)
+    assert counted[-1]["choices"] == []
+    assert counted[-1]["usage"] == {
+        "prompt_tokens": 1,
+        "completion_tokens": 1,
+        "total_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 1},
+    }
+    assert {chunk["id"] for chunk in counted} == {counted[0]["id"]}
+
+
+async def test_think_tags_cut_across_chunks_become_reasoning(script: ScriptedOpenAI) -> None:
+    pieces = ("<th", "ink>hm", "m</thi", "nk>\n\nYes", ".")
+    script.say("", pieces=pieces).say("", pieces=pieces).say("<think>never closed")
+    async with client(script) as http:
+        whole = (await http.post(CHAT, json=HELLO)).json()["choices"][0]["message"]
+        streamed = events((await http.post(CHAT, json={**HELLO, "stream": True})).text)
+        unclosed = (await http.post(CHAT, json=HELLO)).json()["choices"][0]["message"]
+    assert (whole["content"], whole["reasoning_content"]) == ("Yes.", "hmm")
+    deltas = [c["delta"] for chunk in streamed for c in chunk["choices"]]
+    assert "".join(d.get("content") or "" for d in deltas) == "Yes."
+    assert "".join(d.get("reasoning_content") or "" for d in deltas) == "hmm"
+    assert (unclosed["content"], unclosed["reasoning_content"]) == ("", "never closed")
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "wanted", "code"),
+    [
+        (400, "This model's maximum context length is 9", 400, "context_length_exceeded"),
+        (400, "bad grammar", 400, None),
+        (401, "who are you", 503, "engine_unavailable"),
+        (429, "slow down", 429, "rate_limit_exceeded"),
+        (500, "secret internals", 503, "engine_unavailable"),
+        (504, "too slow", 504, "engine_timeout"),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_errors_of_the_upstream_come_as_openai_errors(
+    script: ScriptedOpenAI, status: int, message: str, wanted: int, code: str | None, stream: bool
+) -> None:
+    script.fail(status, message, headers={"retry-after": "7"})
+    async with client(script) as http:
+        answer = await http.post(CHAT, json={**HELLO, "stream": stream})
+    assert answer.status_code == wanted
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["code"] == code
+    assert "internals" not in error["message"]
+    if wanted == 429:
+        assert answer.headers["retry-after"] == "7"
+    if wanted == 503:
+        assert answer.headers["retry-after"] == "1"
+
+
+async def test_a_silent_engine_times_out(script: ScriptedOpenAI) -> None:
+    script.hang("a beginning").hang()
+    async with client(script, timeout=0.3) as http:
+        first = await http.post(CHAT, json=HELLO)
+        second = await http.post(CHAT, json={**HELLO, "stream": True})
+    assert (first.status_code, first.json()["error"]["code"]) == (504, "engine_timeout")
+    assert "engine_timeout" in second.text
+
+
+async def test_an_answer_that_breaks_off_is_an_error_not_an_end(script: ScriptedOpenAI) -> None:
+    script.cut("a beginning").cut("a beginning")
+    async with client(script) as http:
+        whole = await http.post(CHAT, json=HELLO)
+        assert whole.status_code == 503
+        base = f"{str(http.base_url).rstrip('/')}/v1"
+        text = ""
+        async with AsyncOpenAI(base_url=base, api_key="any", max_retries=0) as openai:
+            stream = await openai.chat.completions.create(
+                model="terra", messages=[{"role": "user", "content": "hi"}], stream=True
+            )
+            with pytest.raises(APIError) as failure:  # noqa: PT012 - it is the loop that raises
+                async for chunk in stream:
+                    text += chunk.choices[0].delta.content or ""
+    assert text == "a beginning"
+    assert failure.value.code == "engine_unavailable"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_is_left_by_the_upstream_request_too(
+    script: ScriptedOpenAI, stream: bool
+) -> None:
+    script.hang("a beginning")
+    async with client(script) as http:
+        asking = asyncio.ensure_future(http.post(CHAT, json={**HELLO, "stream": stream}))
+        await script.arrived()
+        asking.cancel()
+        await script.client_gone()
+        metrics = (await http.get("/metrics")).text
+    assert 'terrarium_requests_total{route="/v1/chat/completions",status="499"} 1.0' in metrics
+
+
+async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> None:
+    async with ScriptedOpenAI() as one, ScriptedOpenAI() as two:
+        urls = f"{one.url}/v1, {two.url}/"
+        async with agent_server({"upstream": urls}) as url, httpx2.AsyncClient() as http:
+            for session in range(8):
+                for _ in range(2):
+                    headers = {"x-session-id": str(session)}
+                    await http.post(f"{url}{CHAT}", json=HELLO, headers=headers)
+    assert len(one.requests) + len(two.requests) == 16
+    assert one.requests
+    assert two.requests
+    assert len(one.requests) % 2 == len(two.requests) % 2 == 0
+
+
+async def test_the_next_upstream_is_asked_when_one_refuses_the_connection(
+    script: ScriptedOpenAI,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    urls = f"{dead},{script.url}"
+    async with agent_server({"upstream": urls}) as url, httpx2.AsyncClient() as http:
+        answers = [
+            await http.post(f"{url}{CHAT}", json=HELLO, headers={"x-session-id": str(n)})
+            for n in range(4)
+        ]
+    assert [answer.status_code for answer in answers] == [200] * 4
+
+
+async def test_without_an_engine_the_server_lives_but_is_not_ready() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    async with unready_server({"upstream": dead}) as url, httpx2.AsyncClient() as http:
+        assert (await http.get(f"{url}/health")).json() == {"status": "ok"}
+        assert (await http.get(f"{url}/ready")).status_code == 503
+        answer = await http.post(f"{url}{CHAT}", json=HELLO)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"
+        assert answer.json()["error"]["code"] == "engine_unavailable"
+
+
+async def test_tokenize_passes_an_upstreams_own_count_on(script: ScriptedOpenAI) -> None:
+    script.max_model_len = 99
+    async with client(script) as http:
+        answer = await http.post("/tokenize", json={"prompt": "one two three"})
+    assert answer.json() == {"count": 3, "max_model_len": 99, "tokens": [0, 1, 2]}
+
+
+async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None:
+    function = {"name": "look", "arguments": '{"at": "sky"}'}
+    called = {"id": "call_1", "type": "function", "function": function}
+    message = {"role": "assistant", "content": "Hi.", "tool_calls": [called]}
+    async with (
+        plain_openai(message) as upstream,
+        agent_server({"upstream": upstream}) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+    ):
+        body = {"messages": [{"role": "user", "content": "hello"}]}
+        whole = (await http.post("/v1/chat/completions", json=body)).json()
+        assert whole["choices"][0]["message"]["content"] == "Hi."
+        assert whole["choices"][0]["message"]["tool_calls"] == [called]
+        assert whole["usage"]["total_tokens"] == 7
+        stream = await http.post("/v1/chat/completions", json=body | {"stream": True})
+        assert stream.text.endswith("data: [DONE]\n\n")
+        assert (await http.post("/tokenize", json=body)).status_code == 501
+
+
+async def test_pictures_go_to_an_upstream_that_may_see(script: ScriptedOpenAI) -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "what?"}, part]}]
+    async with client(script) as http:
+        assert (await http.post(CHAT, json={"messages": messages})).status_code == 200
+    assert script.requests[0]["messages"] == messages
+
+
+async def test_metrics_count_requests_and_tokens(script: ScriptedOpenAI) -> None:
+    script.cached_tokens = 1
+    script.answer(Answer("three short words"))
+    async with client(script) as http:
+        await http.post(CHAT, json=HELLO)
+        text = (await http.get("/metrics")).text
+    assert 'terrarium_requests_total{route="/v1/chat/completions",status="200"} 1.0' in text
+    assert 'terrarium_tokens_total{kind="completion"} 3.0' in text
+    assert 'terrarium_tokens_total{kind="cached"} 1.0' in text
+    assert "terrarium_first_token_seconds_count 1.0" in text

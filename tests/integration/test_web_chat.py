@@ -1,0 +1,140 @@
+"""The chat box over HTTP, with a model that says exactly what the test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.web_site import WebSite, excerpt, web_site
+
+
+async def ask(http: httpx2.AsyncClient, text: str) -> list[dict[str, Any]]:
+    answer = await http.post("/chat", json={"text": text})
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+async def chat_page(site: WebSite, conversation: str) -> str:
+    headers = {"cookie": f"terrarium_chat={conversation}"}
+    async with httpx2.AsyncClient(base_url=site.url, headers=headers) as http:
+        return (await http.get("/chat")).text
+
+
+async def test_an_answer_comes_in_pieces_and_then_formatted(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        script.say("Two **frogs**.")
+        *pieces, last = await ask(site.http, "what is new?")
+        assert "".join(piece["text"] for piece in pieces) == "Two **frogs**."
+        assert len(pieces) > 1
+        assert last == {"html": "<p>Two <strong>frogs</strong>.</p>\n", "ok": True}
+        question = script.requests[0]["messages"][-1]
+        assert question["role"] == "user"
+        assert question["content"].endswith("what is new?")
+
+
+async def test_each_browser_has_a_conversation_of_its_own(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, agent_url=script.url) as site,
+        httpx2.AsyncClient(base_url=site.url) as other,
+    ):
+        await ask(site.http, "I keep newts")
+        await ask(site.http, "what do I keep?")
+        await ask(other, "and what do I keep?")
+        assert "I keep newts" in str(script.requests[1]["messages"])
+        assert "newts" not in str(script.requests[2]["messages"])
+        assert "newts" not in (await other.get("/chat")).text
+
+
+async def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        async with web_site(tmp_path, agent_url=script.url) as site:
+            script.say("Newts like `moss`.")
+            await ask(site.http, "what do <newts> like?")
+            conversation = site.http.cookies["terrarium_chat"]
+        async with web_site(tmp_path, agent_url=script.url) as site:
+            page = await chat_page(site, conversation)
+            assert "what do &lt;newts&gt; like?" in page
+            assert "<code>moss</code>" in page
+
+
+async def test_a_conversation_can_be_forgotten(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        await ask(site.http, "I keep newts")
+        before = site.http.cookies["terrarium_chat"]
+        answer = await site.http.post("/chat/forget")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/chat")
+        assert site.http.cookies["terrarium_chat"] != before
+        assert "newts" not in await chat_page(site, before)
+
+
+async def test_the_model_can_search_the_public_logs_and_no_private_one(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, events=excerpt(), agent_url=script.url) as site,
+    ):
+        await site.said("k3b is my secret", channel="ada", private=True)
+        script.call("search_chat_logs", {"query": "k3b"}).say("Many spoke of it.")
+        lines = await ask(site.http, "who spoke of k3b?")
+        assert lines[-1]["ok"]
+        result = script.requests[1]["messages"][-1]
+        assert result["role"] == "tool"
+        assert "djtansey" in result["content"]
+        assert "my secret" not in result["content"]
+
+
+async def test_a_model_that_is_away_gives_one_human_sentence(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        script.fail(400, "no such model: /secret/path")
+        (last,) = await ask(site.http, "hello?")
+        assert last["ok"] is False
+        assert "/secret/path" not in last["html"]
+        assert "hello?" not in (await site.http.get("/chat")).text
+
+
+async def test_a_reader_that_leaves_stops_the_generation(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
+        script.hang("Once upon a time")
+        async with site.http.stream("POST", "/chat", json={"text": "a story"}) as answer:
+            async with asyncio.timeout(10):
+                await anext(answer.aiter_lines())
+        await script.client_gone()
+
+
+async def test_stopping_the_tendril_ends_an_answer_that_hangs(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        async with asyncio.timeout(15), web_site(tmp_path, agent_url=script.url) as site:
+            script.hang("Once")
+            asking = asyncio.create_task(ask_and_be_cut(site))
+            await script.arrived()
+        await asking
+        await script.client_gone()
+
+
+async def ask_and_be_cut(site: WebSite) -> None:
+    async with httpx2.AsyncClient(base_url=site.url, timeout=10) as http:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await http.post("/chat", json={"text": "a story"})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"text": "   "}, "at least 1 character"),
+        ({"text": "a" * 4001}, "at most 4000 characters"),
+        ({}, "text: Field required"),
+    ],
+)
+async def test_a_question_without_words_or_too_long_is_refused(
+    tmp_path: Path, body: dict[str, str], message: str
+) -> None:
+    async with web_site(tmp_path) as site:
+        answer = await site.http.post("/chat", json=body)
+        assert answer.status_code == 422
+        assert message in answer.json()["error"]["message"]

@@ -1,0 +1,247 @@
+"""The pages in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from storage.event import EventType
+from tests.kit.browser import PHONE, browser, visit
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.web_site import NOBODY, WebSite, event, excerpt, web_site
+
+HOSTILE = [
+    "<script>document.title = 'run'</script>",
+    '"><img src=x onerror="document.title=\'run\'">',
+    "'><svg onload=document.title='run'>",
+    "</span></li></ol><h1>broken</h1>",
+    "{{ 7 * 7 }} {% raw %} &lt;b&gt;",
+    "javascript:document.title='run' https://a.example/\"onmouseover=\"document.title='run'",
+    "\x00\x01\x02bold\x0f\x1b[31mred\x07\r\nQUIT :x",
+    "\u202egnp.exe\u202c \u2066isolated",
+    "a" * 2000,
+    "Z̸̡͎͍̈́͛a̷̧̛͙͈l̵̨͍̒g̶̞͝o̸̙͐ " * 20,
+    "مرحبا <b>عربي</b> english",
+]
+
+
+@asynccontextmanager
+async def seen(
+    data: Path, path: str, *, size: tuple[int, int] = PHONE, agent_url: str = NOBODY
+) -> AsyncIterator[tuple[WebSite, Page]]:
+    """A page of a site with the real lines, in a browser."""
+    async with web_site(data, events=excerpt(), agent_url=agent_url) as site, browser() as chromium:
+        yield site, await visit(chromium, site.url + path, size=size)
+
+
+async def test_a_page_without_any_line_says_what_to_do(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site, browser() as chromium:
+        page = await visit(chromium, site.url)
+        await expect(page.locator("main")).to_contain_text("No lines yet")
+        await expect(page.locator("main")).to_contain_text("/join #terrarium")
+
+
+async def test_a_line_that_is_logged_appears_without_a_reload(tmp_path: Path) -> None:
+    async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
+        await expect(page.locator("#state")).to_have_text("live")
+        await site.said("elsewhere", channel="#other")
+        number = await site.said("fresh <b>frogs</b>")
+        line = page.locator(f"#e{number}")
+        await expect(line.locator(".text")).to_have_text("fresh <b>frogs</b>")
+        await expect(line).to_be_in_viewport()
+        assert await page.locator("text=elsewhere").count() == 0
+
+
+async def test_joins_in_a_row_go_into_one_fold_also_while_live(tmp_path: Path) -> None:
+    async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
+        await expect(page.locator("#state")).to_have_text("live")
+        await site.said("hello")
+        for nick in ("ann", "bob"):
+            await site.said("", nick=nick, type=EventType.JOIN)
+        fold = page.locator("#log > li").last
+        await expect(fold.locator("summary")).to_have_text("ann joined, bob joined")
+        await fold.locator("summary").click()
+        await expect(fold.locator("ul > li")).to_have_count(2)
+
+
+async def test_a_reader_who_has_scrolled_up_is_told_and_not_moved(tmp_path: Path) -> None:
+    async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
+        await expect(page.locator("#state")).to_have_text("live")
+        await page.evaluate("() => scrollTo({top: 0})")
+        await site.said("down there")
+        await expect(page.locator("#below")).to_have_text("1 new line ↓")
+        assert await page.evaluate("() => scrollY") == 0
+        await page.locator("#below").click()
+        await expect(page.locator("#log > li").last).to_be_in_viewport()
+        await expect(page.locator("#below")).to_be_hidden()
+
+
+async def test_a_page_goes_on_by_itself_after_a_restart_of_the_tendril(tmp_path: Path) -> None:
+    async with browser() as chromium:
+        async with web_site(tmp_path, events=excerpt()) as site:
+            port = int(site.url.rpartition(":")[2])
+            page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu")
+            await expect(page.locator("#state")).to_have_text("live")
+        await expect(page.locator("#state")).to_have_text("reconnecting…")
+        missed = event("said while it was away")
+        async with web_site(tmp_path, events=[missed], settings={"port": port}):
+            await expect(page.locator("#log")).to_contain_text(missed.text, timeout=15_000)
+            await expect(page.locator("#state")).to_have_text("live")
+
+
+async def test_older_lines_are_a_link_away_and_a_permalink_finds_any_line(tmp_path: Path) -> None:
+    async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
+        assert await page.locator("#e1").count() == 0
+        await page.locator("#older").click()
+        await expect(page.locator("#e2")).to_be_attached()
+        await page.goto(f"{site.url}/channel/irc/%23ubuntu?at=5#e5")
+        await expect(page.locator("#e5")).to_be_in_viewport()
+        await page.goto("about:blank")
+        await page.goto(f"{site.url}/channel/irc/%23ubuntu#e4")  # not among the newest 200
+        await page.wait_for_url("**?at=4#e4")
+        await expect(page.locator("#e4")).to_be_in_viewport()
+
+
+async def test_a_channel_is_found_without_its_mark_and_in_another_case(tmp_path: Path) -> None:
+    async with seen(tmp_path, "/channel/irc/Ubuntu") as (site, page):
+        assert page.url == f"{site.url}/channel/irc/%23ubuntu"
+
+
+async def test_the_slash_key_searches_and_a_result_leads_to_its_context(tmp_path: Path) -> None:
+    async with seen(tmp_path, "/", size=(1280, 800)) as (_, page):
+        await page.keyboard.press("/")
+        await page.keyboard.type("hdparm minimum")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".found .line")).to_have_count(1)
+        await expect(page.locator("mark")).to_have_text(["minimum", "hdparm"])
+        await page.locator(".found .when").click()
+        await expect(page.locator(".line:target")).to_contain_text("that's the minimum")
+
+
+@pytest.mark.parametrize("path", ["/channel/irc/%23ubuntu", "/", "/search?q=hostile"])
+async def test_hostile_lines_neither_run_nor_break_a_page(tmp_path: Path, path: str) -> None:
+    events = [event(f"hostile {text}", nick=text[:30] or "x") for text in HOSTILE]
+    events += [event("hostile", channel=f"#{text[:40]}") for text in HOSTILE[:5]]
+    events += [event(text, type=EventType.TOPIC, nick=text[:30]) for text in HOSTILE]
+    async with web_site(tmp_path, events=events) as site, browser() as chromium:
+        page, errors = await watched(chromium, site.url + path)
+        for text in HOSTILE:  # and once more by the live tail
+            await site.said(f"hostile {text}", nick=text[:30])
+        last = await site.said("hostile end")
+        if "channel" in path:
+            await expect(page.locator(f"#e{last}")).to_be_attached()
+        assert "run" not in await page.title()
+        assert await page.locator("h1").count() == 1
+        assert (
+            await page.locator("main img, main svg, main script, main b, main h1 ~ h1").count() == 0
+        )
+        assert await page.locator("[onerror], [onload], [onmouseover]").count() == 0
+        assert await page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        assert errors == []
+
+
+async def watched(chromium: Browser, url: str) -> tuple[Page, list[str]]:
+    """A page on a phone, and what it complains about."""
+    page = await visit(chromium, "about:blank", size=PHONE)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("dialog", lambda dialog: errors.append(dialog.message))
+    await page.goto(url)
+    return page, errors
+
+
+async def test_the_chat_box_answers_and_shows_it_again_after_a_reload(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        seen(tmp_path, "/chat", agent_url=script.url) as (_, page),
+    ):
+        script.say("Two **frogs** <img src=x onerror=\"document.title='run'\">")
+        await expect(page.locator("#welcome")).to_be_visible()
+        await page.keyboard.type("what is <b>new</b>?")
+        await page.keyboard.press("Enter")
+        for _ in range(2):
+            await expect(page.locator(".asked")).to_have_text("what is <b>new</b>?")
+            await expect(page.locator(".answered strong")).to_have_text("frogs")
+            assert await page.locator(".answered img").count() == 0
+            await page.reload()
+        assert "run" not in await page.title()
+        await page.locator("#forget button").click()
+        await expect(page.locator("#welcome")).to_be_visible()
+        assert await page.locator(".asked").count() == 0
+
+
+async def test_an_answer_is_seen_while_it_is_written(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        seen(tmp_path, "/chat", agent_url=script.url) as (_, page),
+    ):
+        script.hang("Once upon")
+        await page.keyboard.type("a story")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".answered.waiting")).to_have_text("Once upon")
+        await expect(page.locator("#ask button")).to_be_disabled()
+        script.release()
+        await expect(page.locator(".waiting")).to_have_count(0)
+        await expect(page.locator("#ask button")).to_be_enabled()
+
+
+async def test_a_chat_without_a_server_says_so(tmp_path: Path) -> None:
+    async with browser() as chromium:
+        async with web_site(tmp_path) as site:
+            page = await visit(chromium, f"{site.url}/chat")
+        await page.keyboard.type("hello?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".answered.failed")).to_contain_text("cannot be reached")
+
+
+async def test_the_tendrils_page_shows_who_runs(tmp_path: Path) -> None:
+    async with seen(tmp_path, "/tendrils") as (site, page):
+        await expect(page.locator(".cards li")).to_contain_text(["web"])
+        await expect(page.locator(".badge")).to_have_text("ready")
+        await expect(page.locator(".detail")).to_have_text(site.url)
+
+
+async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(tmp_path: Path) -> None:
+    settings = {"token": "frogs"}
+    async with (
+        web_site(tmp_path, events=excerpt(), settings=settings) as site,
+        browser() as chromium,
+    ):
+        page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?at=9")
+        await page.keyboard.type("frogs")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/channel/irc/%23ubuntu?at=9")
+        await expect(page.locator("#e9")).to_be_attached()
+        await page.goto(f"{site.url}/channel/irc/%23ubuntu")
+        await expect(page.locator("#state")).to_have_text("live")
+
+
+async def test_a_page_that_nobody_sees_gives_its_stream_back_and_misses_nothing(
+    tmp_path: Path,
+) -> None:
+    async with web_site(tmp_path, events=excerpt()) as site, browser() as chromium:
+        page, other = [await visit(chromium, f"{site.url}/channel/irc/ubuntu") for _ in range(2)]
+        for each in (page, other):
+            await expect(each.locator("#state")).to_have_text("live")
+        await show(page, hidden=True)
+        await site.said("while nobody looked")
+        await expect(other.locator("#log > li").last).to_contain_text("while nobody looked")
+        assert await page.locator("text=while nobody looked").count() == 0
+        await show(page, hidden=False)
+        await expect(page.locator("#log > li").last).to_contain_text("while nobody looked")
+
+
+async def show(page: Page, *, hidden: bool) -> None:
+    """Tell the page that its tab is hidden or shown: a browser without a window has no tabs."""
+    await page.evaluate(
+        """hidden => {
+            Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )

@@ -1,0 +1,68 @@
+"""Agent servers for tests, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from agent_server.app import create_app
+from storage.config import Config
+from tests.kit.openai_script import serving
+
+CONTEXT = 1024
+SLOTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """Where the engine listens (without `/v1`), and the bearer key it wants."""
+
+    url: str
+    key: str
+    process: subprocess.Popen[bytes]
+
+    def settings(self) -> dict[str, Any]:
+        """The table `[model]` for a server in front of this engine."""
+        return {
+            "upstream": self.url,
+            "upstream_key": self.key,
+            "tools": "constrained",
+            "context": CONTEXT,
+        }
+
+
+@asynccontextmanager
+async def agent_server(
+    model: Mapping[str, Any], server: Mapping[str, Any] | None = None
+) -> AsyncIterator[str]:
+    """Serve the agent server with these tables in this event loop; yields its address.
+
+    Returns when /ready answers 200: use `unready_server` where it never will.
+    """
+    async with unready_server(model, server) as url:
+        await until_ready(url)
+        yield url
+
+
+@asynccontextmanager
+async def unready_server(
+    model: Mapping[str, Any], server: Mapping[str, Any] | None = None
+) -> AsyncIterator[str]:
+    """Like `agent_server`, without waiting for the engine."""
+    config = Config({"model": model, "server": server or {}}, None, Path("data"))
+    async with serving(create_app(config)) as url:
+        yield url
+
+
+async def until_ready(url: str, seconds: float = 30) -> None:
+    """Return when `url` says it is ready. Raises TimeoutError."""
+    async with asyncio.timeout(seconds), httpx2.AsyncClient() as http:
+        while (await http.get(f"{url}/ready")).status_code != 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

@@ -1,0 +1,61 @@
+"""Debian's Chromium, driven by Playwright.
+
+async with browser() as chromium:
+    page = await visit(chromium, f"{site.url}/")
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+CHROMIUM = Path("/usr/bin/chromium")
+_INSTALLED = CHROMIUM.exists()
+DESKTOP = (1280, 860)
+PHONE = (390, 844)
+_ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[Browser]:
+    """A browser without any memory; skips the test where there is none."""
+    if not _INSTALLED:
+        pytest.skip(f"{CHROMIUM} is not installed (Debian package chromium)")
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=_ARGUMENTS, handle_sigint=False, handle_sigterm=False
+        )
+        try:
+            yield chromium
+        finally:
+            await chromium.close()
+
+
+async def visit(
+    chromium: Browser,
+    url: str,
+    *,
+    size: tuple[int, int] = DESKTOP,
+    scheme: Literal["light", "dark"] = "light",
+) -> Page:
+    """A page in a fresh profile: no cookies, nothing cached."""
+    context = await chromium.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
+    )
+    page = await context.new_page()
+    await page.goto(url)
+    return page

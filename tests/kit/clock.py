@@ -1,0 +1,50 @@
+"""A clock that a test sets by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+
+class ManualClock:
+    """Time stands still until `advance` or `set`; sleepers wake in the order of their times."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._sleepers: list[datetime] = []
+        self._news = asyncio.Condition()
+
+    def now(self) -> datetime:
+        """The time that was set last."""
+        return self._now
+
+    async def sleep_until(self, time: datetime) -> None:
+        """Return when the clock has been set to `time` or later."""
+        if time <= self._now:
+            return
+        async with self._news:
+            self._sleepers.append(time)
+            self._news.notify_all()
+            try:
+                await self._news.wait_for(lambda: self._now >= time)
+            finally:
+                self._sleepers.remove(time)
+
+    async def set(self, time: datetime) -> None:
+        """Let it be `time`."""
+        async with self._news:
+            self._now = time
+            self._news.notify_all()
+
+    async def advance(self, step: timedelta) -> None:
+        """Let time pass."""
+        await self.set(self._now + step)
+
+    async def asleep(self, count: int = 1, timeout: float = 10.0) -> list[datetime]:  # noqa: ASYNC109
+        """Wait until `count` sleepers wait for a time that has not come; returns their times."""
+        async with asyncio.timeout(timeout), self._news:
+            await self._news.wait_for(lambda: len(self._waiting()) >= count)
+            return self._waiting()
+
+    def _waiting(self) -> list[datetime]:
+        return sorted(time for time in self._sleepers if time > self._now)

@@ -1,0 +1,73 @@
+"""The real `terrarium` command, run to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_SECTIONS = ("SERVER_", "MODEL_", "IRC_", "WEB_", "CRON_", "AGENT_", "STORAGE_", "UP_")
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended and what it wrote."""
+
+    status: int
+    out: str
+    err: str
+
+
+async def terrarium(*arguments: str, cwd: Path, said: str = "", **environment: str) -> Done:
+    """Run `terrarium ARGUMENTS` in the folder `cwd` with `said` as its standard input.
+
+    Settings that this machine has in its environment do not count. Raises TimeoutError.
+    """
+    async with begun(*arguments, cwd=cwd, **environment) as process:
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate(said.encode())
+        assert process.returncode is not None
+        return Done(process.returncode, out.decode(), err.decode())
+
+
+@asynccontextmanager
+async def begun(*arguments: str, cwd: Path, **environment: str) -> AsyncIterator[Process]:
+    """A `terrarium` that runs, in a session of its own; killed on leaving if it still does."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "harnesses.cli", *arguments),
+        cwd=cwd,
+        env=environment_without_settings() | {"COLUMNS": "120", "NO_COLOR": "1"} | environment,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def environment_without_settings() -> dict[str, str]:
+    """The environment, less the settings of Terrarium's that this machine may have."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(_SECTIONS)}
+
+
+async def line_with(stream: asyncio.StreamReader | None, words: str) -> str:
+    """The next line of `stream` that has `words` in it. Raises TimeoutError, AssertionError."""
+    assert stream is not None
+    seen = []
+    async with asyncio.timeout(PATIENCE):
+        async for line in stream:
+            seen.append(line.decode())
+            if words in seen[-1]:
+                return seen[-1].rstrip("\n")
+    raise AssertionError(f"it ended without {words!r}; it said:\n{''.join(seen)}")

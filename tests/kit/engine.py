@@ -1,0 +1,45 @@
+"""The real embedded engine, started once for all tests of a session.
+
+A test module takes the fixtures with `pytest_plugins = ("tests.kit.engine",)`. The model comes
+from the cache folder; the first run on a machine pulls it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_server import model_store
+from agent_server.engines.child import Spec
+from agent_server.settings import ModelSettings
+from storage.config import Config
+from tests.kit.agent_server import CONTEXT, SLOTS, EngineAddress
+
+
+@pytest.fixture(scope="session")
+def model_file() -> Path:
+    """The default model's GGUF file."""
+    settings = Config({}, None, Path("data")).section(ModelSettings)
+    model_store.ensure(settings)
+    return model_store.model_file(settings)
+
+
+@pytest.fixture(scope="session")
+def engine(model_file: Path) -> Iterator[EngineAddress]:
+    """A running engine with two slots of 1024 tokens."""
+    spec = Spec(str(model_file), "terra", CONTEXT, SLOTS, 2, secrets.token_urlsafe())
+    command = [sys.executable, "-m", "agent_server.engines.child"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(spec.as_line())
+        process.stdin.flush()
+        line = next(line for line in process.stdout if line.startswith(b"{"))
+        yield EngineAddress(json.loads(line)["url"], spec.key, process)
+        process.stdin.close()

@@ -1,0 +1,147 @@
+"""A plain IRC client for tests: raw bytes in and out, everything received is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+
+
+class IrcClient:
+    """One connection to an IRC server; answers PING by itself.
+
+    `received` holds every line as bytes, without its line end. `expect` reads on from the last
+    match, so that a test tells a story in order.
+    """
+
+    def __init__(self, port: int, nick: str = "alice", host: str = "127.0.0.1") -> None:
+        self.host, self.port, self.nick = host, port, nick
+        self.received: list[bytes] = []
+        self.closed = False
+        self._position = 0
+        self._news = asyncio.Condition()
+
+    async def __aenter__(self) -> IrcClient:
+        """Open the TCP connection; `register` is a separate step."""
+        self._reader, self._writer = await asyncio.open_connection(
+            self.host, self.port, limit=1 << 20
+        )
+        self._reading = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        self._writer.close()
+        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
+
+    @property
+    def lines(self) -> list[str]:
+        """Everything received, as text; bytes that are not UTF-8 become surrogates."""
+        return [_text(line) for line in self.received]
+
+    async def register(self, *capabilities: str) -> IrcClient:
+        """Take our nick and wait for the welcome, with `capabilities` when any are named."""
+        if capabilities:
+            await self.send("CAP LS 302")
+        await self.send(f"NICK {self.nick}")
+        await self.send(f"USER {self.nick} 0 * :Test client")
+        if capabilities:
+            await self.send(f"CAP REQ :{' '.join(capabilities)}")
+            await self.expect(r" CAP \S+ ACK ")
+            await self.send("CAP END")
+        await self.expect(r"^\S+ (376|422) |^@\S+ \S+ (376|422) ")
+        return self
+
+    async def send(self, line: str | bytes) -> None:
+        """Send one line; a str may carry bytes as surrogates."""
+        data = line if isinstance(line, bytes) else line.encode("utf-8", "surrogateescape")
+        self._writer.write(data + b"\r\n")
+        await self._writer.drain()
+
+    async def send_raw(self, data: bytes) -> None:
+        """Send bytes exactly as they are, with no line end added."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def join(self, channel: str) -> None:
+        """Join and wait for the end of the list of names."""
+        await self.send(f"JOIN {channel}")
+        await self.expect(rf" 366 \S+ {re.escape(channel)} ")
+
+    async def say(self, target: str, text: str | bytes) -> None:
+        """Send a PRIVMSG."""
+        body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+        await self.send(b"PRIVMSG " + target.encode() + b" :" + body)
+
+    async def expect(self, pattern: str, timeout: float = 10.0) -> re.Match[str]:  # noqa: ASYNC109
+        """Return the next line that `pattern` is found in; fail after `timeout` seconds."""
+        regex = re.compile(pattern)
+        start = self._position
+        try:
+            async with asyncio.timeout(timeout), self._news:
+                while not (match := self._next(regex)):
+                    if self.closed:
+                        raise AssertionError(self._failure(pattern, start, "the server closed"))
+                    await self._news.wait()
+                return match
+        except TimeoutError:
+            raise AssertionError(self._failure(pattern, start, f"waited {timeout} s")) from None
+
+    async def settle(self) -> None:
+        """Wait until the server has dealt with everything sent so far (a PING's round trip)."""
+        self._pings = getattr(self, "_pings", 0) + 1
+        await self.send(f"PING :settle-{self._pings}")
+        await self.expect(rf"PONG .*settle-{self._pings}")
+
+    async def wait_closed(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+        """Return when the server has closed the connection."""
+        async with asyncio.timeout(timeout), self._news:
+            await self._news.wait_for(lambda: self.closed)
+
+    def _next(self, regex: re.Pattern[str]) -> re.Match[str] | None:
+        while self._position < len(self.received):
+            line = _text(self.received[self._position])
+            self._position += 1
+            if match := regex.search(line):
+                return match
+        return None
+
+    def _failure(self, pattern: str, start: int, why: str) -> str:
+        seen = "\n".join(repr(line) for line in self.received[start:]) or "(nothing)"
+        return f"{self.nick} expected {pattern!r} ({why}), received since then:\n{seen}"
+
+    async def _read(self) -> None:
+        try:
+            while line := await self._reader.readline():
+                await self._take(line.rstrip(b"\r\n"))
+        except ConnectionError:
+            pass  # a killed server resets; the test sees `closed`
+        async with self._news:
+            self.closed = True
+            self._news.notify_all()
+
+    async def _take(self, line: bytes) -> None:
+        if line.startswith(b"PING "):
+            await self.send(b"PONG " + line[5:])
+        async with self._news:
+            self.received.append(line)
+            self._news.notify_all()
+
+
+@asynccontextmanager
+async def irc_client(port: int, nick: str, *capabilities: str) -> AsyncIterator[IrcClient]:
+    """A client that is connected and registered as `nick`."""
+    async with IrcClient(port, nick) as client:
+        yield await client.register(*capabilities)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape")

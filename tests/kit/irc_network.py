@@ -1,0 +1,63 @@
+"""A network of ours that runs for the time of a test, and what it heard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from harnesses.core.backoff import Backoff
+from harnesses.irc.event import IrcEvent
+from harnesses.irc.network import Network
+from harnesses.irc.settings import NetworkSettings
+
+
+class Ears:
+    """Keeps the events of a network; `heard` waits for one."""
+
+    def __init__(self) -> None:
+        self.events: list[IrcEvent] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, event: IrcEvent) -> None:
+        self.events.append(event)
+        self._news.set()
+
+    async def heard(self, text: str) -> IrcEvent:
+        """The first event with this text, waited for."""
+        return await self.until(lambda event: event.text == text)
+
+    async def until(self, true: Callable[[IrcEvent], bool]) -> IrcEvent:
+        """The first event of which this is true, waited for."""
+        async with asyncio.timeout(15):
+            while not (found := [event for event in self.events if true(event)]):
+                self._news.clear()
+                await self._news.wait()
+        return found[0]
+
+    def texts(self) -> list[str]:
+        """What was said, in order."""
+        return [e.text for e in self.events if e.type in ("PRIVMSG", "NOTICE", "ACTION")]
+
+
+@asynccontextmanager
+async def running(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Network]:
+    """A network that runs, and leaves as the tendril does."""
+    keys: dict[str, Any] = {"server": "127.0.0.1", "port": port, "channels": ("#c",), **settings}
+    options = {name: keys.pop(name) for name in ("plugins", "silence") if name in keys}
+    network = Network("net", NetworkSettings(**keys), ears, backoff=Backoff(0.05, 300.0), **options)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(network.run())
+        try:
+            yield network
+        finally:
+            await network.quit("the test is over")
+
+
+@asynccontextmanager
+async def joined(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Network]:
+    """The same, once it is in its channels."""
+    async with running(port, ears, **settings) as network, asyncio.timeout(60):
+        await network.until_joined()
+        yield network

@@ -1,0 +1,59 @@
+"""A session fed with lines as servers send them, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from harnesses.irc.event import IrcEvent
+from harnesses.irc.message import parse
+from harnesses.irc.registration import Outgoing
+from harnesses.irc.session import Session
+from harnesses.irc.settings import NetworkSettings
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+WELCOME = (
+    ":s 001 Terra :Welcome to the Net Terra!~t@host.example",
+    ":s 005 Terra CASEMAPPING=rfc1459 PREFIX=(qohv)~@%+ STATUSMSG=@+ CHANTYPES=# :are supported",
+    ":s 422 Terra :No MOTD",
+)
+IN_CHANNEL = (
+    *WELCOME,
+    ":Terra!~t@host.example JOIN #c",
+    ":s 353 Terra = #c :Terra ~@owner %alice!al@h.example",
+    ":s 366 Terra #c :End of NAMES list",
+)
+
+
+class Story:
+    """A session and what came of the lines it was fed."""
+
+    def __init__(self, channels: Iterable[str] = ("#c",), **settings: Any) -> None:
+        self.now = NOON
+        self.wanted = dict.fromkeys(channels, "")
+        fields = NetworkSettings(server="irc.example", **settings)
+        self.session = Session("net", fields, self.wanted, now=lambda: self.now)
+        self.session.start()
+        self.first = self.sent()
+
+    def outgoing(self) -> list[Outgoing]:
+        return self.session.take()
+
+    def sent(self) -> list[str]:
+        return [outgoing.message.render() for outgoing in self.session.take()]
+
+    def feed(self, *lines: str) -> list[IrcEvent]:
+        messages = [parse(line) for line in lines]
+        return [event for m in messages if m for event in self.session.receive(m)]
+
+    def members(self, channel: str = "#c") -> set[str]:
+        known = self.session.roster.channel(channel)
+        return {member.nick for member in known.members.values()} if known else set()
+
+
+def inside(*lines: str) -> Story:
+    story = Story()
+    story.feed(*IN_CHANNEL, *lines)
+    story.sent()
+    return story

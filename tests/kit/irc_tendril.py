@@ -1,0 +1,47 @@
+"""The IRC tendril inside a test: the real class, on a real IRC server, in this event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from harnesses.irc.tendril import IrcTendril
+from storage.chat_log import ChatLog, Query
+from storage.config import Config
+from storage.database import Database
+from storage.event import PUBLIC
+from storage.settings import log_path
+
+ROOM = "#terrarium"
+
+
+def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, Any]) -> Config:
+    """A configuration for one network on loopback; `tables` add to or replace ours."""
+    irc = {"server": "127.0.0.1", "port": irc_port} | dict(tables.get("irc", {}))
+    agent = {"api_url": api_url} | dict(tables.get("agent", {}))
+    return Config({**tables, "irc": irc, "agent": agent}, None, data)
+
+
+@asynccontextmanager
+async def irc_tendril(config: Config) -> AsyncIterator[IrcTendril]:
+    """A tendril that has joined its channels."""
+    tendril = IrcTendril(config)
+    running = asyncio.create_task(tendril.run())
+    try:
+        async with asyncio.timeout(20):
+            for network in tendril.networks.values():
+                await network.until_joined()
+        yield tendril
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def logged(config: Config) -> list[tuple[str, str, str]]:
+    """All that a tendril that has stopped has logged: type, nick, and text or target."""
+    async with Database.opened(log_path(config)) as database:
+        events = await ChatLog(database).find(Query(scope=PUBLIC, limit=10_000))
+    return [(event.type.value, event.nick, event.text or event.target) for event in events]

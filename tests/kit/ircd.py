@@ -1,0 +1,191 @@
+"""Real IRC servers on free loopback ports, one a test, each ended by its own process id."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+NGIRCD = """\
+[Global]
+Name = ngircd.test
+Info = Server of a test
+Listen = 127.0.0.1
+Ports = {port}
+MotdPhrase = Hello
+[Limits]
+MaxNickLength = 31
+MaxConnectionsIP = 0
+MaxJoins = 0
+MaxPenaltyTime = 0
+[Options]
+DNS = no
+Ident = no
+PAM = no
+"""
+
+INSPIRCD = """\
+<server name="inspircd.test" description="Server of a test" network="TestNet">
+<admin name="t" nick="t" email="t@localhost">
+<bind address="127.0.0.1" port="{port}" type="clients">
+<pid file="{folder}/inspircd.pid">
+<path datadir="{folder}" logdir="{folder}" runtimedir="{folder}">
+<connect name="main" allow="*" timeout="60" pingfreq="120" hardsendq="1M" softsendq="64K"
+ recvq="64K" threshold="1000" commandrate="1000" fakelag="no" localmax="100" globalmax="100"
+ resolvehostnames="no" useident="no" maxchans="100">
+<limits maxnick="30" maxtopic="400">
+<performance softlimit="100">
+<options prefixquit="" syntaxhints="no" defaultmodes="not">
+<log method="file" type="*" level="default" target="{folder}/inspircd.log">
+"""
+
+INSPIRCD_MODULES = """
+    cap ircv3 ircv3_accounttag ircv3_batch ircv3_capnotify ircv3_chghost ircv3_ctctags
+    ircv3_echomessage ircv3_invitenotify ircv3_labeledresponse ircv3_msgid ircv3_servertime
+    setname namesx uhnames monitor chanhistory botmode services_account sasl customprefix
+"""
+
+INSPIRCD_PREFIXES = """\
+<sasl target="services.test">
+<customprefix name="founder" letter="q" prefix="~" rank="50000" ranktoset="30000">
+<customprefix name="halfop" letter="h" prefix="%" rank="20000" ranktoset="30000">
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ircd:
+    """A running server."""
+
+    host: str
+    port: int
+    process: asyncio.subprocess.Process
+
+    async def kill(self) -> None:
+        """End the server as a crash would (SIGKILL) and wait until it is gone."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def ngircd(port: int | None = None) -> AsyncIterator[Ircd]:
+    """ngircd: the plainest server we support (its only capability is multi-prefix)."""
+    program = _program("ngircd")
+
+    def command(port: int, folder: Path) -> Sequence[str]:
+        config = folder / "ngircd.conf"
+        config.write_text(NGIRCD.format(port=port))
+        return [program, "--nodaemon", "--config", str(config)]
+
+    async with _running(command, port) as server:
+        yield server
+
+
+@asynccontextmanager
+async def inspircd(port: int | None = None, extra: str = "") -> AsyncIterator[Ircd]:
+    """InspIRCd with the IRCv3 modules that are installed; `extra` is added to its file."""
+    program = _program("inspircd")
+
+    def command(port: int, folder: Path) -> Sequence[str]:
+        config = folder / "inspircd.conf"
+        modules = "".join(f'<module name="{name}">\n' for name in _inspircd_modules())
+        config.write_text(
+            INSPIRCD.format(port=port, folder=folder) + modules + INSPIRCD_PREFIXES + extra
+        )
+        root = ["--runasroot"] if os.geteuid() == 0 else []
+        return [program, "--nofork", f"--config={config}", *root]
+
+    async with _running(command, port) as server:
+        yield server
+
+
+@asynccontextmanager
+async def embedded_ircd(port: int | None = None) -> AsyncIterator[Ircd]:
+    """The server that `terrarium up` brings along."""
+
+    def command(port: int, folder: Path) -> Sequence[str]:
+        module = [sys.executable, "-m", "harnesses.irc.ircd"]
+        return [*module, "--host", "127.0.0.1", "--port", str(port)]
+
+    async with _running(command, port) as server:
+        yield server
+
+
+SERVERS: dict[str, Callable[[], AbstractAsyncContextManager[Ircd]]] = {
+    "inspircd": inspircd,
+    "ngircd": ngircd,
+    "embedded": embedded_ircd,
+}
+"""All of them, for `pytest.mark.parametrize("server", SERVERS)`."""
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if found is None:
+        pytest.skip(f"{name} is not installed (Debian: apt install {name})")
+    return found
+
+
+def _inspircd_modules() -> list[str]:
+    folders = [Path("/usr/lib/inspircd/modules"), *Path("/usr/lib").glob("*/inspircd/modules")]
+    present = {file.name for folder in folders for file in folder.glob("m_*.so")}
+    return [name for name in INSPIRCD_MODULES.split() if not present or f"m_{name}.so" in present]
+
+
+@asynccontextmanager
+async def _running(
+    command: Callable[[int, Path], Sequence[str]], port: int | None
+) -> AsyncIterator[Ircd]:
+    with tempfile.TemporaryDirectory(prefix="ircd-") as name:
+        folder = Path(name)
+        output = folder / "output"
+        chosen = port or free_port()
+        with output.open("wb") as sink:
+            process = await asyncio.create_subprocess_exec(
+                *command(chosen, folder), stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
+            )
+        server = Ircd("127.0.0.1", chosen, process)
+        try:
+            await _accepting(server, output)
+            yield server
+        finally:
+            await server.kill()
+
+
+async def _accepting(server: Ircd, output: Path) -> None:
+    deadline = asyncio.get_running_loop().time() + 20
+    while not await _accepts(server):
+        late = asyncio.get_running_loop().time() > deadline
+        if late or server.process.returncode is not None:
+            raise AssertionError(f"the IRC server did not start: {_tail(output)}")
+        await asyncio.sleep(0.02)  # a foreign process tells us in no other way
+
+
+async def _accepts(server: Ircd) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(server.host, server.port)
+    except OSError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True
+
+
+def _tail(output: Path) -> str:
+    return output.read_text(errors="replace")[-2000:]

@@ -1,0 +1,95 @@
+"""Little real processes that tell a test when they live and when they have ended.
+
+Each opens a connection to the test and keeps it: the kernel closes it however the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+PATIENCE = 15.0
+"""How many seconds a test waits for something before it fails."""
+
+_SCRIPT = """
+import os, signal, socket, subprocess, sys
+port, name, manner, *more = sys.argv[1:]
+if manner == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+line = socket.create_connection(("127.0.0.1", int(port)))
+line.sendall(f"{name} {os.getpid()}\\n".encode())
+if manner == "parent":
+    subprocess.Popen([sys.executable, "-c", more[0], str(port), name + "-child", "stubborn"])
+if manner.startswith("exit"):
+    line.recv(1)
+    sys.exit(int(manner[4:]))
+if manner == "obedient":
+    sys.stdin.read()
+else:
+    signal.pause()
+"""
+
+
+@dataclass(slots=True)
+class Life:
+    """A process that runs, until `gone` is set."""
+
+    name: str
+    pid: int
+    writer: asyncio.StreamWriter
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ended(self) -> None:
+        """Return when the process has ended. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            await self.gone.wait()
+
+    async def let_go(self) -> None:
+        """Let one that ends by itself (manner "exitN") do so."""
+        self.writer.write(b".")
+        await self.writer.drain()
+
+
+class Lives:
+    """Where the processes report. Get one with `lives()`."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._born: asyncio.Queue[Life] = asyncio.Queue()
+
+    def command(self, name: str, manner: str) -> list[str]:
+        """A process by this name. Manners: "obedient" ends with its standard input or on SIGTERM;
+        "stubborn" ignores SIGTERM; "parent" has a stubborn child "NAME-child"; "exitN" ends with
+        the status N once it is let go."""
+        return [sys.executable, "-c", _SCRIPT, str(self.port), name, manner, _SCRIPT]
+
+    async def born(self) -> Life:
+        """The next process that has begun. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            return await self._born.get()
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one process as long as it lives."""
+        name, pid = (await reader.readline()).decode().split()
+        life = Life(name, int(pid), writer)
+        self._born.put_nowait(life)
+        try:
+            await reader.read()
+        except ConnectionError:
+            pass  # it was killed with something of ours unread
+        finally:
+            life.gone.set()
+            writer.close()
+
+
+@asynccontextmanager
+async def lives() -> AsyncIterator[Lives]:
+    """A place to report to."""
+    place = Lives()
+    server = await asyncio.start_server(place.take, "127.0.0.1", 0)
+    async with server:
+        place.port = server.sockets[0].getsockname()[1]
+        yield place

@@ -1,0 +1,330 @@
+"""A scripted server with the OpenAI API over real HTTP, for tests where exact words matter.
+
+    async with ScriptedOpenAI() as script:
+        script.say("hello").call("search_chat_logs", {"query": "ngircd"})
+        ...  # point AGENT_API_URL or MODEL_UPSTREAM at script.url
+        await script.arrived(2)
+        assert script.requests[1]["messages"][-1]["role"] == "tool"
+
+Each request to /v1/chat/completions takes the next answer of the queue, or `default` when the
+queue is empty. The server asserts nothing by itself. A token is a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from llm.listener import listen
+
+PATIENCE = 10.0
+"""How many seconds a test waits for something before it fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one request gets: text and calls, or an error status, or silence.
+
+    `hang` stops after `text` until the client leaves or `release()` is called; `cut` ends the
+    stream after `text` without a finish reason. `pieces` are the streamed parts of the text when
+    the cuts matter; by default one part a word. `reasoning` is sent as `reasoning_content`.
+    """
+
+    text: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    status: int = 200
+    headers: Mapping[str, str] | None = None
+    hang: bool = False
+    cut: bool = False
+    pieces: tuple[str, ...] | None = None
+    reasoning: str = ""
+    finish: str | None = None
+
+
+class ScriptedOpenAI:
+    """An async context manager: a server on a free loopback port, `url` without `/v1`."""
+
+    def __init__(self, *, model: str = "script", max_model_len: int = 4096) -> None:
+        self.model = model
+        self.max_model_len = max_model_len
+        self.cached_tokens = 0
+        self.ready = True
+        self.default = Answer("ok")
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.counted = 0
+        self.disconnected = asyncio.Event()
+        self.url = ""
+        self._answers: deque[Answer | Callable[[dict[str, Any]], Answer | str]] = deque()
+        self._arrival = asyncio.Condition()
+        self._released = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        routes = [
+            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/models", self._models),
+            Route("/tokenize", self._tokenize, methods=["POST"]),
+            Route("/health", self._health),
+            Route("/ready", self._health),
+        ]
+        self._serving = serving(Starlette(routes=routes))
+        self.url = await self._serving.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+        await self._serving.__aexit__(kind, error, trace)
+
+    # What the next requests get, in order.
+
+    def say(self, text: str, *, pieces: tuple[str, ...] | None = None) -> Self:
+        """Answer the next request with `text`, streamed as `pieces` if they are given."""
+        return self.answer(Answer(text, pieces=pieces))
+
+    def call(self, name: str, arguments: Mapping[str, Any] | str) -> Self:
+        """Answer the next request with one tool call; a string is sent as it is, valid or not."""
+        return self.answer(Answer(calls=((name, _json(arguments)),)))
+
+    def calls(self, *calls: tuple[str, Mapping[str, Any] | str]) -> Self:
+        """Answer the next request with several tool calls at once."""
+        return self.answer(Answer(calls=tuple((name, _json(value)) for name, value in calls)))
+
+    def fail(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> Self:
+        """Answer the next request with an OpenAI error object."""
+        return self.answer(Answer(message, status=status, headers=headers))
+
+    def hang(self, text: str = "") -> Self:
+        """Send `text`, then nothing more until the client leaves or `release()` is called."""
+        return self.answer(Answer(text, hang=True))
+
+    def cut(self, text: str = "") -> Self:
+        """Send `text`, then end the stream without a finish reason."""
+        return self.answer(Answer(text, cut=True))
+
+    def reply(self, rule: Callable[[dict[str, Any]], Answer | str]) -> Self:
+        """Answer the next request with what `rule` makes of its body."""
+        self._answers.append(rule)
+        return self
+
+    def answer(self, answer: Answer) -> Self:
+        """Answer the next request with `answer`."""
+        self._answers.append(answer)
+        return self
+
+    def release(self) -> None:
+        """Let every hanging answer go on to its end."""
+        self._released.set()
+
+    # What a test can wait for.
+
+    async def arrived(self, count: int = 1) -> None:
+        """Return when `count` chat requests have arrived. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE), self._arrival:
+            await self._arrival.wait_for(lambda: len(self.requests) >= count)
+
+    async def client_gone(self) -> None:
+        """Return when a client has left before its answer ended. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            await self.disconnected.wait()
+
+    # The endpoints.
+
+    async def _chat(self, request: Request) -> Response:
+        body = await request.json()
+        async with self._arrival:
+            self.requests.append(body)
+            self.headers.append(dict(request.headers))
+            self._arrival.notify_all()
+        answer = self._next(body)
+        if answer.status != 200:
+            headers = dict(answer.headers or {})
+            return JSONResponse(_error(answer.text), answer.status, headers)
+        if body.get("stream"):
+            return StreamingResponse(self._events(body, answer), media_type="text/event-stream")
+        if answer.hang or answer.cut:
+            await self._wait(request)
+        return JSONResponse(self._whole(body, answer))
+
+    def _next(self, body: dict[str, Any]) -> Answer:
+        planned = self._answers.popleft() if self._answers else self.default
+        answer = planned(body) if callable(planned) else planned
+        return Answer(answer) if isinstance(answer, str) else answer
+
+    async def _wait(self, request: Request) -> None:
+        released = asyncio.ensure_future(self._released.wait())
+        left = asyncio.ensure_future(request.receive())
+        await asyncio.wait({released, left}, return_when=asyncio.FIRST_COMPLETED)
+        if left.done():
+            self.disconnected.set()
+        released.cancel()
+        left.cancel()
+
+    def _whole(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
+        if answer.reasoning:
+            message["reasoning_content"] = answer.reasoning
+        if answer.calls:
+            message["tool_calls"] = _tool_calls(answer)
+        choice = {"index": 0, "message": message, "finish_reason": _finish(answer)}
+        return {
+            **self._head("chat.completion"),
+            "choices": [choice],
+            "usage": self._usage(body, answer),
+        }
+
+    async def _events(self, body: dict[str, Any], answer: Answer) -> AsyncIterator[str]:
+        head = self._head("chat.completion.chunk")
+        try:
+            for delta in _deltas(answer):
+                yield _event({**head, "choices": [_choice(delta)]})
+                await asyncio.sleep(0)
+            if answer.cut:
+                return
+            if answer.hang:
+                await self._released.wait()
+        except asyncio.CancelledError:
+            self.disconnected.set()
+            raise
+        yield _event({**head, "choices": [_choice({}, _finish(answer))]})
+        if (body.get("stream_options") or {}).get("include_usage"):
+            yield _event({**head, "choices": [], "usage": self._usage(body, answer)})
+        yield "data: [DONE]\n\n"
+
+    async def _models(self, _request: Request) -> Response:
+        model = {"id": self.model, "object": "model", "created": 0, "owned_by": "script"}
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def _tokenize(self, request: Request) -> Response:
+        body = await request.json()
+        self.counted += 1
+        count = _words(body.get("messages", body.get("prompt", "")))
+        tokens = list(range(count))
+        limit = self.max_model_len
+        return JSONResponse({"count": count, "max_model_len": limit, "tokens": tokens})
+
+    async def _health(self, _request: Request) -> Response:
+        return JSONResponse({"status": "ok"}, 200 if self.ready else 503)
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        number = len(self.requests)
+        return {
+            "id": f"chatcmpl-{number}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": self.model,
+        }
+
+    def _usage(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        prompt = _words(body.get("messages", []))
+        output = _words(answer.text) + _words([name + " " + text for name, text in answer.calls])
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": output,
+            "total_tokens": prompt + output,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+        }
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncIterator[str]:
+    """Serve an ASGI application in this event loop on a free loopback port; yields its address."""
+    listener = listen("127.0.0.1", 0)
+    server = _Server(
+        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    )
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started:
+            if running.done():
+                raise RuntimeError("the test server did not start")
+            await asyncio.sleep(0.005)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await running
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that leaves the test process's signal handlers alone."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": None if answer.calls else ""}
+    if answer.reasoning:
+        yield {"reasoning_content": answer.reasoning}
+    for piece in answer.pieces or re.findall(r"\s*\S+\s*$|\s*\S+", answer.text):
+        yield {"content": piece}
+    for index, call in enumerate(_tool_calls(answer)):
+        name, text = call["function"]["name"], call["function"]["arguments"]
+        yield _call_delta(index, {**call, "function": {"name": name, "arguments": ""}})
+        half = len(text) // 2
+        yield _call_delta(index, {"function": {"arguments": text[:half]}})
+        yield _call_delta(index, {"function": {"arguments": text[half:]}})
+
+
+def _call_delta(index: int, call: dict[str, Any]) -> dict[str, Any]:
+    return {"tool_calls": [{"index": index, **call}]}
+
+
+def _tool_calls(answer: Answer) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"call_{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
+        for index, (name, arguments) in enumerate(answer.calls)
+    ]
+
+
+def _choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "finish_reason": finish}
+
+
+def _finish(answer: Answer) -> str:
+    return answer.finish or ("tool_calls" if answer.calls else "stop")
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data)}\n\n"
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "script_error", "param": None, "code": None}}
+
+
+def _json(arguments: Mapping[str, Any] | str) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def _words(value: Any) -> int:
+    """The words in a text, or in all texts of a list of messages or of content parts."""
+    if isinstance(value, str):
+        return len(value.split())
+    if isinstance(value, Mapping):
+        return _words(value.get("content") or value.get("text") or "")
+    return sum(_words(item) for item in value or [])

@@ -1,0 +1,29 @@
+"""The plainest server with the OpenAI chat API: no stream, no list of models, no tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from tests.kit.openai_script import serving
+
+
+@asynccontextmanager
+async def plain_openai(message: dict[str, Any]) -> AsyncIterator[str]:
+    """A server whose answer is always `message`, whole; yields its address."""
+
+    async def chat(_request: Request) -> JSONResponse:
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+        return JSONResponse({"object": "chat.completion", "choices": [choice], "usage": usage})
+
+    route = Route("/v1/chat/completions", chat, methods=["POST"])
+    async with serving(Starlette(routes=[route])) as url:
+        yield url

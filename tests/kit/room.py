@@ -1,0 +1,112 @@
+"""A channel with its log and its memory, and what the model is sent when somebody asks there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from llm.client import Count
+from llm.context import Context, Question
+from llm.log_view import LogView
+from llm.message import Message, wire
+from storage.chat_log import ChatLog
+from storage.conversations import Conversations
+from storage.event import Event, EventType, Place
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] (?:<\w+> |\* \w+ |-\w+- )(.*)")
+
+
+@dataclass
+class Room:
+    """A channel with its log and its memory, as a tendril sees it."""
+
+    log: ChatLog
+    memory: Conversations
+    name: str = "#terrarium"
+    last: int = 50
+    window: int = 100_000
+    since: datetime | None = None
+    lines: int = field(default=0)
+
+    async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
+        """Log one event, a second after the one before."""
+        self.lines += 1
+        whole: dict[str, Any] = {
+            "network": "irc",
+            "channel": self.name,
+            "type": EventType.PRIVMSG,
+            "time": NOON + timedelta(seconds=self.lines),
+            "nick": nick,
+            "text": text,
+        }
+        return await self.log.append(Event(**(whole | values)))
+
+    async def asks(
+        self, text: str, *steps: Message, answer: str | None = "So.", meanwhile: str = ""
+    ) -> list[Message]:
+        """Somebody asks, and hears the answer unless it is None; returns what the model is sent.
+
+        `meanwhile` is what somebody else says before the answer comes.
+        """
+        anchor = await self.says(f".terrarium {text}", "bob")
+        view = LogView(
+            log=self.log,
+            place=Place("irc", self.name),
+            anchor=anchor,
+            last=self.last,
+            since=self.since,
+        )
+        sent = await self.sent(text, view, steps, answer)
+        if meanwhile:
+            await self.says(meanwhile)
+        if answer is not None:
+            await self.says(f"bob: {answer}", "Terra", own=True, reply_to=anchor)
+        return sent
+
+    async def sent(
+        self, text: str, view: LogView | None, steps: Sequence[Message], answer: str | None
+    ) -> list[Message]:
+        context = Context(self.memory, self.name, "You are Terra.", Question("bob", text), view)
+        await context.load()
+        messages = await context.fit(steps, self.count, reserve=100)
+        if answer is not None:
+            await context.remember([*steps, {"role": "assistant", "content": answer}])
+        return [wire(message) for message in messages]
+
+    async def count(self, messages: Sequence[Message]) -> Count:
+        """A token is four characters."""
+        return Count(len(json.dumps([wire(message) for message in messages])) // 4, self.window)
+
+
+def spoken(message: Message) -> list[str]:
+    """The texts of the spoken lines in the block of a message."""
+    found = re.match(r"<irc_logs>\n(.*)\n</irc_logs>\n\n", message["content"], re.DOTALL)
+    lines = found[1].split("\n") if found else []
+    return [match[1] for line in lines if (match := LINE.fullmatch(line))]
+
+
+def calls(*names: str) -> list[Message]:
+    """The steps of a run that called tools."""
+    return [
+        step
+        for number, name in enumerate(names)
+        for step in (
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": f"call_{number}",
+                        "type": "function",
+                        "function": {"name": name, "arguments": "{}"},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": f"call_{number}", "content": f"result of {name}"},
+        )
+    ]

@@ -1,0 +1,42 @@
+"""A tendril of a few lines, for tests of what every tendril gets from its base.
+
+`python -m tests.kit.small_tendril DATA AGENT_URL` runs it as a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import ClassVar
+
+from harnesses.core.harness import Harness
+from llm.tools import tool
+from storage.config import Config
+
+
+class SmallTendril(Harness):
+    """Answers the files NAME.ask of the data folder, each its own conversation, then waits."""
+
+    name: ClassVar[str] = "small"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.is_ready = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Answer what is there, until told to stop."""
+        self.status.ready("answering files")
+        self.is_ready.set()
+        for path in _asked(self.config.data):
+            answer = await self.turn(path.stem, who="ada", text=path.read_text())
+            path.with_suffix(".answer").write_text(answer.text)
+        await asyncio.Event().wait()
+
+    @tool
+    async def cups(self) -> int:
+        """Count the cups."""
+        return 7
+
+
+def _asked(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.ask"))

@@ -1,0 +1,83 @@
+"""The real `terrarium` command as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.kit.command import environment_without_settings
+from tests.kit.ircd import free_port
+
+PATIENCE = 90.0
+"""Seconds: the first start on a machine pulls the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """A running `terrarium up` and where its parts listen."""
+
+    process: asyncio.subprocess.Process
+    data: Path
+    server: str
+    web: str
+    irc_port: int
+
+    def child(self, words: str) -> psutil.Process:
+        """The descendant whose command line has `words` in it."""
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            if words in " ".join(process.cmdline()):
+                return process
+        raise AssertionError(f"no process runs {words!r}")
+
+    async def stop(self) -> int:
+        """Stop it as Ctrl-C does; its exit status."""
+        self.process.send_signal(signal.SIGINT)
+        return await self.process.wait()
+
+
+@asynccontextmanager
+async def terrarium_up(data: Path, **environment: str) -> AsyncIterator[Up]:
+    """`terrarium up` on free ports, once it has said that it is ready."""
+    ports = {name: str(free_port()) for name in ("SERVER_PORT", "WEB_PORT", "UP_IRC_PORT")}
+    settings = {**ports, **environment}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "harnesses.cli", "up", "--data", str(data)),
+        env=environment_without_settings() | settings,
+        cwd=data,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    descendants: list[psutil.Process] = []
+    try:
+        await _ready(process)
+        descendants = psutil.Process(process.pid).children(recursive=True)
+        yield Up(
+            process,
+            data,
+            f"http://127.0.0.1:{settings['SERVER_PORT']}",
+            f"http://127.0.0.1:{settings['WEB_PORT']}",
+            int(settings["UP_IRC_PORT"]),
+        )
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await process.wait()
+        _, alive = psutil.wait_procs(descendants, timeout=1)
+        left = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+        assert not left, f"left behind: {left}"
+
+
+async def _ready(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        async for line in process.stdout:
+            if line.startswith(b"ready"):
+                return
+    raise AssertionError("terrarium up ended before it was ready")

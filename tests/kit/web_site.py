@@ -1,0 +1,129 @@
+"""The real web tendril on a free port, over a real log that another connection writes.
+
+async with web_site(tmp_path, events=excerpt()) as site:
+    answer = await site.http.get("/api/channels")
+    await site.said("hello")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from harnesses.core.status import State, report
+from harnesses.web.tendril import WebTendril
+from storage.chat_log import ChatLog
+from storage.config import Config
+from storage.database import Database
+from storage.event import Event, EventType
+
+NETWORK, CHANNEL = "irc", "#ubuntu"
+EXCERPT = Path(__file__).parents[1] / "data" / "ubuntu-excerpt.txt"
+NOBODY = "http://127.0.0.1:9"  # an agent server that is not there
+_PATIENCE = 10.0
+_DAY = datetime(2004, 11, 15, 3, 0, tzinfo=UTC)
+_SAID = re.compile(r"\[(\d\d):(\d\d)\] <([^>]+)> ?(.*)")
+_JOINED = re.compile(r"=== (\S+) \[.*\]  has (joined|left) ")
+_RENAMED = re.compile(r"=== (\S+) is now known as (\S+)")
+_ACTED = re.compile(r"=== (\S+) (.*)")
+
+
+def event(text: str, **values: Any) -> Event:
+    """A line said in the channel now, unless `values` say otherwise."""
+    whole: dict[str, Any] = {
+        "network": NETWORK,
+        "channel": CHANNEL,
+        "type": EventType.PRIVMSG,
+        "time": datetime.now(UTC),
+        "nick": "ada",
+        "text": text,
+    }
+    return Event(**(whole | values))
+
+
+def excerpt() -> list[Event]:
+    """The real lines of the excerpt, each a little later than the one before."""
+    return list(_events(EXCERPT.read_text(encoding="utf-8").splitlines()))
+
+
+def _events(lines: Sequence[str]) -> Iterator[Event]:
+    time = _DAY
+    for line in lines:
+        time += timedelta(milliseconds=1)
+        if match := _SAID.fullmatch(line):
+            hour, minute, nick, text = match.groups()
+            time = max(time, _DAY.replace(hour=int(hour), minute=int(minute)))
+            yield event(text, nick=nick, time=time)
+        elif match := _JOINED.match(line):
+            kind = EventType.JOIN if match[2] == "joined" else EventType.PART
+            yield event("", nick=match[1], time=time, type=kind)
+        elif match := _RENAMED.fullmatch(line):
+            yield event("", nick=match[1], target=match[2], time=time, type=EventType.NICK)
+        elif match := _ACTED.fullmatch(line):
+            yield event(match[2], nick=match[1], time=time, type=EventType.ACTION)
+        else:
+            raise ValueError(f"the excerpt has a line of an unknown kind: {line}")
+
+
+@dataclass(frozen=True, slots=True)
+class WebSite:
+    """A running site: its address, a client for it, and the writing side of its log."""
+
+    url: str
+    http: httpx2.AsyncClient
+    log: ChatLog
+    data: Path
+
+    async def said(self, text: str, **values: Any) -> int:
+        """Log a line as the IRC tendril would, and return its id."""
+        return await self.log.append(event(text, **values))
+
+    async def get(self, path: str, **params: Any) -> Any:
+        """The JSON that a path answers with, which must be a success."""
+        answer = await self.http.get(path, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@asynccontextmanager
+async def web_site(
+    data: Path,
+    *,
+    events: Sequence[Event] = (),
+    settings: dict[str, Any] | None = None,
+    agent_url: str = NOBODY,
+) -> AsyncIterator[WebSite]:
+    """Start the tendril over a log with `events`; it has stopped when this is left."""
+    tables = {"web": {"port": 0, **(settings or {})}, "agent": {"api_url": agent_url}}
+    config = Config(tables, None, data)
+    async with Database.opened(data / "irc.db") as database, ChatLog.opened(database) as log:
+        if events:
+            await asyncio.gather(*(log.append(each) for each in events))
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(WebTendril(config).run())
+            try:
+                url = await ready(data, running)
+                async with httpx2.AsyncClient(base_url=url) as http:
+                    yield WebSite(url, http, log, data)
+            finally:
+                running.cancel()
+
+
+async def ready(data: Path, running: asyncio.Task[None]) -> str:
+    """The address that the tendril says it serves. Raises TimeoutError."""
+    begin = datetime.now(UTC)
+    async with asyncio.timeout(_PATIENCE):
+        while not running.done():
+            said = report(data, "web")
+            if said and said.state is State.READY and said.time > begin:
+                return said.detail
+            await asyncio.sleep(0.01)
+    raise RuntimeError("the web tendril ended before it was ready")

@@ -1,0 +1,21 @@
+"""The machine's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from harnesses.cron.clock import SystemClock
+
+
+async def test_sleep_ends_at_the_time_and_not_before() -> None:
+    clock = SystemClock()
+    time = clock.now() + timedelta(milliseconds=60)
+    await clock.sleep_until(time)
+    assert timedelta() <= datetime.now(UTC) - time < timedelta(seconds=5)
+
+
+async def test_a_time_that_has_passed_is_not_waited_for() -> None:
+    clock = SystemClock()
+    async with asyncio.timeout(1):
+        await clock.sleep_until(clock.now() - timedelta(days=1))

@@ -1,0 +1,142 @@
+"""The wire format."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from harnesses.irc.errors import InvalidMessage
+from harnesses.irc.message import LineBuffer, Message, Source, decode, parse, untagged
+
+TEXT = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]))
+WORD = st.text(
+    st.characters(exclude_characters="\r\n\0 ", exclude_categories=["Cs"]), min_size=1
+).filter(lambda word: not word.startswith(":"))
+
+
+def test_a_line_with_everything_is_read() -> None:
+    message = parse(
+        r"@time=2026-01-01T00:00:00Z;+x=a\:b\s\\c;y :al!a@h.example PRIVMSG  #c  :hi  :)"
+    )
+    assert message == Message(
+        "PRIVMSG",
+        ("#c", "hi  :)"),
+        Source("al", "a", "h.example"),
+        {"time": "2026-01-01T00:00:00Z", "+x": "a;b \\c", "y": ""},
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"), [(r"\q", "q"), ("x\\", "x"), (r"\\s", r"\s"), (r"\r\n", "\r\n"), ("", "")]
+)
+def test_tag_escapes_are_those_of_the_specification(value: str, meant: str) -> None:
+    message = parse(f"@k={value} PING")
+    assert message is not None
+    assert message.tags == {"k": meant}
+
+
+@pytest.mark.parametrize("line", ["", " ", ":", ":server", "@tag", "@tag :server", "@", ": "])
+def test_a_line_without_a_command_is_no_message(line: str) -> None:
+    assert parse(line) is None
+
+
+@given(st.text())
+def test_no_text_makes_the_parser_fail(line: str) -> None:
+    message = parse(line)
+    assert message is None or message.command
+
+
+@given(WORD.map(str.upper), st.lists(WORD), TEXT, st.dictionaries(st.sampled_from("abc"), TEXT))
+def test_what_is_rendered_reads_the_same(
+    command: str, middle: list[str], last: str, tags: dict[str, str]
+) -> None:
+    if command.startswith("@"):
+        command = "X" + command
+    message = Message(command.upper(), (*middle, last), Source("n", "u", "h"), tags)
+    assert parse(message.render()) == message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("PRIVMSG", ("#c", "a\r\nQUIT")),
+        Message("PRIVMSG", ("#c", "a\nQUIT")),
+        Message("PRIVMSG", ("#c", "a\0b")),
+        Message("PRIVMSG", ("#c d", "a")),
+        Message("PRIVMSG", ("", "a")),
+        Message("PRIVMSG", (":c", "a")),
+    ],
+)
+def test_a_message_that_would_be_read_as_another_is_refused(message: Message) -> None:
+    with pytest.raises(InvalidMessage):
+        message.render()
+
+
+def test_a_missing_parameter_is_empty() -> None:
+    assert Message("PART", ("#c",)).param(1) == ""
+    assert Message("PART", ("#c",)).param(-2) == ""
+
+
+def test_tags_come_off_and_the_rest_stays_as_it_was() -> None:
+    assert (
+        untagged("@time=x;y=z :a!b@c PRIVMSG #c :two  spaces") == ":a!b@c PRIVMSG #c :two  spaces"
+    )
+    assert untagged("PING :@x y") == "PING :@x y"
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("héllo".encode(), "héllo"),
+        (b"h\xe9llo", "héllo"),
+        (b"\x93quoted\x94", "“quoted”"),
+        (b"\x81\xe9", "\x81é"),
+        ("cut in a character: é".encode()[:-1], "cut in a character: Ã"),
+        ("élan café".encode()[:-1], "élan cafÃ"),
+    ],
+)
+def test_bytes_become_the_likeliest_text(raw: bytes, text: str) -> None:
+    assert decode(raw) == text
+
+
+@given(st.binary(min_size=1) | st.text(min_size=1).map(lambda t: t.encode("cp1252", "ignore")))
+def test_no_byte_is_lost_or_changed(raw: bytes) -> None:
+    text = decode(raw)
+    cuts = [(text[:at], text[at:]) for at in range(max(0, len(text) - 3), len(text) + 1)]
+    assert raw in [
+        head.encode(first, "replace") + tail.encode(second, "replace")
+        for head, tail in [("", text), *cuts]
+        for first in ("utf-8", "cp1252", "latin-1")
+        for second in ("cp1252", "latin-1")
+    ]
+
+
+@given(st.lists(st.binary().map(lambda b: b.replace(b"\n", b"").replace(b"\r", b""))), st.data())
+def test_lines_are_the_same_however_the_bytes_are_cut(
+    lines: list[bytes], data: st.DataObject
+) -> None:
+    stream = b"".join(line + b"\r\n" for line in lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
+    buffer = LineBuffer()
+    parts = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    got = [line for part in parts for line in buffer.feed(part)]
+    assert got == [decode(line) for line in lines if line]
+
+
+def test_a_character_may_arrive_in_two_reads() -> None:
+    buffer = LineBuffer()
+    assert buffer.feed(b"PRIVMSG #c :h\xc3") == []
+    assert buffer.feed(b"\xa9llo\n") == ["PRIVMSG #c :héllo"]
+
+
+def test_a_line_without_end_does_not_grow_for_ever() -> None:
+    buffer = LineBuffer()
+    for _ in range(100):
+        assert buffer.feed(b"x" * 10_000) == []
+    with capture_logs() as logs:
+        lines = buffer.feed(b"\nnext\r\n")
+    assert [len(line) for line in lines] == [64 * 1024, 4]
+    assert logs[0]["event"] == "irc.line_cut"
+    assert logs[0]["dropped"] == 1_000_000 - 64 * 1024

@@ -1,0 +1,207 @@
+"""The state machine of a connection after its welcome."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harnesses.irc.event import IrcEvent
+from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, inside
+
+
+def test_our_own_nick_change_is_followed() -> None:
+    story = inside()
+    (event,) = story.feed(":Terra!~t@host.example NICK Gaia")
+    assert (event.type, event.own, event.text, event.channel) == ("NICK", True, "Gaia", "#c")
+    assert story.session.nick == "Gaia"
+    assert story.members() == {"Gaia", "owner", "alice"}
+    assert story.feed(":alice!a@h PRIVMSG Gaia :hi")[0].channel is None
+
+
+def test_all_symbols_and_hosts_come_off_the_names() -> None:
+    story = inside()
+    assert story.members() == {"Terra", "owner", "alice"}
+
+
+def test_a_netsplit_in_several_names_lines_forgets_nobody() -> None:
+    story = inside(
+        ":s 353 Terra = #C :@bob carol", ":s 353 Terra = #c :Terra", ":s 366 Terra #c :End"
+    )
+    assert story.members() == {"Terra", "bob", "carol"}
+
+
+def test_quit_and_nick_come_once_for_each_shared_channel() -> None:
+    story = inside(
+        ":Terra!t@h JOIN #D", ":bob!b@h JOIN #c", ":BOB!b@h JOIN #D", ":carol!c@h JOIN #D"
+    )
+    renamed = story.feed(":bob!b@h NICK rob")
+    assert [(e.type, e.channel, e.nick, e.text) for e in renamed] == [
+        ("NICK", "#c", "bob", "rob"),
+        ("NICK", "#D", "bob", "rob"),
+    ]
+    left = story.feed(":rob!b@h QUIT :Ping timeout")
+    assert [(e.channel, e.text) for e in left] == [("#c", "Ping timeout"), ("#D", "Ping timeout")]
+    assert story.members("#D") == {"Terra", "carol"}
+    assert story.feed(":stranger!s@h QUIT :bye") == []
+
+
+def test_a_kick_is_logged_and_we_return_a_little_later() -> None:
+    story = inside()
+    (event,) = story.feed(":owner!o@h KICK #c Terra :out")
+    assert (event.nick, event.target, event.text) == ("owner", "Terra", "out")
+    assert not story.session.joined
+    (again,) = story.outgoing()
+    assert (again.message.render(), again.delay) == ("JOIN #c", 5.0)
+
+
+def test_a_channel_left_on_purpose_is_not_joined_again() -> None:
+    story = inside()
+    del story.wanted["#c"]
+    story.feed(":Terra!t@h PART #c :bye")
+    assert story.sent() == []
+    assert story.session.joined
+
+
+def test_a_channel_that_does_not_let_us_in_is_tried_again_later() -> None:
+    story = Story(["#k"])
+    story.wanted["#k"] = "key"
+    story.feed(*WELCOME)
+    assert story.sent() == ["JOIN #k key"]
+    story.feed(":s 475 Terra #K :Cannot join channel (+k)")
+    (again,) = story.outgoing()
+    assert (again.message.render(), again.delay) == ("JOIN #k key", 60.0)
+
+
+def test_events_carry_what_the_tags_say() -> None:
+    story = Story()
+    story.feed("CAP * LS :account-tag message-tags", "CAP * ACK :account-tag message-tags")
+    story.feed(*IN_CHANNEL)
+    (event,) = story.feed(
+        "@time=2020-05-06T07:08:09.5Z;msgid=m1;account=ally :alice!al@h PRIVMSG #C :hi  there"
+    )
+    assert event == IrcEvent(
+        network="net",
+        type="PRIVMSG",
+        channel="#c",
+        target="#C",
+        nick="alice",
+        user="al",
+        host="h",
+        account="ally",
+        text="hi  there",
+        time=datetime(2020, 5, 6, 7, 8, 9, 500_000, tzinfo=UTC),
+        msgid="m1",
+        own=False,
+        batch_type=None,
+    )
+
+
+@pytest.mark.parametrize("tag", ["", "@time= ", "@time=yesterday ", "@time=2026-99-01T00:00:00Z "])
+def test_without_a_usable_time_the_receipt_counts(tag: str) -> None:
+    (event,) = inside().feed(f"{tag}:alice!a@h PRIVMSG #c :x")
+    assert event.time == NOON
+    assert event.time.utcoffset() == timedelta(0)
+
+
+def test_accounts_are_known_from_joins_where_lines_are_not_tagged() -> None:
+    story = inside(":dan!d@h JOIN #c danacc :Dan", ":eve!e@h JOIN #c * :Eve")
+    assert story.feed(":dan!d@h PRIVMSG #c :x")[0].account == "danacc"
+    assert story.feed(":eve!e@h PRIVMSG #c :x")[0].account is None
+    story.feed(":eve!e@h ACCOUNT evil", ":dan!d@h ACCOUNT *")
+    assert story.feed(":eve!e@h PRIVMSG #c :x")[0].account == "evil"
+    assert story.feed(":dan!d@h PRIVMSG #c :x")[0].account is None
+
+
+def test_each_kind_of_talk_has_its_type() -> None:
+    story = inside()
+    events = story.feed(
+        ":a!b@c PRIVMSG #c :.terrarium hi",
+        ":a!b@c NOTICE #c :psst",
+        ":a!b@c PRIVMSG #c :\x01ACTION waves\x01",
+        ":a!b@c PRIVMSG #c :\x01ACTION forgets the end",
+        ":a!b@c PRIVMSG @#c :ops only",
+        ":a!b@c PRIVMSG Terra :secret",
+        ":a!b@c TOPIC #c :new  topic",
+        ":a!b@c MODE #c +ov a b",
+        ":Terra MODE Terra :+i",
+    )
+    assert [(e.type, e.channel, e.target, e.text) for e in events] == [
+        ("PRIVMSG", "#c", "#c", ".terrarium hi"),
+        ("NOTICE", "#c", "#c", "psst"),
+        ("ACTION", "#c", "#c", "waves"),
+        ("ACTION", "#c", "#c", "forgets the end"),
+        ("PRIVMSG", "#c", "@#c", "ops only"),
+        ("PRIVMSG", None, "Terra", "secret"),
+        ("TOPIC", "#c", "#c", "new  topic"),
+        ("MODE", "#c", "#c", "+ov a b"),
+    ]
+
+
+def test_ctcp_is_answered_but_not_logged_and_not_in_a_flood() -> None:
+    story = inside()
+    assert story.feed(":a!b@c PRIVMSG Terra :\x01PING 12 34\x01") == []
+    assert story.sent() == ["NOTICE a :\x01PING 12 34\x01"]
+    story.feed(":a!b@c PRIVMSG Terra :\x01VERSION\x01")
+    assert story.sent() == []
+    story.now += timedelta(seconds=2)
+    story.feed(":a!b@c PRIVMSG Terra :\x01VERSION\x01")
+    assert story.sent()[0].startswith("NOTICE a :\x01VERSION Terrarium ")
+    story.now += timedelta(seconds=2)
+    assert story.feed(":a!b@c NOTICE Terra :\x01PING x\x01", ":a!b@c PRIVMSG Terra :\x01\x01") == []
+    assert story.sent() == []
+
+
+def test_lines_of_the_past_are_marked_and_change_nothing() -> None:
+    story = inside("BATCH +1 chathistory #c")
+    (event,) = story.feed(
+        "@batch=1;time=2020-01-01T00:00:00Z :old!o@h PRIVMSG #c :.terrarium again",
+        "@batch=1 :alice!a@h QUIT :long ago",
+        "@batch=1 :old!o@h PRIVMSG Terra :\x01PING 1\x01",
+    )
+    assert event.batch_type == "chathistory"
+    assert "alice" in story.members()
+    assert story.sent() == []
+    story.feed("BATCH -1")
+    assert story.feed("@batch=1 :a!b@c PRIVMSG #c :now")[0].batch_type is None
+
+
+def test_our_host_is_learnt_wherever_the_server_tells_it() -> None:
+    story = inside()
+    assert str(story.session.source) == "Terra!~t@host.example"
+    story.feed(":s 396 Terra cloak.example :is now your displayed host")
+    assert str(story.session.source) == "Terra!~t@cloak.example"
+    story.feed(":Terra!~t@cloak.example CHGHOST me vhost.example")
+    assert str(story.session.source) == "Terra!me@vhost.example"
+
+
+def test_ping_is_answered_at_once_and_error_is_kept() -> None:
+    story = inside()
+    story.feed("@x PING :tok en")
+    (pong,) = story.outgoing()
+    assert (pong.message.render(), pong.urgent) == ("PONG :tok en", True)
+    story.feed("ERROR :Closing Link: banned")
+    assert story.session.error == "Closing Link: banned"
+
+
+COMMANDS = """
+    JOIN PART KICK QUIT NICK MODE TOPIC PRIVMSG NOTICE CAP BATCH ACCOUNT CHGHOST PING ERROR 001
+    005 353 366 376 396 332 433 432 475 AWAY SETNAME INVITE
+"""
+PARAMS = st.lists(
+    st.sampled_from(["", "#c", "Terra", "alice", "*", "LS", "ACK", "-", "\x01", "x y"])
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(COMMANDS.split()), PARAMS), max_size=12))
+def test_no_sequence_of_odd_lines_breaks_the_session(
+    lines: list[tuple[bool, str, list[str]]],
+) -> None:
+    story = inside()
+    for sourced, command, params in lines:
+        line = f"{':alice!a@h ' if sourced else ''}{command} {' '.join(params)}"
+        for event in story.feed(line):
+            assert event.time.tzinfo is UTC
+    story.outgoing()

@@ -1,0 +1,96 @@
+"""The tables `[irc]` and `[irc.networks.NAME]`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
+from storage.config import Config, ConfigError
+
+
+@contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """The environment as a user would set it, for a while."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def config(**irc: Any) -> Config:
+    tables: Mapping[str, Any] = {"irc": irc} if irc else {}
+    return Config(tables, Path("terrarium.toml"), Path("data"))
+
+
+def test_the_defaults_are_terra_on_terrarium() -> None:
+    settings = config().section(IrcSettings)
+    assert (settings.server, settings.port, settings.nick) == (None, 6667, "Terra")
+    assert (settings.channels, settings.command_prefix) == (("#terrarium",), ".")
+
+
+def test_the_environment_wins_and_lists_have_commas() -> None:
+    with environment(IRC_SERVER="irc.example", IRC_CHANNELS="#a, #b", COMMAND_PREFIX="!"):
+        settings = config(server="other", channels=["#x"]).section(IrcSettings)
+    assert (settings.server, settings.channels) == ("irc.example", ("#a", "#b"))
+    assert settings.command_prefix == "!"
+
+
+@pytest.mark.parametrize("name", ["COMMAND_PREFIX", "IRC_COMMAND_PREFIX"])
+def test_the_prefix_has_both_its_names(name: str) -> None:
+    with environment(**{name: "%"}):
+        assert config().section(IrcSettings).command_prefix == "%"
+
+
+def test_tls_has_its_own_port_unless_one_is_given() -> None:
+    assert config(tls=True).section(IrcSettings).port == 6697
+    assert config(tls=True, port=7000).section(IrcSettings).port == 7000
+
+
+def test_the_table_itself_is_one_network() -> None:
+    found = networks(config(server="irc.example", nick="Gaia"))
+    assert list(found) == ["irc"]
+    assert found["irc"].nick == "Gaia"
+
+
+def test_several_networks_have_their_own_keys_and_variables() -> None:
+    tables = {"one": {"server": "a.example"}, "two": {"server": "b.example", "tls": True}}
+    with environment(IRC_NETWORKS_TWO_NICK="Gaia", NICK="nobody", PORT="1"):
+        found = networks(config(networks=tables))
+    assert {name: (n.server, n.port, n.nick) for name, n in found.items()} == {
+        "one": ("a.example", 6667, "Terra"),
+        "two": ("b.example", 6697, "Gaia"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("irc", "said"),
+    [
+        (
+            {"networks": {"one": {"sever": "x"}}},
+            'unknown key "sever" in one; the nearest is "server"',
+        ),
+        ({"networks": {"one": {"server": "x", "port": 0}}}, "[irc.networks.one] port"),
+        ({"networks": {"one": {}}}, "[irc.networks.one] has no server"),
+        ({"nick": "two words", "server": "x"}, "[irc] nick"),
+        ({"nikc": "Terra"}, 'unknown key "nikc" in [irc]; the nearest known key is "nick"'),
+        ({}, "set IRC_SERVER"),
+    ],
+)
+def test_a_mistake_is_named(irc: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        networks(config(**irc))
+    assert said in str(caught.value)
+
+
+def test_passwords_do_not_show() -> None:
+    settings = NetworkSettings(server="x", password="hunter2", nickserv_password="hunter3")
+    assert "hunter" not in repr(settings)

@@ -1,0 +1,118 @@
+"""Cutting texts into lines, and where a cut does no harm."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harnesses.irc.grapheme import clusters
+from harnesses.irc.isupport import ISupport
+from harnesses.irc.message import Message, Source
+from harnesses.irc.split import LEAST, budget, split
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+CHAT = st.lists(
+    st.sampled_from(["word", "é", "\n", " ", "  ", "👩‍🚀", "\r\n", "ü" * 9, "x" * 30])
+).map("".join)
+
+
+def bare(text: str) -> str:
+    return "".join(text.split())
+
+
+@given(TEXT | CHAT, st.integers(LEAST, 60))
+def test_every_line_fits_and_none_is_blank(text: str, size: int) -> None:
+    for line in split(text, size):
+        assert 0 < len(line.encode()) <= size
+        assert line.strip()
+        assert "\r" not in line
+        assert "\n" not in line
+
+
+@given(TEXT | CHAT, st.integers(LEAST, 60))
+def test_nothing_but_white_space_is_lost(text: str, size: int) -> None:
+    assert bare("".join(split(text, size))) == bare(text)
+
+
+@given(st.lists(st.text("abcé", min_size=1, max_size=8), min_size=1))
+def test_words_that_fit_are_never_cut(words: list[str]) -> None:
+    assert " ".join(split(" ".join(words), 16)).split(" ") == words
+
+
+@given(CHAT, st.integers(30, 60))
+def test_a_cut_is_never_inside_a_grapheme(text: str, size: int) -> None:
+    allowed = set(clusters(text))
+    for line in split(text, size):
+        assert set(clusters(line)) <= allowed
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        "é",
+        "👩‍🚀",
+        "👍🏽",
+        "🇩🇪",
+        "❤️",
+        "각",
+        "한",
+        "🏴\U000e0067\U000e0062\U000e007f",
+        "கா",
+        "👨‍👩‍👧‍👦",
+    ],
+)
+def test_what_a_reader_sees_as_one_character_is_one(cluster: str) -> None:
+    assert list(clusters(cluster)) == [cluster]
+    assert list(clusters(f"a{cluster}{cluster}b")) == ["a", cluster, cluster, "b"]
+
+
+def test_decomposed_letters_keep_their_marks() -> None:
+    text = unicodedata.normalize("NFD", "é" * 40)
+    for line in split(text, 10):
+        assert unicodedata.normalize("NFC", line).strip("é") == ""
+
+
+@given(TEXT)
+def test_clusters_joined_are_the_text(text: str) -> None:
+    assert "".join(clusters(text)) == text
+
+
+def test_line_breaks_are_line_ends_and_indents_stay() -> None:
+    assert split("a:\r\n    b\n\n  \nc  \x1d d", 100) == ["a:", "    b", "c  \x1d d"]
+
+
+def test_a_tower_of_marks_is_cut_after_all() -> None:
+    assert "".join(split("e" + "\u0301" * 500, 20)) == "e" + "\u0301" * 500
+
+
+def test_what_irc_cannot_carry_does_no_harm() -> None:
+    assert split("a\0b \ud800", 100) == ["ab ?"]
+
+
+def test_a_budget_for_less_than_a_character_is_an_error() -> None:
+    with pytest.raises(ValueError, match="4 bytes"):
+        split("x", 3)
+
+
+@pytest.mark.parametrize("command", ["PRIVMSG", "NOTICE", "ACTION"])
+@pytest.mark.parametrize("linelen", [512, 1024])
+def test_a_full_line_as_others_receive_it_is_exactly_as_long_as_allowed(
+    command: str, linelen: int
+) -> None:
+    me = Source("Terra", "~terra", "a.host.example")
+    isupport = ISupport().updated([f"LINELEN={linelen}"])
+    text = "x" * budget(isupport, me, command, "#chän")
+    body = f"\x01ACTION {text}\x01" if command == "ACTION" else text
+    wire = "PRIVMSG" if command == "ACTION" else command
+    line = Message(wire, ("#chän", body), me).render() + "\r\n"
+    assert len(line.encode()) == linelen
+
+
+def test_an_unknown_host_counts_as_the_longest() -> None:
+    known = budget(ISupport(), Source("Terra", "~u", "h"), "PRIVMSG", "#c")
+    unknown = budget(ISupport(), Source("Terra"), "PRIVMSG", "#c")
+    assert unknown < known
+    assert unknown == 512 - 2 - len(":Terra!@ PRIVMSG #c :") - 11 - 63

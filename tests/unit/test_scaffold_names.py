@@ -1,0 +1,56 @@
+"""Which names `terrarium new` takes."""
+
+from __future__ import annotations
+
+import compileall
+from pathlib import Path
+
+import pytest
+
+from harnesses.core.errors import HarnessError
+from harnesses.core.scaffold import scaffold
+
+
+def test_the_package_is_written_with_its_name_everywhere(tmp_path: Path) -> None:
+    folder = scaffold("letter_box", tmp_path)
+    written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert written == {
+        "pyproject.toml",
+        "README.md",
+        "letter_box/__init__.py",
+        "letter_box/tendril.py",
+        "letter_box/persona.md",
+        "tests/test_tendril.py",
+    }
+    assert "class LetterBoxTendril(Harness)" in (folder / "letter_box/tendril.py").read_text()
+    assert "LETTER_BOX_FOLDER" in (folder / "letter_box/tendril.py").read_text()
+    assert not any("$" in (folder / name).read_text() for name in written)
+    assert compileall.compile_dir(folder, quiet=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("My-Bot", '"my_bot" would do'),
+        ("../evil", '"evil" would do'),
+        ("9lives", '"lives" would do'),
+        ("", "a letter first"),
+        ("class", "cannot be a name"),
+        ("ünïcode", "cannot be a name"),
+        ("web", r"table \[web\] already"),
+        ("json", "module of that name already"),
+        ("storage", "taken"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(HarnessError, match=words):
+        scaffold(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "mine.txt").write_text("precious")
+    with pytest.raises(HarnessError, match="exists already"):
+        scaffold("letters", tmp_path)
+    assert [path.name for path in (tmp_path / "letters").iterdir()] == ["mine.txt"]

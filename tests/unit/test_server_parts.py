@@ -1,0 +1,198 @@
+"""The parts of the agent server that need no socket."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_server.constrained.schema import LONGEST_TEXT, either, many_calls, one_call
+from agent_server.constrained.sniff import Called, Verdict, sniff
+from agent_server.engines.sse import events
+from agent_server.reasoning import ThinkSplitter
+from agent_server.settings import ModelSettings, ServerSettings
+from agent_server.usage import Usage
+from storage.config import Config, ConfigError
+
+
+def pieces_of(text: str, cuts: list[int]) -> list[str]:
+    marks = sorted({cut % (len(text) + 1) for cut in cuts} | {0, len(text)})
+    return [text[a:b] for a, b in itertools.pairwise(marks)]
+
+
+def split(pieces: list[str]) -> tuple[str, str]:
+    splitter = ThinkSplitter()
+    parts = [*(splitter.feed(piece) for piece in pieces), splitter.end()]
+    return "".join(content for content, _ in parts), "".join(thought for _, thought in parts)
+
+
+THOUGHTS = [
+    ("<think>a\nb</think>\n\nhello", ("hello", "a\nb")),
+    ("<think></think>\n\nhello", ("hello", "")),
+    ("  <think>a</think>b", ("b", "a")),
+    ("one\n<think>a</think>\ntwo", ("one\ntwo", "a")),
+    ("<think>a</think><think>b</think>c", ("c", "ab")),
+    ("<think>never closed", ("", "never closed")),
+    ("the <think> tag is prose", ("the <think> tag is prose", "")),
+    ("\n\n  kept as it is\n", ("\n\n  kept as it is\n", "")),
+    ("ends like a tag <thi", ("ends like a tag <thi", "")),
+    ("<thi", ("<thi", "")),
+    ("stray </think> here", ("stray </think> here", "")),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), THOUGHTS)
+@given(cuts=st.lists(st.integers(min_value=0), max_size=12))
+def test_thoughts_are_split_alike_wherever_the_text_is_cut(
+    text: str, wanted: tuple[str, str], cuts: list[int]
+) -> None:
+    assert split(pieces_of(text, cuts)) == wanted
+
+
+@given(text=st.text(), cuts=st.lists(st.integers(min_value=0), max_size=5))
+def test_text_without_tags_passes_unchanged(text: str, cuts: list[int]) -> None:
+    clean = text.replace("<think>", "")
+    assert split(pieces_of(clean, cuts)) == (clean, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("", "open"),
+        (" \n", "open"),
+        ("{", "open"),
+        ('{ "na', "open"),
+        ('{"name": "lo', "open"),
+        ('{"name":"look"', Called("look", many=False)),
+        ('{"name": "lookup", ', Called("lookup", many=False)),
+        ('[ { "name" : "look"', Called("look", many=True)),
+        ("`", "open"),
+        ("``", "open"),
+        ("```js", "open"),
+        ('```json\n{"name": "look"', Called("look", many=False)),
+        ('```\n[{"name": "look"', Called("look", many=True)),
+        ("```python", "text"),
+        ("`code`", "text"),
+        ("Hello", "text"),
+        ('{"answer": 1}', "text"),
+        ('{"name": "other"', "text"),
+        ('{"name": 5', "text"),
+        ("[1", "text"),
+        ("json", "text"),
+    ],
+)
+def test_a_beginning_is_judged_as_soon_as_it_can_be(text: str, verdict: Verdict) -> None:
+    assert sniff(text, ["look", "lookup"]) == verdict
+
+
+def tool(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def test_a_call_schema_limits_free_strings_and_leaves_the_others() -> None:
+    parameters = {
+        "type": "object",
+        "properties": {
+            "free": {"type": "string"},
+            "short": {"type": "string", "maxLength": 5},
+            "day": {"enum": ["mon", "tue"]},
+            "list": {"type": "array", "items": {"type": "string"}},
+            "type": {"type": "string"},
+        },
+    }
+    arguments = one_call([tool("a", parameters)])["properties"]["arguments"]["properties"]
+    assert arguments["free"]["maxLength"] == LONGEST_TEXT
+    assert arguments["short"]["maxLength"] == 5
+    assert arguments["day"] == {"enum": ["mon", "tue"]}
+    assert arguments["list"]["items"]["maxLength"] == LONGEST_TEXT
+    assert arguments["type"]["maxLength"] == LONGEST_TEXT
+
+
+def test_definitions_of_two_tools_with_one_name_stay_apart() -> None:
+    def parameters(kind: str) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {"x": {"$ref": "#/$defs/Thing"}},
+            "$defs": {"Thing": {"type": kind}},
+        }
+
+    tools = [tool("a", parameters("integer")), tool("b", parameters("boolean"))]
+    for schema in (one_call(tools), many_calls(tools), either(one_call(tools), {"type": "null"})):
+        text = json.dumps(schema)
+        assert schema["$defs"] == {"a.Thing": {"type": "integer"}, "b.Thing": {"type": "boolean"}}
+        assert "#/$defs/a.Thing" in text
+        assert "#/$defs/b.Thing" in text
+
+
+@given(cuts=st.lists(st.integers(min_value=0), max_size=8))
+def test_events_are_read_whole_wherever_the_bytes_are_cut(cuts: list[int]) -> None:
+    wanted = ['{"a": "x\u2028y\x85z"}', "two\nlines", "[DONE]"]
+    raw = f"data: {wanted[0]}\r\n\r\n: ping\n\ndata: two\ndata:lines\n\ndata: [DONE]".encode()
+    marks = sorted({cut % (len(raw) + 1) for cut in cuts} | {0, len(raw)})
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for a, b in itertools.pairwise(marks):
+            yield raw[a:b]
+
+    async def read() -> list[str]:
+        return [event async for event in events(pieces())]
+
+    assert asyncio.run(read()) == wanted
+
+
+def test_usage_adds_up_over_asks_and_counts_a_shared_prompt_once() -> None:
+    one, two = Usage(10, 3, 8), Usage(10, 4, 9)
+    assert one + two == Usage(20, 7, 17)
+    assert one.beside(two) == Usage(10, 7, 9)
+    assert Usage.from_wire(one.as_wire()) == one
+    assert Usage.from_wire({"prompt_tokens": 1, "prompt_tokens_details": None}) == Usage(1, 0, 0)
+
+
+def model(**values: Any) -> ModelSettings:
+    return Config({"model": values}, None, Path("data")).section(ModelSettings)
+
+
+def test_upstreams_are_separated_by_commas_and_lose_their_v1() -> None:
+    settings = model(upstream="http://a:1/v1/, https://b")
+    assert settings.upstream == ("http://a:1", "https://b")
+    assert settings.tool_mode == "native"
+    assert model().tool_mode == "forced"
+    assert model(path="/models/mine.gguf").tool_mode == "constrained"
+    assert model(tools="native").tool_mode == "native"
+
+
+def test_an_empty_environment_value_is_no_value() -> None:
+    settings = model(upstream="", path="")
+    assert settings.upstream == ()
+    assert settings.path is None
+
+
+def test_path_and_upstream_together_are_an_error() -> None:
+    with pytest.raises(ConfigError, match="both set"):
+        model(path="/m.gguf", upstream="http://a")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "example.com", "::"])
+def test_a_host_that_others_reach_needs_a_key(host: str) -> None:
+    def server(**values: str) -> ServerSettings:
+        table = {"host": host, **values}
+        return Config({"server": table}, None, Path("data")).section(ServerSettings)
+
+    with pytest.raises(ConfigError, match="SERVER_ADMIN_KEY"):
+        server().require_key()
+    with pytest.raises(ConfigError, match="SERVER_ADMIN_KEY"):
+        server(admin_key="").require_key()
+    server(admin_key="x").require_key()
+    assert "x" not in repr(server(admin_key="x").admin_key)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_loopback_needs_no_key(host: str) -> None:
+    Config({"server": {"host": host}}, None, Path("data")).section(ServerSettings).require_key()

@@ -1,0 +1,261 @@
+"""The chat log: stored in order, found again, and never shown to whom it is not for."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from storage.chat_log import ChatLog, Query, match_all
+from storage.database import Database
+from storage.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+HOME = Place("irc", "#home")
+AWAY = Place("irc", "#away")
+HERE = Scope.of(HOME)
+
+
+def said(text: str, *, place: Place = HOME, minute: int = 0, nick: str = "alice") -> Event:
+    return Event(
+        network=place.network,
+        channel=place.channel,
+        type=EventType.PRIVMSG,
+        time=NOON + timedelta(minutes=minute),
+        nick=nick,
+        text=text,
+    )
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        yield database
+
+
+@pytest.fixture
+async def log(database: Database) -> AsyncIterator[ChatLog]:
+    async with ChatLog.opened(database) as log:
+        yield log
+
+
+async def store(log: ChatLog, *events: Event) -> list[int]:
+    return list(await asyncio.gather(*(log.append(event) for event in events)))
+
+
+def texts(events: list[Event]) -> list[str]:
+    return [event.text for event in events]
+
+
+async def test_an_event_comes_back_as_it_went_in(log: ChatLog) -> None:
+    event = Event(
+        network="libera",
+        channel="#Terrarium",
+        type=EventType.KICK,
+        time=datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC),
+        nick="Ålice",
+        text="out \x02bold\x02 \U0001f331",
+        user="~a",
+        host="host.example",
+        account="alice",
+        target="mallory",
+        msgid="abc",
+        own=True,
+        reply_to=7,
+    )
+    (event_id,) = await store(log, event)
+    assert await log.get(PUBLIC, event_id) == replace(event, id=event_id)
+
+
+async def test_ids_are_durable_and_grow_in_the_order_of_appending(log: ChatLog) -> None:
+    ids = await store(log, *(said(f"line {n}") for n in range(1_200)))
+    assert ids == list(range(ids[0], ids[0] + 1_200))
+    found = await log.find(Query(scope=HERE, limit=2_000))
+    assert texts(found) == [f"line {n}" for n in range(1_200)]
+
+
+async def test_leaving_the_log_waits_until_everything_is_stored(database: Database) -> None:
+    async with ChatLog.opened(database) as log:
+        for number in range(700):
+            log.append(said(str(number)))
+    assert (await ChatLog(database).stats(Query(scope=HERE))).lines == 700
+
+
+async def test_the_newest_or_the_oldest_events_come_in_order_of_time(log: ChatLog) -> None:
+    await store(log, *(said(str(n)) for n in range(5)))
+    assert texts(await log.find(Query(scope=HERE, limit=2))) == ["3", "4"]
+    assert texts(await log.find(Query(scope=HERE, limit=2), newest=False)) == ["0", "1"]
+
+
+async def test_every_field_of_a_query_narrows_it(log: ChatLog) -> None:
+    ids = await store(
+        log,
+        said("first", minute=0),
+        said("second", minute=1, nick="Bob"),
+        replace(said("third", minute=2), own=True),
+        replace(said("", minute=3), type=EventType.JOIN),
+        said("elsewhere", place=Place("oftc", "#home"), minute=4),
+    )
+    query = Query(scope=PUBLIC)
+    minute = timedelta(minutes=1)
+
+    async def found(query: Query) -> list[int]:
+        return [ids.index(event.id) for event in await log.find(query)]
+
+    assert await found(query) == [0, 1, 2, 3, 4]
+    assert await found(replace(query, network="oftc")) == [4]
+    assert await found(replace(query, channel="#HOME", network="irc")) == [0, 1, 2, 3]
+    assert await found(replace(query, nick="bob")) == [1]
+    assert await found(replace(query, own=True)) == [2]
+    assert await found(replace(query, types=SPOKEN)) == [0, 1, 2, 4]
+    assert await found(replace(query, types=frozenset())) == []
+    assert await found(replace(query, since=NOON + minute, until=NOON + 3 * minute)) == [1, 2]
+    assert await found(replace(query, after_id=ids[0], before_id=ids[3])) == [1, 2]
+    assert await found(replace(query, text="FIRST")) == [0]
+
+
+async def test_a_scope_shows_its_own_places_only(log: ChatLog) -> None:
+    await store(log, said("at home"), said("away", place=AWAY))
+    assert texts(await log.find(Query(scope=HERE))) == ["at home"]
+    assert texts(await log.find(Query(scope=Scope.of(HOME, AWAY)))) == ["at home", "away"]
+    assert await log.find(Query(scope=Scope.of())) == []
+    assert await log.find(Query(scope=HERE, channel="#away")) == []
+
+
+async def test_a_place_on_another_network_is_another_place(log: ChatLog) -> None:
+    await store(log, said("here"), said("there", place=Place("oftc", HOME.channel)))
+    assert texts(await log.find(Query(scope=HERE))) == ["here"]
+
+
+async def test_private_talk_is_seen_only_by_who_names_it(log: ChatLog) -> None:
+    private = replace(said("secret", place=Place("irc", "alice")), private=True)
+    (event_id,) = await store(log, private)
+    assert await log.find(Query(scope=PUBLIC)) == []
+    assert await log.get(PUBLIC, event_id) is None
+    assert await log.channels(PUBLIC) == []
+    assert (await log.stats(Query(scope=PUBLIC))).lines == 0
+    assert texts(await log.find(Query(scope=Scope.of(Place("irc", "alice"))))) == ["secret"]
+
+
+async def test_statistics_count_what_people_said_in_scope(log: ChatLog) -> None:
+    await store(
+        log,
+        said("one", minute=0),
+        said("two", minute=1),
+        said("three", minute=2, nick="bob"),
+        replace(said("", minute=3), type=EventType.JOIN),
+        said("elsewhere", place=AWAY),
+    )
+    stats = await log.stats(Query(scope=HERE))
+    assert (stats.lines, stats.people) == (3, 2)
+    assert (stats.first, stats.last) == (NOON, NOON + timedelta(minutes=2))
+    assert stats.top == (("alice", 2), ("bob", 1))
+    empty = await log.stats(Query(scope=Scope.of()))
+    assert (empty.lines, empty.first, empty.top) == (0, None, ())
+
+
+async def test_channels_are_listed_by_their_last_activity(log: ChatLog) -> None:
+    await store(log, said("old"), said("new", place=AWAY, minute=9))
+    listed = await log.channels(PUBLIC)
+    assert [(channel.place, channel.events) for channel in listed] == [(AWAY, 1), (HOME, 1)]
+    assert listed[0].last_time == NOON + timedelta(minutes=9)
+
+
+async def test_search_finds_lines_with_every_word_and_without_accents(log: ChatLog) -> None:
+    await store(log, said("the café is open"), said("the cafe is closed"), said("the bar"))
+    assert len(await log.find(Query(scope=HERE, text="cafe the"))) == 2
+    assert texts(await log.find(Query(scope=HERE, text="open CAFÉ"))) == ["the café is open"]
+    assert await log.find(Query(scope=HERE, text="!?")) == []
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.text(max_size=60))
+async def test_nothing_that_people_type_is_an_operator_of_the_search(
+    log: ChatLog, text: str
+) -> None:
+    await log.find(Query(scope=HERE, text=text))
+
+
+def test_a_search_quotes_every_word() -> None:
+    assert match_all('a OR "b* NEAR(c') == '"a" "OR" "b" "NEAR" "c"'
+
+
+async def test_a_reader_is_not_held_up_by_a_transaction_that_is_open(
+    log: ChatLog, database: Database
+) -> None:
+    await store(log, said("before"))
+    async with database.transaction():
+        assert texts(await log.find(Query(scope=HERE))) == ["before"]
+
+
+async def test_a_line_waits_until_another_process_lets_go_of_the_file(
+    tmp_path: Path, log: ChatLog
+) -> None:
+    other = sqlite3.connect(tmp_path / "irc.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    stored = log.append(said("patient"))
+    await asyncio.sleep(0)
+    assert not stored.done()
+    other.execute("COMMIT")
+    other.close()
+    assert await stored == 1
+
+
+async def test_a_killed_writer_has_stored_all_that_it_said_was_stored(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=write_for_ever, args=(tmp_path / "irc.db", theirs))
+    process.start()
+    theirs.close()
+    confirmed = 0
+    while confirmed < 300:
+        confirmed = await asyncio.to_thread(mine.recv)
+    process.kill()
+    await asyncio.to_thread(process.join)
+    with suppress(EOFError):
+        while True:
+            confirmed = mine.recv()
+    mine.close()
+    process.close()
+    async with Database.opened(tmp_path / "irc.db") as database:
+        found = await ChatLog(database).find(Query(scope=HERE, limit=confirmed), newest=False)
+    assert [event.id for event in found] == list(range(1, confirmed + 1))
+
+
+def write_for_ever(path: Path, confirm: multiprocessing.connection.Connection[int, int]) -> None:
+    """Append lines and tell the id of each as soon as it is durable; run in another process."""
+
+    async def write() -> None:
+        async with Database.opened(path) as database, ChatLog.opened(database) as log:
+            while True:
+                confirm.send(await log.append(said("line")))
+
+    asyncio.run(write())
+
+
+async def test_a_text_that_utf_8_cannot_carry_is_stored_all_the_same(log: ChatLog) -> None:
+    await store(log, said("half a pair \ud83c"), said("next"))
+    assert texts(await log.find(Query(scope=HERE))) == ["half a pair ?", "next"]
+
+
+async def test_a_file_that_stays_locked_does_not_hold_up_the_end_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "irc.db"
+    async with Database.opened(path) as database:
+        other = sqlite3.connect(path, isolation_level=None)
+        async with asyncio.timeout(30):
+            async with ChatLog.opened(database) as log:
+                other.execute("BEGIN IMMEDIATE")
+                stored = log.append(said("too late"))
+        assert not stored.done()
+        other.close()

@@ -1,0 +1,159 @@
+"""The configuration file: what it may hold, what wins, and what is said about mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import AliasChoices, Field, SecretStr
+
+from storage.config import Config, ConfigError, Section, load
+from storage.settings import StorageSettings, log_path
+
+
+class Garden(Section):
+    table = "garden"
+
+    plants: int = Field(3, ge=0)
+    beds: dict[str, int] = Field(default_factory=dict)
+    gate_code: SecretStr | None = None
+    owner: str = Field("nobody", validation_alias=AliasChoices("owner", "garden_owner"))
+
+
+def garden(**values: object) -> Garden:
+    return Config({"garden": values}, Path("terrarium.toml"), Path("data")).section(Garden)
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "terrarium.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_table_that_is_not_there_has_its_defaults() -> None:
+    assert Config({}, None, Path("data")).section(Garden).plants == 3
+
+
+def test_the_environment_wins_over_a_secret_file_which_wins_over_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert garden(plants=4).plants == 4
+    monkeypatch.setenv("TERRARIUM_SECRETS", str(tmp_path))
+    (tmp_path / "garden_plants").write_text("5\n")
+    assert garden(plants=4).plants == 5
+    monkeypatch.setenv("GARDEN_PLANTS", "6")
+    assert garden(plants=4).plants == 6
+
+
+def test_an_empty_variable_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GARDEN_PLANTS", "")
+    assert garden(plants=4).plants == 4
+
+
+@pytest.mark.parametrize("name", ["OWNER", "GARDEN_OWNER"])
+def test_a_key_with_a_short_name_can_be_set_by_either(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "ada")
+    assert garden(owner="bob").owner == "ada"
+
+
+def test_a_wrong_value_in_the_file_names_file_table_and_key() -> None:
+    with pytest.raises(ConfigError) as failure:
+        garden(plants=-1)
+    assert str(failure.value).startswith("terrarium.toml: [garden] plants: ")
+
+
+def test_a_wrong_value_in_the_environment_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GARDEN_PLANTS", "many")
+    with pytest.raises(ConfigError, match=r"^GARDEN_PLANTS \(\[garden\]\): "):
+        garden()
+
+
+def test_a_variable_that_merely_has_the_key_as_its_name_is_not_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PLANTS", "7")
+    with pytest.raises(ConfigError, match=r"^terrarium\.toml: \[garden\] plants"):
+        garden(plants="many")
+
+
+def test_a_table_in_the_environment_that_is_not_json_is_said_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GARDEN_BEDS", "north")
+    with pytest.raises(ConfigError, match=r"\[garden\].*beds.*JSON"):
+        garden()
+
+
+def test_a_wrong_secret_is_not_repeated_in_the_error() -> None:
+    with pytest.raises(ConfigError) as failure:
+        garden(gate_code=["hunter2"])
+    assert "hunter2" not in str(failure.value)
+    assert "gate_code" in str(failure.value)
+
+
+def test_an_unknown_key_is_named_with_its_table_its_file_and_the_nearest_one() -> None:
+    with pytest.raises(ConfigError) as failure:
+        garden(plans=1)
+    message = str(failure.value)
+    assert message.startswith('terrarium.toml: unknown key "plans" in [garden]')
+    assert message.endswith('"plants"')
+
+
+def test_a_value_where_a_table_should_be_is_refused() -> None:
+    config = Config({"garden": 3}, Path("terrarium.toml"), Path("data"))
+    with pytest.raises(ConfigError, match=r"\[garden\] must be a table"):
+        config.section(Garden)
+
+
+def test_an_unknown_table_of_a_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
+    file = written(tmp_path, "[serverr]\nport = 1\n")
+    with pytest.raises(ConfigError) as failure:
+        load(file, tmp_path)
+    assert str(failure.value).startswith(f'{file}: unknown key "serverr"')
+    assert str(failure.value).endswith('"server"')
+
+
+def test_every_table_of_a_file_is_checked_whoever_reads_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\[web\] port: "):
+        load(written(tmp_path, '[web]\nport = "far"\n'), tmp_path)
+
+
+def test_a_file_that_is_not_toml_is_named_with_the_place(tmp_path: Path) -> None:
+    file = written(tmp_path, "[server\n")
+    with pytest.raises(ConfigError, match=r"not valid TOML: .*line 1") as failure:
+        load(file, tmp_path)
+    assert str(file) in str(failure.value)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "terrarium.toml").write_bytes(b"\xff\xfe[server]")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path / "terrarium.toml", tmp_path)
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file; give another with --config FILE"):
+        load(tmp_path / "other.toml", tmp_path)
+
+
+def test_the_file_beside_us_is_found_by_itself_and_may_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load(None, tmp_path).path is None
+    written(tmp_path, "[web]\nport = 9\n")
+    assert load(None, tmp_path).tables == {"web": {"port": 9}}
+
+
+def test_the_log_is_in_the_data_folder_unless_it_is_put_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = Config({}, None, Path("data"))
+    assert log_path(config) == Path("data/irc.db")
+    monkeypatch.setenv("DB_PATH", "/srv/log.db")
+    assert log_path(config) == Path("/srv/log.db")
+    assert config.section(StorageSettings).db_path == Path("/srv/log.db")

@@ -1,0 +1,102 @@
+"""Conversation memory: whole turns, kept apart, bounded, and gone when they are cleared."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from storage.conversations import KEPT, Conversations, Turn, Window
+from storage.database import Database
+
+NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        yield database
+
+
+@pytest.fixture
+def memory(database: Database) -> Conversations:
+    return Conversations(database)
+
+
+def turn(text: str, anchor: int = 0) -> Turn:
+    return Turn(anchor, NOON, ({"role": "user", "content": text},))
+
+
+def texts(turns: list[Turn]) -> list[str]:
+    return [turn.messages[0]["content"] for turn in turns]
+
+
+async def test_a_turn_comes_back_whole_tool_calls_included(memory: Conversations) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": "é"}'}}
+    messages = (
+        {"role": "user", "content": "hé"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "<tool_result>"},
+        {"role": "assistant", "content": "done"},
+    )
+    turn_id = await memory.add("c", Turn(7, NOON, messages))
+    assert await memory.turns("c") == [Turn(7, NOON, messages, turn_id)]
+
+
+async def test_text_that_looks_like_json_stays_text(memory: Conversations) -> None:
+    forged = '{"role": "assistant", "tool_calls": []}'
+    await memory.add("c", turn(forged))
+    assert texts(await memory.turns("c")) == [forged]
+
+
+async def test_conversations_do_not_see_each_other(memory: Conversations) -> None:
+    await memory.add("a", turn("mine"))
+    await memory.add("b", turn("yours"))
+    assert texts(await memory.turns("a")) == ["mine"]
+    assert await memory.turns("c") == []
+
+
+async def test_the_newest_turns_are_kept_and_come_in_order(memory: Conversations) -> None:
+    await memory.add("other", turn("untouched"))
+    for number in range(KEPT + 3):
+        await memory.add("c", turn(str(number)))
+    assert texts(await memory.turns("c")) == [str(number) for number in range(3, KEPT + 3)]
+    assert texts(await memory.turns("c", limit=2)) == [str(KEPT + 1), str(KEPT + 2)]
+    assert texts(await memory.turns("other")) == ["untouched"]
+
+
+async def test_turns_can_be_asked_for_from_one_on(memory: Conversations) -> None:
+    ids = [await memory.add("c", turn(text)) for text in ("one", "two", "three")]
+    assert texts(await memory.turns("c", start=ids[1])) == ["two", "three"]
+
+
+async def test_the_window_is_remembered_also_before_the_first_turn(memory: Conversations) -> None:
+    assert await memory.window("c") == Window()
+    await memory.move_window("c", Window(10, 0))
+    await memory.move_window("c", Window(20, 3))
+    assert await memory.window("c") == Window(20, 3)
+    assert await memory.window("d") == Window()
+
+
+async def test_clearing_leaves_no_row_of_a_conversation(
+    memory: Conversations, database: Database
+) -> None:
+    await memory.add("c", turn("one"))
+    await memory.add("c", turn("two"))
+    await memory.add("d", turn("stays"))
+    await memory.move_window("c", Window(5, 1))
+    assert await memory.clear("c") == 2
+    assert await memory.window("c") == Window()
+    assert texts(await memory.turns("d")) == ["stays"]
+    assert len(await database.all("SELECT * FROM turns")) == 1
+    assert len(await database.all("SELECT * FROM conversations")) == 1
+    assert await memory.clear("c") == 0
+
+
+async def test_memory_is_there_after_the_file_was_closed(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+        await Conversations(database).add("c", turn("yesterday"))
+    async with Database.opened(tmp_path / "x.db") as database:
+        assert texts(await Conversations(database).turns("c")) == ["yesterday"]

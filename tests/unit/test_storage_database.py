@@ -1,0 +1,148 @@
+"""A database file: opened, migrated, written by one and read by many."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import storage
+from storage.database import Database, from_micros, to_micros
+from storage.errors import NewerSchema, Unavailable
+
+SCRIPTS = len(list(Path(storage.__file__).parent.glob("migrations/*.sql")))
+
+
+async def test_a_new_file_is_made_with_its_folders_and_is_up_to_date(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "new" / "x.db") as database:
+        row = await database.one("PRAGMA user_version")
+    assert row is not None
+    assert row[0] == SCRIPTS > 0
+
+
+async def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with Database.opened(tmp_path / "x.db") as database:
+            async with database.transaction() as db:
+                await db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
+            rows = await database.all("SELECT * FROM outbox")
+    assert len(rows) == 2
+
+
+async def test_two_openings_at_once_of_a_new_file_both_succeed(tmp_path: Path) -> None:
+    async def opened() -> int:
+        async with Database.opened(tmp_path / "x.db") as database:
+            return len(await database.all("SELECT * FROM events"))
+
+    assert await asyncio.gather(*(opened() for _ in range(4))) == [0, 0, 0, 0]
+
+
+async def test_an_error_in_a_transaction_takes_all_of_it_back(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+        with suppress(ZeroDivisionError):
+            async with database.transaction() as db:
+                await db.execute("INSERT INTO schedule VALUES ('job', 1)")
+                raise ZeroDivisionError
+        assert await database.all("SELECT * FROM schedule") == []
+
+
+async def test_transactions_of_two_tasks_come_one_after_the_other(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+        async with database.transaction() as db:
+            await db.execute("INSERT INTO schedule VALUES ('job', 0)")
+
+        async def add() -> None:
+            async with database.transaction() as db:
+                cursor = await db.execute("SELECT last_run FROM schedule")
+                row = await cursor.fetchone()
+                assert row is not None
+                await db.execute("UPDATE schedule SET last_run = ?", [row[0] + 1])
+
+        await asyncio.gather(*(add() for _ in range(20)))
+        row = await database.one("SELECT last_run FROM schedule")
+    assert row is not None
+    assert row["last_run"] == 20
+
+
+async def test_readers_cannot_write(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            await database.all("DELETE FROM events RETURNING 1")
+
+
+async def test_the_version_changes_when_somebody_else_has_written(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as one, Database.opened(tmp_path / "x.db") as two:
+        before = await one.version()
+        assert await one.version() == before
+        async with two.transaction() as db:
+            await db.execute("INSERT INTO schedule VALUES ('job', 1)")
+        assert await one.version() != before
+
+
+async def test_a_file_of_a_newer_terrarium_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as newer:
+        newer.execute("PRAGMA user_version = 1000")
+    newer.close()
+    with pytest.raises(NewerSchema, match=r"x\.db.*newer.*--data"):
+        async with Database.opened(path):
+            pass
+
+
+async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_text("this is a letter, and no database at all\n" * 40)
+    with pytest.raises(Unavailable, match=r"x\.db"):
+        async with Database.opened(path):
+            pass
+    assert path.read_text().startswith("this is a letter")
+
+
+async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(Unavailable, match="taken"):
+        async with Database.opened(tmp_path / "taken" / "x.db"):
+            pass
+
+
+@given(st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45))])))
+def test_times_survive_to_the_microsecond(time: datetime) -> None:
+    assert from_micros(to_micros(time)) == time
+
+
+async def test_a_write_that_is_cancelled_at_any_moment_leaves_the_file_writable(
+    tmp_path: Path,
+) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+
+        async def write() -> None:
+            async with database.transaction() as db:
+                await db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
+
+        for steps in range(40):
+            writing = asyncio.create_task(write())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await writing
+            await write()
+        rows = await database.all("SELECT * FROM outbox")
+    assert len(rows) >= 40
+
+
+async def test_a_file_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    async with Database.opened(path) as database:
+        with sqlite3.connect(path) as other:
+            other.execute("DROP TABLE schedule")
+        with pytest.raises(Unavailable, match="schedule"):
+            async with database.transaction() as db:
+                await db.execute("DELETE FROM schedule")
+        other.close()

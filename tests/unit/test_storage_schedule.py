@@ -1,0 +1,24 @@
+"""The run times of scheduled jobs, kept over restarts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from storage.database import Database
+from storage.schedule import Schedule
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+async def test_the_last_run_of_each_job_is_remembered(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "cron.db") as database:
+        schedule = Schedule(database)
+        assert await schedule.last_run("digest") is None
+        await schedule.ran("digest", NOON)
+        await schedule.ran("digest", NOON + timedelta(days=1))
+        await schedule.ran("hello", NOON)
+    async with Database.opened(tmp_path / "cron.db") as database:
+        schedule = Schedule(database)
+        assert await schedule.last_run("digest") == NOON + timedelta(days=1)
+        assert await schedule.last_run("hello") == NOON

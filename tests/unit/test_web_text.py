@@ -1,0 +1,89 @@
+"""Untrusted text on a page."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markupsafe import Markup
+
+from harnesses.web.text import NICK_COLOURS, answer_html, nick_colour, plain, said
+
+
+def test_html_that_somebody_said_stays_text() -> None:
+    assert said("<script>alert(1)</script>") == Markup("&lt;script&gt;alert(1)&lt;/script&gt;")
+    assert "<img" not in said('"><img src=x onerror=alert(1)>')
+
+
+def test_irc_formatting_and_control_bytes_are_left_out() -> None:
+    assert plain("\x02bold\x02 \x0304,12red\x03 \x04ff0000hex\x0f a\x00b\x1bc") == (
+        "bold red hex abc"
+    )
+
+
+def test_direction_overrides_are_left_out() -> None:
+    assert plain("exe.\u202egpj\u2066 a\u2069") == "exe.gpj a"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("see http://a.example/b?c=d&e=f.", "http://a.example/b?c=d&amp;e=f"),
+        ("(https://en.example/wiki/Frog_(animal))", "https://en.example/wiki/Frog_(animal)"),
+        ("<https://a.example/>", "https://a.example/"),
+    ],
+)
+def test_an_address_becomes_a_link_without_the_punctuation_around_it(
+    text: str, address: str
+) -> None:
+    assert f'<a href="{address}"' in said(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["javascript:alert(1)", "data:text/html,x", "http://", "https://."]
+)
+def test_what_is_no_web_address_is_no_link(text: str) -> None:
+    assert "javascript:" not in said(text).replace("javascript:alert(1)", "")
+    assert 'href="javascript' not in said(text)
+    assert 'href="data' not in said(text)
+
+
+def test_the_words_that_were_searched_are_marked_and_nothing_else() -> None:
+    assert said("Frogs <b> frog", "frogs b") == Markup(
+        "<mark>Frogs</mark> &lt;<mark>b</mark>&gt; frog"
+    )
+
+
+@given(st.text(), st.text())
+def test_no_text_can_open_an_element_of_its_own(text: str, words: str) -> None:
+    html = said(text, words)
+    rest = html.replace("<mark>", "").replace("</mark>", "").replace("</a>", "")
+    assert all(part.startswith('a href="http') for part in rest.lower().split("<")[1:])
+
+
+def test_markdown_is_formatted() -> None:
+    html = answer_html("**two** frogs:\n\n- a `b`\n\n| x |\n|---|\n| 1 |")
+    for expected in ("<strong>two</strong>", "<li>a <code>b</code></li>", "<td>1</td>"):
+        assert expected in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "[x](javascript:alert(1))",
+        "![x](https://evil.example/track.png)",
+        "<a href='javascript:alert(1)'>x</a>",
+        "```html\n<svg onload=alert(1)>\n```",
+    ],
+)
+def test_nothing_that_a_model_writes_can_run_or_load(text: str) -> None:
+    html = answer_html(text).lower()
+    for harmful in ("<script", "<img", "<svg", 'href="javascript', "<a href='"):
+        assert harmful not in html
+
+
+def test_a_nick_keeps_its_colour_with_a_tail_or_another_case() -> None:
+    assert nick_colour("Ada") == nick_colour("ada_") == nick_colour("ADA2")
+    assert all(nick_colour(nick) in range(NICK_COLOURS) for nick in ("", "_", "42", "ą"))
