@@ -38,5 +38,8 @@ class Engine(Protocol):
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count the tokens of `{"prompt"}` or `{"messages", "tools"?}`. Raises ApiError."""
 
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer an embeddings request of the API. Raises ApiError, Unsupported when it cannot."""
+
     async def ready(self) -> bool:
         """Whether a token could be made now."""

@@ -19,7 +19,7 @@ from agent_server.control_tokens import defused
 from agent_server.engines.base import Chunks, TokenCount
 from agent_server.engines.child import Spec
 from agent_server.engines.http import HttpEngine
-from agent_server.errors import EngineUnavailable
+from agent_server.errors import EngineUnavailable, Unsupported
 
 log = structlog.get_logger()
 
@@ -61,6 +61,10 @@ class EmbeddedEngine:
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with the child's template and tokenizer."""
         return replace(await self._engine().count(defused(body)), limit=self._spec.context)
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Refuse: the child is loaded for chats."""
+        raise Unsupported("the embedded engine makes no embeddings")
 
     async def ready(self) -> bool:
         """Whether the child has loaded the model and answers."""

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 JSON_TYPE = {"content-type": "application/json"}
 
-OPTIONAL = ("/v1/models", "/tokenize", "/apply-template")
+OPTIONAL = ("/v1/models", "/v1/embeddings", "/tokenize", "/apply-template")
 """What an upstream may lack and still answer chats."""
 
 UNNAMED = "default"
@@ -102,6 +102,11 @@ class HttpEngine:
             "tokens"
         ]
         return TokenCount(tuple(tokens), len(tokens), None)
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Pass an embeddings request on; a model named in `body` stays, for upstreams of many."""
+        model = body.get("model") or await self._model_name()
+        return await self._json("POST", "/v1/embeddings", {**body, "model": model})
 
     async def ready(self) -> bool:
         """Whether the upstream lists its models: it is up and takes our key."""
