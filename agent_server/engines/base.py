@@ -29,10 +29,11 @@ class Engine(Protocol):
         """Start and stop what the engine needs."""
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
-        """Stream the answer to a chat request; closing the generator stops the generation.
+        """Stream the answer to `{"messages"}`, or what follows the bare text of `{"prompt"}`.
 
-        `session` keeps a conversation on one engine. Raises ApiError, before the first chunk
-        or between two.
+        Closing the generator stops the generation. Choices of a prompt have `text` where those
+        of a chat have `delta`. `session` keeps a conversation on one engine. Raises ApiError,
+        before the first chunk or between two.
         """
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:

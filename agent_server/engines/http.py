@@ -27,7 +27,9 @@ log = structlog.get_logger()
 
 JSON_TYPE = {"content-type": "application/json"}
 
-OPTIONAL = ("/v1/models", "/v1/embeddings", "/tokenize", "/apply-template")
+OPTIONAL = (
+    "/v1/models", "/v1/completions", "/v1/embeddings", "/tokenize", "/apply-template"
+)  # fmt: skip
 """What an upstream may lack and still answer chats."""
 
 UNNAMED = "default"
@@ -67,13 +69,14 @@ class HttpEngine:
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer. Always a stream: only a stream can be cancelled."""
         model = await self._model_name()
+        path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
         asked = {
             **body,
             "model": model,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        response = await self._send("POST", "/v1/chat/completions", asked, session, stream=True)
+        response = await self._send("POST", path, asked, session, stream=True)
         try:
             async with aclosing(_chunks(response)) as chunks:
                 async for chunk in chunks:
