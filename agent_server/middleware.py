@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agent_server.error_shapes import ErrorResponse
 from agent_server.errors import (
     ApiError,
     BodyTooLarge,
@@ -32,9 +32,9 @@ QUIET = frozenset({"/health", "/ready", "/metrics"})
 """Routes that are polled: their requests are logged at debug level."""
 
 
-def error_response(error: ApiError) -> JSONResponse:
+def error_response(error: ApiError) -> ErrorResponse:
     """The HTTP answer for `error`."""
-    return JSONResponse(error.as_wire(), error.status, error.headers)
+    return ErrorResponse(error)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from agent_server.settings import ModelSettings
 PROMPT_FIELDS = {"messages", "tools", "tool_choice", "parallel_tool_calls"}
 PASSED_ON = PROMPT_FIELDS | {
     "frequency_penalty", "logit_bias", "logprobs", "min_p", "n", "presence_penalty",
-    "response_format", "seed", "stop", "temperature", "top_k", "top_logprobs", "top_p",
+    "reasoning_effort", "response_format", "seed", "stop", "temperature", "top_k",
+    "top_logprobs", "top_p", "verbosity",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from agent_server.error_shapes import ErrorResponse
 from agent_server.errors import ApiError, BodyTooLarge, InvalidRequest
 from agent_server.middleware import error_response
 
@@ -55,8 +56,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
         text = f"{request.method} is not for {request.url.path}"
     else:
         text = error.detail
-    body = {"message": text, "type": "invalid_request_error", "param": None, "code": None}
-    return JSONResponse({"error": body}, error.status_code, error.headers)
+    return ErrorResponse(InvalidRequest(text, headers=error.headers), error.status_code)
 
 
 def _param(location: Sequence[Any]) -> str | None:

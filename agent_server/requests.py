@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agent_server.errors import InvalidRequest
+from agent_server.known import Known
 from agent_server.messages import AudioPart, FilePart, ImagePart, Message, UserMessage, Wire
 
 NAME = r"^[a-zA-Z0-9_-]{1,64}$"
-HINTS = frozenset(
-    [
-        "metadata",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "user",
-    ]
-)
-"""Documented fields that change nothing about the answer: accepted, not passed on."""
-
-REFUSED = {
-    "audio": "this server makes no sound",
-    "function_call": "write tool_choice instead",
-    "functions": "write tools instead",
-    "prediction": "predicted outputs are not supported",
-    "reasoning_effort": "the engine has no such control",
-    "store": "this server keeps no conversations",
-    "verbosity": "the engine has no such control",
-    "web_search_options": "this server does not search; give the model a tool that does",
-}
-"""Documented fields that cannot be honoured, and why."""
-
-
 DEEPEST = 64
 """Levels of nesting in a JSON schema."""
 
@@ -170,6 +145,13 @@ class TokenizePrompt(Wire):
     prompt: str
 
 
+CONTROLS = ("reasoning_effort", "verbosity")
+"""What only some models can be told; an upstream that cannot says so itself."""
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+CacheKey = Annotated[str, Field(max_length=256)]
+"""Requests with the same key share a beginning: they count as one session."""
+
 Probability = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 TokenId = Annotated[str, Field(pattern=r"^\d{1,9}$")]
@@ -192,10 +174,26 @@ class Sampling(BaseModel):
     max_tokens: int | None = Field(None, ge=1, le=INT32)
 
 
-class ChatRequest(Prompted, Sampling):
-    """The body of POST /v1/chat/completions. `top_k` and `min_p` are common extensions."""
+class ChatRequest(Prompted, Sampling, Known):
+    """The body of POST /v1/chat/completions. `top_k` and `min_p` are common extensions.
+
+    Source: https://platform.openai.com/docs/api-reference/chat/create
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
+
+    hints = frozenset(
+        ["metadata", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "user"]
+    )
+    refused = {
+        "audio": "this server makes no sound",
+        "function_call": "write tool_choice instead",
+        "functions": "write tools instead",
+        "moderation": "this server does not moderate",
+        "prediction": "predicted outputs are not supported",
+        "store": "chats are not kept; /v1/responses keeps its answers",
+        "web_search_options": "this server does not search; give the model a tool that does",
+    }
 
     max_completion_tokens: int | None = Field(None, ge=1, le=INT32)
     n: int | None = Field(None, ge=1, le=16)
@@ -206,6 +204,10 @@ class ChatRequest(Prompted, Sampling):
     modalities: list[Literal["text"]] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    reasoning_effort: Effort | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    prompt_cache_key: CacheKey | None = None
 
     @model_validator(mode="after")
     def _options_fit(self) -> Self:
@@ -215,18 +217,13 @@ class ChatRequest(Prompted, Sampling):
             raise ValueError("top_logprobs needs logprobs=true")
         return self
 
-    def require_known(self) -> None:
-        """Raise InvalidRequest for a field that nobody knows or that cannot be honoured."""
-        for key, value in (self.model_extra or {}).items():
-            if key in HINTS or value is None or (key == "store" and value is False):
-                continue
-            if key in REFUSED:
-                text, code = f"{key} is not supported: {REFUSED[key]}", "unsupported_parameter"
-            else:
-                near = difflib.get_close_matches(key, type(self).model_fields, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                text, code = f"unknown field {key}{hint}", "unknown_parameter"
-            raise InvalidRequest(text, param=key, code=code)
+    def require_words_only(self) -> None:
+        """Raise InvalidRequest for what the small embedded model cannot take."""
+        super().require_words_only()
+        for key in CONTROLS:
+            if getattr(self, key) is not None:
+                text = f"{key} is not supported: this model has no such control"
+                raise InvalidRequest(text, param=key, code="unsupported_parameter")
 
     @property
     def include_usage(self) -> bool:

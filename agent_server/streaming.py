@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -13,11 +12,18 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
+from agent_server.encoding import event
 from agent_server.engines.base import Chunk, Chunks
 from agent_server.errors import ApiError, ClientGone, EngineUnavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
+
+Events = AsyncGenerator[bytes, None]
+Render = Callable[[Chunk, Chunks], Events]
+"""Turns the first chunk and the rest into the events of one API."""
+
+DONE = b"data: [DONE]\n\n"
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -36,13 +42,13 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 class EventStream(StreamingResponse):
-    """Chunks as server-sent events. Their generation ends when the client leaves."""
+    """Server-sent events made of chunks, whose generation ends when the client leaves."""
 
-    def __init__(self, first: Chunk, chunks: Chunks, *, include_usage: bool) -> None:
+    def __init__(self, events: Events, chunks: Chunks) -> None:
         self._chunks = chunks
-        self._events = _events(first, chunks, include_usage=include_usage)
+        self._events = events
         super().__init__(
-            self._events,
+            events,
             media_type="text/event-stream",
             headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
         )
@@ -53,29 +59,33 @@ class EventStream(StreamingResponse):
             await super().stream_response(send)
 
 
-async def begin(request: Request, chunks: Chunks, *, include_usage: bool) -> EventStream:
+async def begin(request: Request, chunks: Chunks, render: Render) -> EventStream:
     """Start an answer: an error before the first chunk is raised, a later one is an event."""
     try:
         first = await unless_gone(request, _first(chunks))
     except BaseException:
         await chunks.aclose()
         raise
-    return EventStream(first, chunks, include_usage=include_usage)
+    return EventStream(render(first, chunks), chunks)
 
 
-async def _events(
-    first: Chunk, chunks: Chunks, *, include_usage: bool
-) -> AsyncGenerator[str, None]:
+async def chat_events(first: Chunk, chunks: Chunks, *, include_usage: bool) -> Events:
+    """The events of a chat: its chunks as they are, then `[DONE]`."""
     try:
-        yield _event(first)
+        yield event(first)
         async for chunk in chunks:
             if chunk["choices"] or include_usage:
-                yield _event(chunk)
+                yield event(chunk)
     except ApiError as error:
-        log.warning("stream.broken", status=error.status, code=error.code)
-        yield _event(error.as_wire())
+        yield event(broken(error).as_wire())
         return
-    yield "data: [DONE]\n\n"
+    yield DONE
+
+
+def broken(error: ApiError) -> ApiError:
+    """Log an error that ends a stream which has begun; returns it."""
+    log.warning("stream.broken", status=error.status, code=error.code)
+    return error
 
 
 async def _first(chunks: Chunks) -> Chunk:
@@ -88,7 +98,3 @@ async def _first(chunks: Chunks) -> Chunk:
 async def _left(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _event(data: Chunk) -> str:
-    return f"data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"

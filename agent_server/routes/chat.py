@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from agent_server.completion import Head, gather
+from agent_server.encoding import Whole
 from agent_server.requests import ChatRequest, GenerateRequest
 from agent_server.routes.common import Session, TheMetrics, TheMind
-from agent_server.streaming import begin, unless_gone
+from agent_server.streaming import begin, chat_events, unless_gone
 
 router = APIRouter(prefix="/v1")
 
@@ -21,28 +22,31 @@ async def chat(
 ) -> Response:
     """Answer a conversation, as one object or as a stream of chunks."""
     head = Head(mind.name)
-    chunks = metrics.watch(mind.answer(body, head, session))
+    chunks = metrics.watch(mind.answer(body, head, session or body.prompt_cache_key))
     if body.stream:
-        return await begin(request, chunks, include_usage=body.include_usage)
-    return JSONResponse(await unless_gone(request, gather(chunks, head)))
+        render = partial(chat_events, include_usage=body.include_usage)
+        return await begin(request, chunks, render)
+    return Whole(await unless_gone(request, gather(chunks, head)))
 
 
-@router.post("/generate")
+@router.post("/generate", response_model=None)
 async def generate(
     request: Request, body: GenerateRequest, mind: TheMind, metrics: TheMetrics, session: Session
-) -> dict[str, Any]:
+) -> Response:
     """Answer one prompt with one text."""
     head = Head(mind.name)
     chunks = metrics.watch(mind.answer(_as_chat(body), head, session))
     whole = await unless_gone(request, gather(chunks, head))
     choice = whole["choices"][0]
-    return {
-        "id": head.id,
-        "model": head.model,
-        "text": choice["message"]["content"],
-        "finish_reason": choice["finish_reason"],
-        "usage": whole["usage"],
-    }
+    return Whole(
+        {
+            "id": head.id,
+            "model": head.model,
+            "text": choice["message"]["content"],
+            "finish_reason": choice["finish_reason"],
+            "usage": whole["usage"],
+        }
+    )
 
 
 def _as_chat(body: GenerateRequest) -> ChatRequest:
