@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -10,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
+from llm.loopback import is_loopback
 from storage.config import ConfigError, Section
 
 Tools = Literal["native", "constrained", "forced"]
@@ -36,7 +36,7 @@ class ServerSettings(Section):
 
     def require_key(self) -> None:
         """Raise ConfigError when others could reach this server without a key."""
-        if self.admin_key is None and not _is_loopback(self.host):
+        if self.admin_key is None and not is_loopback(self.host):
             raise ConfigError(
                 f"the agent server will not listen on {self.host} without a key: set "
                 "SERVER_ADMIN_KEY (or [server] admin_key), or SERVER_HOST=127.0.0.1"
@@ -116,12 +116,3 @@ class ModelSettings(Section):
         """Who makes tool calls, the default filled in."""
         default: Tools = "native" if self.upstream else "constrained" if self.path else "forced"
         return self.tools or default
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -17,8 +17,9 @@ from pydantic import ValidationError
 from llm.errors import Busy, Refused, TimedOut, Unreachable
 from llm.message import Message, Reply, ToolCall, Usage, wire
 from llm.settings import AgentSettings
+from llm.sse import EventData, EventTooLong
 from llm.thinking import ThinkSplitter
-from llm.wire import CallPart, Chunk, CountAnswer, Delta, EventData, error_in_stream, error_of
+from llm.wire import CallPart, Chunk, CountAnswer, Delta, error_in_stream, error_of
 
 OnText = Callable[[str], Awaitable[None]]
 Priority = Literal["interactive", "background"]
@@ -266,5 +267,5 @@ def _translated() -> Iterator[None]:
         raise TimedOut(str(error)) from error
     except httpx2.RequestError as error:
         raise Unreachable(f"{type(error).__name__}: {error}") from error
-    except ValidationError as error:
+    except (ValidationError, EventTooLong) as error:
         raise Refused("not an answer of the server's API", 200) from error

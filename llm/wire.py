@@ -10,8 +10,6 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unreachable
 from llm.message import Usage
 
-_DATA = b"data:"
-
 
 class FunctionPart(BaseModel):
     """A piece of a tool call."""
@@ -82,22 +80,6 @@ class CountAnswer(BaseModel):
 
     count: int
     max_model_len: int
-
-
-class EventData:
-    """The data of server-sent events, out of a stream of bytes.
-
-    Bytes, since only CR and LF end a line (https://html.spec.whatwg.org/multipage/
-    server-sent-events.html): U+2028 and its like may stand in JSON as they are.
-    """
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, piece: bytes) -> list[bytes]:
-        """The data that the stream has brought with one more piece."""
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        return [line.removeprefix(_DATA).strip() for line in lines if line.startswith(_DATA)]
 
 
 class ErrorAnswer(BaseModel):

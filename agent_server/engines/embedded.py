@@ -98,7 +98,10 @@ class EmbeddedEngine:
             url = await _address(process, spec)
             if url is None:
                 return await process.wait()
-            http = HttpEngine([url], key=spec.key, model=spec.name, timeout=self._timeout)
+            # llama.cpp closes the socket after a stream, whatever it says of keep-alive.
+            http = HttpEngine(
+                [url], key=spec.key, model=spec.name, timeout=self._timeout, keep_alive=False
+            )
             async with http.running():
                 self._http = http
                 log.info("engine.started", pid=process.pid, model=spec.path)

@@ -15,6 +15,7 @@ from agent_server.errors import (
     EngineUnavailable,
     InvalidRequest,
     RateLimited,
+    Unsupported,
 )
 
 log = structlog.get_logger()
@@ -23,8 +24,23 @@ TOO_LONG = ("exceed_context_size_error", "context_length_exceeded", "maximum con
 """How llama.cpp, OpenAI and vLLM say that a prompt is too long."""
 
 
-def fault(status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
-    """Turn an engine's error answer into ours."""
+OPTIONAL = frozenset(
+    [
+        "/v1/models",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/tokenize",
+        "/apply-template",
+        "/props",
+    ]
+)
+"""What an upstream may lack and still answer chats."""
+
+
+def fault(status: int, body: bytes, headers: Mapping[str, str], path: str = "") -> ApiError:
+    """Turn an engine's error answer to a request for `path` into ours."""
+    if status in (404, 405, 501) and path in OPTIONAL:
+        return Unsupported(f"the engine behind this server has no {path}")
     problem = _problem(body)
     message = str(problem.get("message") or f"the engine answered {status}")
     if status in (400, 413, 422):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from harnesses.web.settings import is_loopback
 from harnesses.web.token import Token
+from llm.loopback import host_of, is_loopback
 
 _OPEN = ("/health", "/login", "/favicon.ico")
 _READING = ("GET", "HEAD", "OPTIONS")
@@ -52,7 +52,7 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        if not self._token.required and not is_loopback(_host(request.headers)):
+        if not self._token.required and not is_loopback(host_of(request.headers.get("host", ""))):
             return refuse(
                 HTTPStatus.FORBIDDEN,
                 "Without a token this site answers only to loopback names such as localhost;"
@@ -111,14 +111,6 @@ def _with_query(request: Request, query: str) -> str:
     """The address that was asked for, with another query string."""
     path = quote(request.scope["path"])
     return f"{path}?{query}" if query else path
-
-
-def _host(headers: Headers) -> str:
-    """The name in the Host header, without the port."""
-    try:
-        return urlsplit(f"//{headers.get('host', '')}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _same_origin(headers: Headers) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from llm.loopback import is_loopback
 from storage.config import Section
 
 
@@ -46,14 +46,3 @@ class WebSettings(Section):
                 " or host = 127.0.0.1"
             )
         return self
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or an address (IPv6 with or without brackets) means this machine."""
-    name = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,11 @@ from hypothesis import strategies as st
 
 from agent_server.constrained.schema import LONGEST_TEXT, either, many_calls, one_call
 from agent_server.constrained.sniff import Called, Verdict, sniff
-from agent_server.engines.sse import events
 from agent_server.reasoning import ThinkSplitter
 from agent_server.settings import ModelSettings, ServerSettings
 from agent_server.usage import Usage
+from llm.sse import LONGEST as LONGEST_EVENT
+from llm.sse import EventData, EventTooLong
 from storage.config import Config, ConfigError
 
 
@@ -133,18 +132,19 @@ def test_definitions_of_two_tools_with_one_name_stay_apart() -> None:
 
 @given(cuts=st.lists(st.integers(min_value=0), max_size=8))
 def test_events_are_read_whole_wherever_the_bytes_are_cut(cuts: list[int]) -> None:
-    wanted = ['{"a": "x\u2028y\x85z"}', "two\nlines", "[DONE]"]
-    raw = f"data: {wanted[0]}\r\n\r\n: ping\n\ndata: two\ndata:lines\n\ndata: [DONE]".encode()
+    wanted = ['{"a": "x\u2028y\x85z"}', '{"message": "broken"}', "[DONE]"]
+    raw = f"data: {wanted[0]}\r\n\r\n: ping\n\nerror: {wanted[1]}\n\ndata:[DONE]\n".encode()
     marks = sorted({cut % (len(raw) + 1) for cut in cuts} | {0, len(raw)})
+    reader = EventData()
+    pieces = [raw[a:b] for a, b in itertools.pairwise(marks)]
+    assert [data.decode() for piece in pieces for data in reader.feed(piece)] == wanted
 
-    async def pieces() -> AsyncIterator[bytes]:
-        for a, b in itertools.pairwise(marks):
-            yield raw[a:b]
 
-    async def read() -> list[str]:
-        return [event async for event in events(pieces())]
-
-    assert asyncio.run(read()) == wanted
+def test_an_event_without_an_end_is_refused() -> None:
+    reader = EventData()
+    assert reader.feed(b"x" * LONGEST_EVENT) == []
+    with pytest.raises(EventTooLong):
+        reader.feed(b"x")
 
 
 def test_usage_adds_up_over_asks_and_counts_a_shared_prompt_once() -> None:

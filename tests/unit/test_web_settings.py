@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harnesses.web.settings import WebSettings, is_loopback
+from harnesses.web.settings import WebSettings
+from llm.loopback import is_loopback
 from storage.config import Config, ConfigError
 
 

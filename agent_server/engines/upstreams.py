@@ -1,0 +1,195 @@
+"""The base URLs of one engine: which is asked, which is next, which is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from agent_server.engines.answer import Answer
+from agent_server.engines.faults import fault
+from agent_server.engines.upstream import Upstream
+from agent_server.errors import (
+    ApiError,
+    EngineTimeout,
+    EngineUnavailable,
+    RateLimited,
+    Unsupported,
+)
+from llm.loopback import is_loopback
+
+CONNECT = 5.0
+"""Seconds to open a connection."""
+
+CHECK_DOWN, CHECK_ALL = 1.0, 10.0
+"""Seconds between health checks of upstreams that are down, and of all when there are several."""
+
+CHECK_PATIENCE = 5.0
+"""Seconds that a health check may take."""
+
+HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to whichever upstream answers; `session` keeps a conversation on one."""
+
+    method: str
+    path: str
+    content: bytes | None = None
+    session: str | None = None
+
+
+class Upstreams:
+    """Sends calls, each to the first URL that begins an answer.
+
+    A connection that is refused or breaks, a status of 429 or 5xx, and an empty answer let the
+    next URL try, always before the first byte of an answer and never after. A URL that keeps
+    failing is left alone until its health check, GET `health`, passes.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        headers: Mapping[str, str],
+        *,
+        timeout: float,
+        keep_alive: bool = True,
+        health: str = "/v1/models",
+    ) -> None:
+        self._pool = tuple(Upstream(url) for url in urls)
+        self._headers = {**HEADERS, **headers}
+        self._timeout = timeout
+        self._keep_alive = keep_alive
+        self._health = Call("GET", health)
+        self._http: aiohttp.ClientSession | None = None
+        self._turn = itertools.count()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Hold the connections open and check the upstreams' health."""
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT, sock_read=self._timeout
+            ),
+            # An engine on this machine is never behind the proxy that the environment names.
+            trust_env=not all(is_loopback(_host(each.url)) for each in self._pool),
+        ) as self._http:
+            watching = asyncio.create_task(self._watch())
+            try:
+                yield
+            finally:
+                watching.cancel()
+                await asyncio.wait({watching})
+                self._http = None
+
+    async def open(self, call: Call) -> Answer:
+        """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
+        problem: ApiError = EngineUnavailable("no engine can be reached")
+        for upstream in self._order(call.session):
+            try:
+                return await self._ask(upstream, call)
+            except (EngineUnavailable, RateLimited) as error:
+                problem = error
+        raise problem
+
+    async def healthy(self) -> bool:
+        """Whether any upstream passes its health check now."""
+        async with asyncio.TaskGroup() as tasks:
+            checks = [tasks.create_task(self._check(each)) for each in self._pool]
+        return any(check.result() for check in checks)
+
+    async def _ask(self, upstream: Upstream, call: Call) -> Answer:
+        try:
+            response = await self._response(upstream, call)
+            try:
+                first = await response.content.readany()
+            except BaseException:
+                response.close()
+                raise
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            upstream.failed(type(error).__name__, gone=True)
+            raise EngineUnavailable("no engine can be reached") from error
+        except TimeoutError as error:
+            upstream.failed("silent")
+            raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
+        except aiohttp.ClientError as error:
+            upstream.failed(type(error).__name__)
+            raise EngineUnavailable("the engine went away before it answered") from error
+        answer = Answer(response, first, upstream, self._timeout)
+        await self._require_success(answer, call)
+        return answer
+
+    async def _response(self, upstream: Upstream, call: Call) -> aiohttp.ClientResponse:
+        if self._http is None:
+            raise EngineUnavailable("the engine is not started")
+        with suppress(aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError):
+            return await self._send(self._http, upstream, call)
+        # A connection from the pool that the engine had closed meanwhile: llama.cpp does so
+        # after each stream though it advertises keep-alive.
+        return await self._send(self._http, upstream, call)
+
+    async def _send(
+        self, http: aiohttp.ClientSession, upstream: Upstream, call: Call
+    ) -> aiohttp.ClientResponse:
+        return await http.request(
+            call.method, upstream.url + call.path, data=call.content, allow_redirects=False
+        )
+
+    async def _require_success(self, answer: Answer, call: Call) -> None:
+        if answer.status == 200 and answer.begun:
+            answer.upstream.worked()
+            return
+        body = await answer.whole()
+        if answer.status == 200:
+            answer.upstream.failed("empty")
+            raise EngineUnavailable("the engine gave an empty answer")
+        if answer.status >= 500 and answer.status != 501:
+            answer.upstream.failed(str(answer.status))
+        raise fault(answer.status, body, answer.headers, call.path)
+
+    def _order(self, session: str | None) -> Sequence[Upstream]:
+        up = [each for each in self._pool if not each.down]
+        if len(up) < 2:
+            return up
+        if session is not None:
+            return sorted(up, key=lambda each: each.rank(session))
+        first = next(self._turn) % len(up)
+        return sorted(up[first:] + up[:first], key=lambda each: each.asking)
+
+    async def _watch(self) -> None:
+        every = round(CHECK_ALL / CHECK_DOWN)
+        for turn in itertools.count(1):
+            await asyncio.sleep(CHECK_DOWN)
+            whole = len(self._pool) > 1 and turn % every == 0
+            async with asyncio.TaskGroup() as tasks:
+                for each in self._pool:
+                    if each.down or whole:
+                        tasks.create_task(self._check(each))
+
+    async def _check(self, upstream: Upstream) -> bool:
+        """A path that the upstream does not have is an answer too: it lives."""
+        try:
+            async with asyncio.timeout(CHECK_PATIENCE):
+                answer = await self._ask(upstream, self._health)
+                await answer.whole()
+        except TimeoutError:
+            upstream.failed("its health check is silent")
+            return False
+        except ApiError as error:
+            if not isinstance(error, Unsupported):
+                return False
+        upstream.worked()
+        return True
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
