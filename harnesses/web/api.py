@@ -1,4 +1,4 @@
-"""The log over HTTP: public channels only, whatever is asked."""
+"""The log over HTTP: only what the visitor may read, whatever is asked."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, HTTPException
+from fastapi import APIRouter, Depends, Header, HTTPException
 from fastapi import Query as Param
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator
+from starlette.responses import StreamingResponse
 
 from harnesses.web.models import (
     ChannelInfo,
@@ -23,9 +24,9 @@ from harnesses.web.models import (
     SearchResults,
 )
 from harnesses.web.params import During, Id, InChannel, Limit, Nick, Recently
-from harnesses.web.site import TheSite
+from harnesses.web.reader import TheReader
 from storage.chat_log import Query, match_all
-from storage.event import PUBLIC, SPOKEN, Event, EventType
+from storage.event import SPOKEN, Event, EventType
 
 _PROBLEMS: dict[int | str, dict[str, object]] = {
     404: {"model": ProblemAnswer, "description": "no such event on a public channel"},
@@ -33,6 +34,41 @@ _PROBLEMS: dict[int | str, dict[str, object]] = {
 }
 router = APIRouter(prefix="/api", tags=["log"], responses=_PROBLEMS)
 health = APIRouter(tags=["health"])
+
+
+class JsonLines(StreamingResponse):
+    """JSON objects, each on a line of its own."""
+
+    media_type = "application/x-ndjson"
+
+
+def _filter(
+    reader: TheReader,
+    where: InChannel,
+    span: During,
+    nick: Nick = None,
+    type: Annotated[
+        list[EventType] | None, Param(description="only these kinds; may be repeated")
+    ] = None,
+    before_id: Annotated[Id | None, Param(description="older than this event")] = None,
+    after_id: Annotated[
+        Id | None, Param(description="newer than this event; then the oldest come first")
+    ] = None,
+) -> Query:
+    return Query(
+        scope=reader.scope,
+        network=where.network,
+        channel=where.channel,
+        nick=nick,
+        types=frozenset(type) if type else None,
+        since=span.since,
+        until=span.until,
+        before_id=before_id,
+        after_id=after_id,
+    )
+
+
+Filter = Annotated[Query, Depends(_filter)]
 
 
 def _has_a_word(text: str) -> str:
@@ -55,62 +91,53 @@ async def answer_health() -> Health:
 
 
 @router.get("/channels")
-async def list_channels(site: TheSite) -> Channels:
+async def list_channels(reader: TheReader) -> Channels:
     """The public channels, the most recently active first."""
-    found = await site.log.channels(PUBLIC)
+    found = await reader.channels()
     return Channels(channels=[ChannelInfo.of(channel) for channel in found])
 
 
 @router.get("/messages")
 async def list_messages(
-    site: TheSite,
-    where: InChannel,
-    span: During,
-    nick: Nick = None,
-    type: Annotated[
-        list[EventType] | None, Param(description="only these kinds; may be repeated")
-    ] = None,
-    before_id: Annotated[Id | None, Param(description="older than this event")] = None,
-    after_id: Annotated[
-        Id | None, Param(description="newer than this event; then the oldest come first")
-    ] = None,
+    reader: TheReader,
+    query: Filter,
     limit: Limit = 100,
 ) -> Messages:
     """Events in order of time: the newest that fit, or with `after_id` alone the next ones."""
-    query = Query(
-        scope=PUBLIC,
-        network=where.network,
-        channel=where.channel,
-        nick=nick,
-        types=frozenset(type) if type else None,
-        since=span.since,
-        until=span.until,
-        before_id=before_id,
-        after_id=after_id,
-    )
-    newest = after_id is None or before_id is not None
-    found, more = await page_of(site, query, limit, newest=newest)
+    newest = query.after_id is None or query.before_id is not None
+    found, more = await reader.page(query, limit, newest=newest)
     return Messages(messages=_messages(found), more=more)
+
+
+@router.get("/messages.jsonl", response_class=JsonLines)
+async def dump_messages(reader: TheReader, query: Filter) -> JsonLines:
+    """Every event that fits, oldest first, one JSON object a line, however many there are."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for event in reader.all(query):
+            yield Message.of(event).model_dump_json().encode() + b"\n"
+
+    return JsonLines(lines())
 
 
 @router.get("/messages/{id}/context")
 async def show_context(
-    site: TheSite,
+    reader: TheReader,
     id: Id,
     before: Annotated[int, Param(ge=0, le=200)] = 10,
     after: Annotated[int, Param(ge=0, le=200)] = 10,
 ) -> Context:
     """An event and the events before and after it on its channel."""
-    event = await site.log.get(PUBLIC, id)
+    event = await reader.get(id)
     if event is None:
         raise HTTPException(404, f"There is no event {id} on a public channel.")
-    older, newer = await neighbours(site, event, before, after)
+    older, newer = await reader.neighbours(event, before, after)
     return Context(before=_messages(older), message=Message.of(event), after=_messages(newer))
 
 
 @router.get("/search")
 async def search(
-    site: TheSite,
+    reader: TheReader,
     q: Words,
     where: InChannel,
     span: Recently,
@@ -122,7 +149,7 @@ async def search(
 ) -> SearchResults:
     """Lines that people said which have every word, the newest first."""
     query = Query(
-        scope=PUBLIC,
+        scope=reader.scope,
         network=where.network,
         channel=where.channel,
         nick=nick,
@@ -132,7 +159,7 @@ async def search(
         before_id=cursor,
         text=q,
     )
-    found, more = await page_of(site, query, limit)
+    found, more = await reader.page(query, limit)
     return SearchResults(
         results=_messages(reversed(found)), next_cursor=str(found[0].id) if more else None
     )
@@ -140,23 +167,23 @@ async def search(
 
 @router.get("/stats")
 async def show_stats(
-    site: TheSite, where: InChannel, span: Recently, nick: Nick = None
+    reader: TheReader, where: InChannel, span: Recently, nick: Nick = None
 ) -> LogStats:
     """Totals of what people said, and who said most."""
     query = Query(
-        scope=PUBLIC,
+        scope=reader.scope,
         network=where.network,
         channel=where.channel,
         nick=nick,
         since=span.since,
         until=span.until,
     )
-    return LogStats.of(await site.log.stats(query, top=10))
+    return LogStats.of(await reader.stats(query, top=10))
 
 
 @router.get("/stream", response_class=EventSourceResponse)
 async def stream(
-    site: TheSite,
+    reader: TheReader,
     where: InChannel,
     after_id: Annotated[Id | None, Param(description="begin after this event")] = None,
     last_event_id: Annotated[
@@ -164,40 +191,14 @@ async def stream(
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Events as they happen (Server-Sent Events); a reader that comes back misses none."""
-    query = Query(scope=PUBLIC, network=where.network, channel=where.channel)
+    query = Query(scope=reader.scope, network=where.network, channel=where.channel)
     start = after_id if last_event_id is None else last_event_id
-    position = await newest_id(site) if start is None else start
+    position = await reader.newest_id() if start is None else start
     # An id without data is remembered and shown to nobody: a reader who leaves before the first
     # event still knows where to go on (WHATWG HTML, section 9.2.6).
     yield ServerSentEvent(id=str(position), retry=2000)
-    async for event in site.tail.events(site.log, replace(query, after_id=position)):
+    async for event in reader.follow(replace(query, after_id=position)):
         yield ServerSentEvent(id=str(event.id), data=Message.of(event))
-
-
-async def page_of(
-    site: TheSite, query: Query, limit: int, *, newest: bool = True
-) -> tuple[list[Event], bool]:
-    """At most `limit` events in order of time, and whether more fit."""
-    found = await site.log.find(replace(query, limit=limit + 1), newest=newest)
-    if len(found) <= limit:
-        return found, False
-    return (found[1:] if newest else found[:-1]), True
-
-
-async def neighbours(
-    site: TheSite, event: Event, before: int, after: int
-) -> tuple[list[Event], list[Event]]:
-    """The events just before and just after one on its channel."""
-    query = Query(scope=PUBLIC, network=event.network, channel=event.channel)
-    older = await site.log.find(replace(query, before_id=event.id, limit=before))
-    newer = await site.log.find(replace(query, after_id=event.id, limit=after), newest=False)
-    return older, newer
-
-
-async def newest_id(site: TheSite) -> int:
-    """The id of the newest public event, 0 in an empty log."""
-    found = await site.log.find(Query(scope=PUBLIC, limit=1))
-    return found[0].id if found else 0
 
 
 def _messages(events: Iterable[Event]) -> list[Message]:

@@ -10,11 +10,14 @@ from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from harnesses.web import api, chat, login, pages
+from harnesses.web import api, channel, chat, login, pages, preferences
+from harnesses.web.compression import Compression
+from harnesses.web.cors import Cors
+from harnesses.web.etag import ETag
 from harnesses.web.guard import Guard
 from harnesses.web.problems import handle_problems
 from harnesses.web.site import Site
-from harnesses.web.token import Token
+from harnesses.web.token import Tokens
 
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """What was said on the public channels: to read, to search, to follow live.
@@ -22,11 +25,12 @@ _ABOUT = """What was said on the public channels: to read, to search, to follow 
 Private conversations are never shown here. Times are ISO 8601 with a zone. An error is
 `{"error": {"message", "type", "param"}}`, and its message says what to do.
 """
+PAGES = (pages.router, channel.router, chat.router, login.router, preferences.router)
 
 
 def create_app(site: Site) -> FastAPI:
     """The ASGI application over the parts in `site`."""
-    token = Token(site.settings)
+    tokens = Tokens(site.settings)
     app = FastAPI(
         title="Terrarium log",
         description=_ABOUT,
@@ -35,13 +39,17 @@ def create_app(site: Site) -> FastAPI:
         redoc_url=None,
     )
     app.state.site = site
-    app.add_middleware(Guard, token=token)
+    app.add_middleware(ETag)
+    app.add_middleware(Compression)
+    app.add_middleware(Guard, tokens=tokens)
+    if site.settings.cors_origins:
+        app.add_middleware(Cors, origins=site.settings.cors_origins)
     handle_problems(app)
     # Only described here; the guard has checked the token before anything else happens.
-    described = [Depends(HTTPBearer(auto_error=False))] if token.required else []
+    described = [Depends(HTTPBearer(auto_error=False))] if tokens.required else []
     app.include_router(api.router, dependencies=described)
     app.include_router(api.health)
-    for router in (pages.router, chat.router, login.router):
+    for router in PAGES:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)

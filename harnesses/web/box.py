@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harnesses.core.harness import Answer, Harness
 from llm.client import OnText
+from llm.log_tools import LogTools
+from storage.chat_log import ChatLog
 from storage.conversations import Message, Turn
+from storage.event import Scope
 
 _WHO = "visitor"  # nobody has a name here
 
@@ -21,16 +23,18 @@ class Exchange:
 
 
 class ChatBox:
-    """Turns of `harness` in conversations that browsers name, with the `tools` of the page."""
+    """Turns of `harness` in conversations that browsers name, with tools over the `log`."""
 
-    def __init__(self, harness: Harness, tools: Sequence[object]) -> None:
+    def __init__(self, harness: Harness, log: ChatLog) -> None:
         self._harness = harness
-        self._tools = tools
+        self._log = log
 
-    async def ask(self, conversation: str, text: str, on_text: OnText) -> Answer:
-        """Answer a question; `on_text` is given each piece of it as it is written."""
+    async def ask(self, conversation: str, text: str, scope: Scope, on_text: OnText) -> Answer:
+        """Answer a question, looking up no more than `scope` shows; `on_text` is given each piece
+        of the answer as it is written."""
+        tools = [LogTools(self._log, scope)]
         return await self._harness.turn(
-            conversation, who=_WHO, text=text, tools=self._tools, on_text=on_text
+            conversation, who=_WHO, text=text, tools=tools, on_text=on_text
         )
 
     async def history(self, conversation: str) -> list[Exchange]:

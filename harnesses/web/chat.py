@@ -9,20 +9,21 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from harnesses.web.site import Site, TheSite
+from harnesses.web.site import Site, TheScope, TheSite, require_known
 from harnesses.web.text import answer_html
 from harnesses.web.view import page
+from storage.event import Scope as LogScope
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
 _YEAR = 365 * 86400
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, dependencies=[Depends(require_known)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
 
 
@@ -44,12 +45,12 @@ async def show_chat(request: Request, site: TheSite) -> Response:
 
 
 @router.post("/chat")
-async def ask(request: Request, site: TheSite, question: Question) -> Response:
+async def ask(request: Request, site: TheSite, scope: TheScope, question: Question) -> Response:
     """Answer as lines of JSON: `{"text"}` for each piece, at last `{"html", "ok"}`."""
     conversation = _conversation(request)
     fresh = None if conversation else secrets.token_hex(16)
     name = _name(conversation or fresh or "")
-    response = Written(lambda write: _answer(site, name, question.text, write))
+    response = Written(lambda write: _answer(site, name, question.text, scope, write))
     if fresh:
         _remember(request, response, fresh)
     return response
@@ -97,11 +98,11 @@ class Written(Response):
             leaving.cancel()
 
 
-async def _answer(site: Site, conversation: str, text: str, write: Write) -> None:
+async def _answer(site: Site, conversation: str, text: str, scope: LogScope, write: Write) -> None:
     async def on_text(piece: str) -> None:
         await write({"text": piece})
 
-    reply = await site.chat.ask(conversation, text, on_text)
+    reply = await site.chat.ask(conversation, text, scope, on_text)
     await write({"html": answer_html(reply.text), "ok": reply.ok})
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from harnesses.web.token import Token
+from harnesses.web.token import Tokens, is_feed
 from llm.loopback import host_of, is_loopback
 
 _OPEN = ("/health", "/login", "/favicon.ico")
@@ -21,18 +21,20 @@ HEADERS = {
         " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "X-Robots-Tag": "noindex",
     # no-referrer would make browsers send `Origin: null` with our own forms.
     "Referrer-Policy": "same-origin",
 }
 
 
+INDEXABLE = "indexable"  # what a page sets in its state when search engines may list it
+
+
 class Guard:
     """ASGI middleware around the whole site."""
 
-    def __init__(self, app: ASGIApp, token: Token) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
         self._app = app
-        self._token = token
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that may not come in, and pass on every other."""
@@ -40,9 +42,15 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        state: dict[str, object] = scope.setdefault("state", {})
+
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "private, no-cache")
+                if not state.get(INDEXABLE):
+                    headers["X-Robots-Tag"] = "noindex"
             await send(message)
 
         request = Request(scope)
@@ -52,7 +60,8 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        if not self._token.required and not is_loopback(host_of(request.headers.get("host", ""))):
+        """The answer to a request that may not come in; else its visitor is noted."""
+        if not self._tokens.required and not is_loopback(host_of(request.headers.get("host", ""))):
             return refuse(
                 HTTPStatus.FORBIDDEN,
                 "Without a token this site answers only to loopback names such as localhost;"
@@ -63,17 +72,18 @@ class Guard:
         path = request.scope["path"]  # request.url would take an encoded # for a fragment
         if path in _OPEN or path.startswith("/static/"):
             return None
+        request.state.visitor = self._tokens.visitor(request)
         given = request.query_params.get("token")
-        if self._token.required and given is not None and self._token.fits(given):
-            return self._logged_in(request)
-        return None if self._token.admits(request) else _ask_to_log_in(request)
+        if given is not None and not is_feed(path) and self._tokens.opened_by(given) is not None:
+            return self._logged_in(request, given)
+        return None if request.state.visitor else ask_to_log_in(request)
 
-    def _logged_in(self, request: Request) -> Response:
+    def _logged_in(self, request: Request, token: str) -> Response:
         """Take the token out of the address, so that it is not kept in the history."""
         rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
         target = local_path(_with_query(request, urlencode(rest)))
         response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
-        self._token.remember(response, secure=request.url.scheme == "https")
+        self._tokens.remember(token, response, secure=request.url.scheme == "https")
         return response
 
 
@@ -91,7 +101,8 @@ def local_path(target: str) -> str:
     return target if fine and target.isprintable() else "/"
 
 
-def _ask_to_log_in(request: Request) -> Response:
+def ask_to_log_in(request: Request) -> Response:
+    """The login page for a browser that reads pages, an error that says what to do for the rest."""
     wants_page = "text/html" in request.headers.get("accept", "")
     is_api = request.scope["path"].startswith("/api/")
     if wants_page and request.method == "GET" and not is_api:

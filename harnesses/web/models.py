@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated
-from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
+from harnesses.web.urls import channel_path, permalink
 from storage.chat_log import Channel, Stats
-from storage.event import Event, EventType, Place
+from storage.event import Event, EventType
 
 EventId = Annotated[int, Field(examples=[1042])]
-
-
-def channel_path(place: Place, page: str = "channel") -> str:
-    """The page of a channel, or another `page` about it."""
-    return f"/{page}/{quote(place.network, safe='')}/{quote(place.channel, safe='')}"
-
-
-def permalink(event: Event) -> str:
-    """The page that shows an event among its neighbours, whatever its age."""
-    return f"{channel_path(Place(event.network, event.channel))}?at={event.id}#e{event.id}"
 
 
 class Message(BaseModel):
@@ -37,7 +27,9 @@ class Message(BaseModel):
     target: str = Field(description="the nick kicked, or the new nick")
     own: bool = Field(description="said by Terrarium itself")
     reply_to: int | None = Field(description="id of the question that an own line answers")
-    link: str = Field(examples=["/channel/irc/%23terrarium?at=1042#e1042"])
+    link: str = Field(
+        examples=["/channel/irc/%23terrarium?at=1042&time=2026-03-01T12:00:00Z#e1042"]
+    )
 
     @classmethod
     def of(cls, event: Event) -> Message:

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from harnesses.web.guard import ask_to_log_in
 from harnesses.web.models import Problem, ProblemAnswer
 from harnesses.web.view import page
 
@@ -27,6 +28,8 @@ def handle_problems(app: FastAPI) -> None:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.UNAUTHORIZED:
+        return ask_to_log_in(request)
     message = str(error.detail)
     if message == HTTPStatus(error.status_code).phrase:  # not one of ours: say what to do
         message = _ADVICE.get(error.status_code, message)

@@ -1,13 +1,65 @@
-"""The table `[web]`."""
+"""The tables `[web]` and `[web.tokens.NAME]`."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+import re
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from llm.loopback import is_loopback
 from storage.config import Section
+from storage.event import Place
+
+_CHANNEL_MARKS = "#&+!"  # RFC 2811, section 2.1
+_ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
+
+
+def _fits_a_header(value: SecretStr) -> SecretStr:
+    if not all("!" <= char <= "~" for char in value.get_secret_value()):
+        raise ValueError(
+            "must be ASCII without spaces, because it travels in an HTTP header;"
+            " `openssl rand -hex 16` makes a good one"
+        )
+    return value
+
+
+def _names_a_channel(value: str) -> str:
+    """A nick in its place would open somebody's private conversation."""
+    network, _, channel = value.partition("/")
+    if not network or channel[:1] not in tuple(_CHANNEL_MARKS):
+        raise ValueError(f'write "network/#channel", for example "irc/{value}"')
+    return value
+
+
+def _is_an_origin(value: str) -> str:
+    if not _ORIGIN.fullmatch(value):
+        raise ValueError('write "https://host" or "https://host:port", in lower case, no path')
+    return value
+
+
+BearerToken = Annotated[SecretStr, AfterValidator(_fits_a_header)]
+ChannelName = Annotated[str, AfterValidator(_names_a_channel)]
+Origin = Annotated[str, AfterValidator(_is_an_origin)]
+
+
+class TokenSettings(BaseModel):
+    """A token that opens some channels only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    token: BearerToken = Field(min_length=1, description="bearer token")
+    channels: tuple[ChannelName, ...] = Field(
+        description='the channels that it opens, each as "network/#channel"'
+    )
 
 
 class WebSettings(Section):
@@ -17,8 +69,21 @@ class WebSettings(Section):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8081, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    token: SecretStr | None = Field(
+    token: BearerToken | None = Field(
         None, description="bearer token; without one only this machine can read the pages"
+    )
+    public: tuple[ChannelName, ...] = Field(
+        (),
+        description='channels ("network/#channel") that anybody may read without a token and that'
+        " search engines may list",
+    )
+    cors_origins: tuple[Origin, ...] = Field(
+        (),
+        description='sites ("https://host") whose scripts may read the log API with a token',
+    )
+    tokens: dict[str, TokenSettings] = Field(
+        default_factory=dict,
+        description="further tokens, each for some channels, as tables [web.tokens.NAME]",
     )
 
     @field_validator("token", mode="before")
@@ -26,16 +91,6 @@ class WebSettings(Section):
     def _nothing_is_no_token(cls, value: Any) -> Any:
         """An empty variable, as a compose file passes it, must not become an empty password."""
         return None if value == "" else value
-
-    @field_validator("token")
-    @classmethod
-    def _fits_a_header(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not all("!" <= char <= "~" for char in value.get_secret_value()):
-            raise ValueError(
-                "must be ASCII without spaces, because it travels in an HTTP header;"
-                " `openssl rand -hex 16` makes a good one"
-            )
-        return value
 
     @model_validator(mode="after")
     def _open_only_to_this_machine(self) -> Self:
@@ -45,4 +100,15 @@ class WebSettings(Section):
                 " could read the log and talk to the model; set WEB_TOKEN (or token in [web]),"
                 " or host = 127.0.0.1"
             )
+        if self.token is None and self.tokens:
+            raise ValueError(
+                "tokens for some channels close nothing while everything is open; set WEB_TOKEN"
+                " (or token in [web]) too"
+            )
         return self
+
+
+def place_of(name: str) -> Place:
+    """The channel that a setting names."""
+    network, _, channel = name.partition("/")
+    return Place(network, channel)

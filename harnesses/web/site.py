@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, HTTPException, Request
 
 from harnesses.web.box import ChatBox
 from harnesses.web.settings import WebSettings
 from harnesses.web.tail import Tail
+from harnesses.web.token import Visitor
 from storage.chat_log import ChatLog
+from storage.event import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +34,32 @@ def _site(request: Request) -> Site:
 
 
 TheSite = Annotated[Site, Depends(_site)]
+
+
+def _visitor(request: Request) -> Visitor:
+    """Whom the guard let in."""
+    visitor = request.state.visitor
+    assert isinstance(visitor, Visitor)
+    return visitor
+
+
+TheVisitor = Annotated[Visitor, Depends(_visitor)]
+
+
+def _scope(visitor: TheVisitor) -> Scope:
+    return visitor.scope
+
+
+TheScope = Annotated[Scope, Depends(_scope)]
+
+
+def require_known(visitor: TheVisitor) -> None:
+    """Let in only those who have shown a token, where there is one."""
+    if not visitor.known:
+        raise HTTPException(401)
+
+
+def require_full(visitor: TheVisitor) -> None:
+    """Let in only those who may read everything."""
+    if not visitor.full:
+        raise HTTPException(401)

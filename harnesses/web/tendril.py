@@ -18,11 +18,9 @@ from harnesses.web.settings import WebSettings
 from harnesses.web.site import Site
 from harnesses.web.tail import Tail
 from llm.listener import listen
-from llm.log_tools import LogTools
 from storage.chat_log import ChatLog
 from storage.config import Config
 from storage.database import Database
-from storage.event import PUBLIC
 from storage.settings import log_path
 
 _log = structlog.get_logger()
@@ -42,7 +40,7 @@ class WebTendril(Harness):
         with self._listener() as listener:
             async with Database.opened(log_path(self.config)) as database:
                 log, tail = ChatLog(database), Tail(database)
-                chat = ChatBox(self, [LogTools(log, PUBLIC)])
+                chat = ChatBox(self, log)
                 app = create_app(Site(self.settings, log, tail, chat, self.config.data))
                 address = _address(listener)
                 self._announce(address)

@@ -10,6 +10,8 @@ import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
+from storage.event import Event, EventType
+
 NICK_COLOURS = 12
 # mIRC formatting (modern.ircdocs.horse/formatting): colours with their numbers, then all else.
 _FORMATTING = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
@@ -28,6 +30,34 @@ _markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "striketh
 def plain(text: str) -> str:
     """Text without control bytes, IRC formatting and direction overrides."""
     return _BIDI.sub("", _CONTROL.sub("", _FORMATTING.sub("", text)))
+
+
+def happened(event: Event) -> str:
+    """An event that is not a line somebody said, in words, without the nick before it."""
+    text, target = plain(event.text), plain(event.target)
+    because = f" ({text})" if text else ""
+    return {
+        EventType.JOIN: "joined",
+        EventType.PART: f"left{because}",
+        EventType.QUIT: f"quit{because}",
+        EventType.NICK: f"is now {target}",
+        EventType.KICK: f"kicked {target}{because}",
+        EventType.MODE: f"set mode {text}",
+        EventType.TOPIC: f"set the topic: {text}" if text else "cleared the topic",
+    }.get(event.type, text)
+
+
+def plain_line(event: Event) -> str:
+    """An event as a line of a text file, without its time."""
+    nick = plain(event.nick)
+    match event.type:
+        case EventType.PRIVMSG:
+            return f"<{nick}> {plain(event.text)}"
+        case EventType.NOTICE:
+            return f"-{nick}- {plain(event.text)}"
+        case EventType.ACTION:
+            return f"* {nick} {plain(event.text)}"
+    return f"*** {nick} {happened(event)}"
 
 
 def said(text: str, words: str = "") -> Markup:

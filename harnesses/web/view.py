@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import date, datetime
 from typing import Any
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from harnesses.web.models import channel_path, permalink
-from harnesses.web.text import answer_html, nick_colour, plain, said
-from storage.event import SPOKEN, Event, EventType
+from harnesses.web.text import answer_html, happened, nick_colour, plain, said
+from harnesses.web.urls import channel_path, day_path, permalink, person_path, zone_query
+from harnesses.web.zone import UTC, in_words, local_day, short, zone_of
+from storage.event import SPOKEN, Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +29,22 @@ class Block:
 
     events: tuple[Event, ...]
     spoken: bool
-    day: datetime | None
+    day: date | None
 
 
-def blocks(events: Iterable[Event]) -> Iterator[Block]:
-    """Lay out events in order of time."""
+def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[Block]:
+    """Lay out events in order of time, by the days of a zone."""
     quiet: list[Event] = []
-    shown: datetime | None = None
+    shown: date | None = None
     for event in events:
-        new_day = shown is None or event.time.date() != shown.date()
+        today = local_day(event.time, zone)
+        new_day = today != shown
         if quiet and (event.type in SPOKEN or new_day):
             yield Block(tuple(quiet), spoken=False, day=None)
             quiet = []
         if new_day:
-            yield Block((), spoken=False, day=event.time)
-        shown = event.time
+            yield Block((), spoken=False, day=today)
+        shown = today
         if event.type in SPOKEN:
             yield Block((event,), spoken=True, day=None)
         else:
@@ -51,29 +55,24 @@ def blocks(events: Iterable[Event]) -> Iterator[Block]:
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A whole page; `values` are what its template names."""
-    html = _templates.get_template(template).render(path=request.scope["path"], **values)
-    return HTMLResponse(html, status, {"Cache-Control": "no-store"})
+    visitor = getattr(request.state, "visitor", None)  # nobody yet at the login
+    query = request.scope["query_string"].decode("latin-1")
+    path = request.scope["path"]
+    html = _templates.get_template(template).render(
+        path=path,
+        here=quote(path) + (f"?{query}" if query else ""),
+        visitor=visitor,
+        zone=zone_of(request),
+        **values,
+    )
+    return HTMLResponse(html, status)
 
 
-def lines(events: Sequence[Event]) -> Markup:
-    """Only the lines of a log, for a page that is already open."""
-    html = _templates.get_template("lines.html").render(blocks=list(blocks(events)))
+def lines(events: Sequence[Event], zone: ZoneInfo) -> Markup:
+    """Only the lines of a log, at the times of a zone."""
+    laid = list(blocks(events, zone))
+    html = _templates.get_template("lines.html").render(blocks=laid, zone=zone)
     return Markup(html)  # noqa: S704 - rendered with autoescape
-
-
-def _happened(event: Event) -> str:
-    """A quiet event in words, without the nick before it."""
-    text, target = plain(event.text), plain(event.target)
-    because = f" ({text})" if text else ""
-    return {
-        EventType.JOIN: "joined",
-        EventType.PART: f"left{because}",
-        EventType.QUIT: f"quit{because}",
-        EventType.NICK: f"is now {target}",
-        EventType.KICK: f"kicked {target}{because}",
-        EventType.MODE: f"set mode {text}",
-        EventType.TOPIC: f"set the topic: {text}" if text else "cleared the topic",
-    }.get(event.type, text)
 
 
 def _ago(time: datetime) -> str:
@@ -99,9 +98,15 @@ _templates.filters |= {
     "said": said,
     "plain": plain,
     "answer": answer_html,
-    "happened": _happened,
+    "happened": happened,
     "ago": _ago,
     "colour": nick_colour,
     "permalink": permalink,
     "channel_path": channel_path,
+    "day_path": day_path,
+    "person_path": person_path,
+    "in_words": in_words,
+    "short": short,
+    "local_day": local_day,
 }
+_templates.globals |= {"zone_query": zone_query}

@@ -74,7 +74,14 @@ _JOBS = """\
 #deliver = "#terrarium"
 """
 
-_EXTRA = {"irc.networks": _NETWORKS, "cron.jobs": _JOBS}
+_TOKENS = """\
+# A token for some channels only: whoever has it sees no other.
+#[web.tokens.guests]
+#token = "..."
+#channels = ["irc/#terrarium"]
+"""
+
+_EXTRA = {"irc.networks": _NETWORKS, "cron.jobs": _JOBS, "web.tokens": _TOKENS}
 
 
 def tables() -> dict[str, type[Section]]:

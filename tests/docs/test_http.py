@@ -11,7 +11,8 @@ from starlette.routing import Route
 
 from agent_server.app import create_app
 from agent_server.requests import ChatRequest
-from harnesses.web import api, chat, login, pages
+from harnesses.web import api
+from harnesses.web.app import PAGES as ROUTERS
 from storage.config import Config
 from tests.docs.reference import ROOT
 
@@ -72,6 +73,6 @@ def test_every_field_of_a_chat_request_is_documented() -> None:
 
 
 def test_every_page_is_documented() -> None:
-    routes = [*pages.router.routes, *chat.router.routes, *login.router.routes]
+    routes = [route for router in ROUTERS for route in router.routes]
     paths = {route.path.replace(":path", "") for route in routes if isinstance(route, Route)}
     assert paths == set(re.findall(r"`(/[^`]*)`", PAGES))

@@ -51,3 +51,29 @@ def test_loopback_names_are_known(host: str) -> None:
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "localhost.evil.example", "10.0.0.1"])
 def test_other_names_are_not_loopback(host: str) -> None:
     assert not is_loopback(host)
+
+
+def test_a_token_for_some_channels_hides_itself_and_names_channels() -> None:
+    guests = {"token": "frogs-are-awake", "channels": ["irc/#a"]}
+    settings = read(token="all", tokens={"guests": guests})
+    assert settings.tokens["guests"].channels == ("irc/#a",)
+    assert "frogs" not in repr(settings)
+
+
+@pytest.mark.parametrize("channel", ["#a", "irc/ada", "irc/", "/#a", "ada"])
+def test_what_is_no_channel_can_be_opened_to_nobody(channel: str) -> None:
+    with pytest.raises(ConfigError, match="network/#channel"):
+        read(token="all", tokens={"guests": {"token": "some", "channels": [channel]}})
+    with pytest.raises(ConfigError, match="network/#channel"):
+        read(public=[channel])
+
+
+def test_tokens_for_some_channels_need_one_for_the_rest() -> None:
+    with pytest.raises(ConfigError, match="set WEB_TOKEN"):
+        read(tokens={"guests": {"token": "some", "channels": ["irc/#a"]}})
+
+
+@pytest.mark.parametrize("origin", ["*", "null", "friend.example", "https://friend.example/"])
+def test_a_site_that_may_read_is_named_as_an_origin(origin: str) -> None:
+    with pytest.raises(ConfigError, match="https://host"):
+        read(cors_origins=[origin])

@@ -54,7 +54,9 @@ function say(text, live) {
 
 function follow() {
   if (source || document.hidden) return;
-  source = new EventSource(`${log.dataset.tail}?after_id=${last}`);
+  const address = new URL(log.dataset.tail, location.href);
+  address.searchParams.set("after_id", last);
+  source = new EventSource(address);
   source.onopen = () => say("live", true);
   source.onmessage = add;
   source.onerror = () => {

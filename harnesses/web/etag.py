@@ -1,0 +1,69 @@
+"""Answers that have not changed are not sent again (RFC 9110, sections 8.8.3 and 13.1.2)."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Of the headers of the whole answer, what a 304 must carry too, and what keeps its meaning.
+_KEPT = {b"cache-control", b"etag", b"expires", b"set-cookie", b"vary"}
+
+
+class ETag:
+    """ASGI middleware: a tag for every whole answer to a GET, and 304 when the reader has it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on; an answer in several pieces, or with a tag already, stays as it is."""
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        known = Headers(scope=scope).get("if-none-match", "")
+        start: Message | None = None
+
+        async def tagged(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and _can_have_one(message):
+                start = message  # until the body is there
+                return
+            if start is None:
+                await send(message)
+                return
+            held, start = start, None
+            if message.get("more_body"):
+                await send(held)
+                await send(message)
+                return
+            tag = _tag(message.get("body", b""))
+            MutableHeaders(scope=held)["ETag"] = tag
+            if _matches(known, tag):
+                held, message = _not_modified(held), {"type": "http.response.body", "body": b""}
+            await send(held)
+            await send(message)
+
+        await self._app(scope, receive, tagged)
+
+
+def _can_have_one(start: Message) -> bool:
+    headers = Headers(raw=start["headers"])
+    return start["status"] == 200 and "content-length" in headers and "etag" not in headers
+
+
+def _tag(body: bytes) -> str:
+    """A weak tag: compressing the body does not change what it says."""
+    return f'W/"{sha256(body).hexdigest()[:32]}"'
+
+
+def _matches(known: str, tag: str) -> bool:
+    """Whether `If-None-Match` names the tag, by the weak comparison."""
+    tags = [each.strip().removeprefix("W/") for each in known.split(",")]
+    return known.strip() == "*" or tag.removeprefix("W/") in tags
+
+
+def _not_modified(start: Message) -> Message:
+    headers = [(name, value) for name, value in start["headers"] if name.lower() in _KEPT]
+    return {**start, "status": 304, "headers": headers}

@@ -1,0 +1,114 @@
+"""The log as one visitor may read it: no page and no endpoint names a scope of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Depends
+
+from harnesses.web.site import TheSite, TheVisitor
+from harnesses.web.tail import Tail
+from storage.chat_log import Channel, ChatLog, Query, Stats
+from storage.event import SPOKEN, Event, Place, Scope
+
+_STEP = 1000  # events read at once where all are wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads `log` within `scope`; every `Query` that it is given is confined to that."""
+
+    log: ChatLog
+    tail: Tail
+    scope: Scope
+
+    def query(self, place: Place | None = None) -> Query:
+        """Everything that may be seen, or all of one channel."""
+        if place is None:
+            return Query(scope=self.scope)
+        return Query(scope=self.scope, network=place.network, channel=place.channel)
+
+    async def channels(self) -> list[Channel]:
+        """The channels, the most recently active first."""
+        return await self.log.channels(self.scope)
+
+    async def get(self, event_id: int) -> Event | None:
+        """One event, if it exists and may be seen."""
+        return await self.log.get(self.scope, event_id)
+
+    async def known(self, place: Place) -> Place | None:
+        """A channel as the log writes it, if there is anything of it that may be seen."""
+        found = await self._find(self.query(place), 1)
+        return Place(found[0].network, found[0].channel) if found else None
+
+    async def page(
+        self, query: Query, limit: int, *, newest: bool = True
+    ) -> tuple[list[Event], bool]:
+        """At most `limit` events in order of time, and whether more fit."""
+        found = await self._find(query, limit + 1, newest=newest)
+        if len(found) <= limit:
+            return found, False
+        return (found[1:] if newest else found[:-1]), True
+
+    async def all(self, query: Query) -> AsyncIterator[Event]:
+        """Every event that fits, in order, read in steps: however many, memory stays small."""
+        found = await self._find(query, _STEP, newest=False)
+        while found:
+            for event in found:
+                yield event
+            if len(found) < _STEP:
+                return
+            found = await self._find(replace(query, after_id=found[-1].id), _STEP, newest=False)
+
+    async def neighbours(
+        self, event: Event, before: int, after: int
+    ) -> tuple[list[Event], list[Event]]:
+        """The events just before and just after one on its channel."""
+        query = self.query(Place(event.network, event.channel))
+        older = await self._find(replace(query, before_id=event.id), before)
+        newer = await self._find(replace(query, after_id=event.id), after, newest=False)
+        return older, newer
+
+    async def last(self, place: Place) -> Event | None:
+        """The newest line that was said on a channel."""
+        found = await self._find(replace(self.query(place), types=SPOKEN), 1)
+        return found[0] if found else None
+
+    async def last_before(self, place: Place, time: datetime) -> Event | None:
+        """The last event of a channel before a time."""
+        found = await self._find(replace(self.query(place), until=time), 1)
+        return found[0] if found else None
+
+    async def first_from(self, place: Place, time: datetime) -> Event | None:
+        """The first event of a channel at a time or after it."""
+        found = await self._find(replace(self.query(place), since=time), 1, newest=False)
+        return found[0] if found else None
+
+    async def newest_id(self) -> int:
+        """The id of the newest event, 0 in an empty log."""
+        found = await self._find(self.query(), 1)
+        return found[0].id if found else 0
+
+    async def stats(self, query: Query, top: int) -> Stats:
+        """Totals of the spoken lines that fit."""
+        return await self.log.stats(self._confined(query), top)
+
+    def follow(self, query: Query) -> AsyncIterator[Event]:
+        """The events after the query's `after_id` as they come, until the server stops."""
+        return self.tail.events(self.log, self._confined(query))
+
+    async def _find(self, query: Query, limit: int, *, newest: bool = True) -> list[Event]:
+        return await self.log.find(replace(self._confined(query), limit=limit), newest=newest)
+
+    def _confined(self, query: Query) -> Query:
+        return replace(query, scope=self.scope)
+
+
+def _reader(site: TheSite, visitor: TheVisitor) -> Reader:
+    return Reader(site.log, site.tail, visitor.scope)
+
+
+TheReader = Annotated[Reader, Depends(_reader)]

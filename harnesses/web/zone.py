@@ -1,0 +1,107 @@
+"""The time zone of the pages, kept in a cookie, and days, which are days of a zone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import cache
+from typing import Annotated
+from zoneinfo import ZoneInfo, available_timezones
+
+from fastapi import Depends, Query
+from pydantic import AfterValidator, Field
+from starlette.requests import Request
+
+COOKIE = "terrarium_zone"
+UTC = ZoneInfo("UTC")
+MOST_DAYS = 7  # that one page may show
+_FIRST, _LAST = date(1970, 1, 2), date(2199, 12, 31)
+
+
+@cache
+def zone_names() -> frozenset[str]:
+    """The names of all zones that this system knows, for example Europe/Vienna."""
+    return frozenset(available_timezones() | {"UTC"}) - {"localtime"}
+
+
+def _known(name: str) -> str:
+    if name not in zone_names():
+        raise ValueError("is no time zone; write an IANA name such as Europe/Vienna")
+    return name
+
+
+ZoneName = Annotated[str, AfterValidator(_known), Field(max_length=100)]
+
+
+def zone_of(request: Request) -> ZoneInfo:
+    """The zone that the address or the cookie names, else UTC."""
+    for name in (request.query_params.get("tz", ""), request.cookies.get(COOKIE, "")):
+        if name in zone_names():
+            return ZoneInfo(name)
+    return UTC
+
+
+def _zone(
+    request: Request,
+    tz: Annotated[ZoneName | None, Query(description="IANA name of a time zone")] = None,
+) -> ZoneInfo:
+    return zone_of(request)
+
+
+TheZone = Annotated[ZoneInfo, Depends(_zone)]
+Day = Annotated[date, Field(ge=_FIRST, le=_LAST)]
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Some days in a row, as they are in a zone."""
+
+    first: date
+    count: int
+    zone: ZoneInfo
+
+    @property
+    def last(self) -> date:
+        """The last of them."""
+        return self.first + timedelta(days=self.count - 1)
+
+    @property
+    def since(self) -> datetime:
+        """When they begin."""
+        return _midnight(self.first, self.zone)
+
+    @property
+    def until(self) -> datetime:
+        """When they have ended; after a change of the clock a day has 23 or 25 hours."""
+        return _midnight(self.first + timedelta(days=self.count), self.zone)
+
+    @property
+    def has_not_ended(self) -> bool:
+        """Whether lines may still come."""
+        return datetime.now(self.zone) < self.until
+
+    @property
+    def title(self) -> str:
+        """The days in words."""
+        if self.count == 1:
+            return in_words(self.first)
+        return f"{short(self.first)} – {short(self.last)}"
+
+
+def in_words(day: date) -> str:
+    """Monday, 15 November 2004."""
+    return f"{day:%A}, {day.day} {day:%B} {day.year}"
+
+
+def short(day: date) -> str:
+    """15 Nov 2004."""
+    return f"{day.day} {day:%b} {day.year}"
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=zone)
+
+
+def local_day(time: datetime, zone: ZoneInfo) -> date:
+    """The day that a moment falls on in a zone."""
+    return time.astimezone(zone).date()

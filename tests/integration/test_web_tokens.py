@@ -1,0 +1,185 @@
+"""Tokens for some channels, channels for everybody, and other sites."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.web_site import WebSite, event, web_site
+
+OPEN, CLOSED = "#open", "#closed"
+SETTINGS = {
+    "token": "all-of-it",
+    "tokens": {"guests": {"token": "only-open", "channels": ["irc/#OPEN"]}},
+}
+GUEST = {"authorization": "Bearer only-open"}
+OWNER = {"authorization": "Bearer all-of-it"}
+SECRET = "the newts are in the cellar"
+EVENTS = [
+    event("the frogs are awake", channel=OPEN),
+    event(SECRET, channel=CLOSED, nick="mole"),
+    event(f"private {SECRET}", channel="ada", nick="mole", private=True),
+]
+EVERYWHERE = [
+    "/api/channels",
+    "/api/messages",
+    "/api/messages?channel=irc/%23closed",
+    "/api/messages?nick=mole",
+    "/api/messages.jsonl",
+    "/api/messages/2/context",
+    "/api/messages/3/context",
+    "/api/search?q=newts",
+    "/api/stats",
+    "/api/stats?nick=mole",
+    "/",
+    "/channel/irc/%23closed",
+    "/channel/irc/ada",
+    "/channel/irc/%23open?at=2",
+    "/search?q=newts",
+    "/search?nick=mole",
+]
+
+
+async def texts(site: WebSite, headers: Mapping[str, str]) -> list[str]:
+    answer = await site.http.get("/api/messages", headers=headers)
+    return [message["text"] for message in answer.json()["messages"]]
+
+
+async def test_a_token_opens_its_channels_and_no_other(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site:
+        assert await texts(site, GUEST) == ["the frogs are awake"]
+        assert await texts(site, OWNER) == ["the frogs are awake", SECRET]
+        for path in EVERYWHERE:
+            answer = await site.http.get(path, headers={**GUEST, "accept": "text/html"})
+            assert SECRET not in answer.text, path
+            assert 'class="line' not in answer.text or "frogs" in answer.text, path
+            echo = path.partition("?")[2] or path.rpartition("/")[2]  # what was asked may come back
+            if "mole" not in echo:
+                assert "mole" not in answer.text, path
+            if "closed" not in echo:
+                assert "closed" not in answer.text, path
+
+
+async def test_a_stream_stays_within_the_channels_of_its_token(tmp_path: Path) -> None:
+    async with (
+        web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site,
+        asyncio.timeout(10),
+        site.http.stream("GET", "/api/stream?after_id=0", headers=GUEST) as stream,
+    ):
+        await site.said(SECRET, channel=CLOSED)
+        await site.said("later", channel=OPEN)
+        seen = ""
+        async for line in stream.aiter_lines():
+            seen += line
+            if "later" in line:
+                break
+        assert "frogs" in seen
+        assert "newts" not in seen
+
+
+async def test_a_login_with_a_token_for_some_channels_opens_only_those(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site:
+        await site.http.post("/login", data={"token": "only-open"})
+        assert await texts(site, {}) == ["the frogs are awake"]
+        page = {"accept": "text/html"}
+        assert (await site.http.get("/channel/irc/%23closed", headers=page)).status_code == 404
+        assert (await site.http.get("/tendrils", headers=page)).status_code == 303
+        assert "Tendrils" not in (await site.http.get("/", headers=page)).text
+
+
+async def test_the_chat_looks_up_only_what_the_visitor_may_read(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, events=EVENTS, settings=SETTINGS, agent_url=script.url) as site,
+    ):
+        for headers in (GUEST, OWNER):
+            site.http.cookies.clear()
+            script.call("search_chat_logs", {"query": "newts"}).say("That is all.")
+            await site.http.post("/chat", json={"text": "where are they?"}, headers=headers)
+        guest, owner = (script.requests[number]["messages"][-1]["content"] for number in (1, 3))
+        assert "nothing found" in guest
+        assert SECRET in owner
+
+
+async def test_a_public_channel_needs_no_token_and_may_be_listed(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "public": ["irc/#open"]}
+    async with web_site(tmp_path, events=EVENTS, settings=settings) as site:
+        assert await texts(site, {}) == ["the frogs are awake"]
+        page = {"accept": "text/html"}
+        shown = await site.http.get("/channel/irc/%23open", headers=page)
+        assert shown.status_code == 200
+        assert "x-robots-tag" not in shown.headers
+        assert "/login?next=" in shown.text
+        search = await site.http.get("/search?q=frogs", headers=page)
+        assert search.headers["x-robots-tag"] == "noindex"
+        for path in EVERYWHERE:
+            answer = await site.http.get(path, headers=page)
+            assert SECRET not in answer.text, path
+        for path in ("/chat", "/tendrils"):
+            sent = await site.http.get(path, headers=page)
+            assert sent.headers["location"].startswith("/login"), path
+        refused = await site.http.post("/chat", json={"text": "hello"})
+        assert refused.status_code == 401
+        wrong = await site.http.get("/api/messages", headers={"authorization": "Bearer wrong"})
+        assert [each["text"] for each in wrong.json()["messages"]] == ["the frogs are awake"]
+
+
+async def test_an_answer_that_is_known_already_is_not_sent_again(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=EVENTS) as site:
+        for path in ("/api/messages", "/api/channels", "/channel/irc/%23open"):
+            first = await site.http.get(path)
+            assert first.headers["cache-control"] == "private, no-cache"
+            known = {"if-none-match": f'"x", {first.headers["etag"]}'}
+            again = await site.http.get(path, headers=known)
+            assert (again.status_code, again.content) == (304, b""), path
+            assert again.headers["etag"] == first.headers["etag"]
+        await site.said("news", channel=OPEN)
+        changed = await site.http.get("/api/messages", headers=known)
+        assert changed.status_code == 200
+
+
+async def test_long_answers_are_compressed_but_not_for_another_site(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=[event(f"line {n}") for n in range(100)]) as site:
+        answer = await site.http.get("/api/messages")
+        assert answer.headers["content-encoding"] == "gzip"
+        assert "Accept-Encoding" in answer.headers["vary"]
+        for origin in ("cross-site", "same-site"):
+            headers = {"sec-fetch-site": origin}
+            plain = await site.http.get("/api/messages", headers=headers)
+            assert "content-encoding" not in plain.headers
+            assert plain.content == answer.content
+            assert plain.headers["etag"] == answer.headers["etag"]
+
+
+async def test_no_other_site_may_read_unless_it_is_named(tmp_path: Path) -> None:
+    friend = {"origin": "https://friend.example", "access-control-request-method": "GET"}
+    async with web_site(tmp_path / "closed", events=EVENTS) as site:
+        answer = await site.http.get("/api/messages", headers=friend)
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+    settings = {**SETTINGS, "cors_origins": ["https://friend.example"]}
+    async with web_site(tmp_path / "open", events=EVENTS, settings=settings) as site:
+        asked = {**friend, "access-control-request-headers": "authorization"}
+        preflight = await site.http.options("/api/messages", headers=asked)
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == "https://friend.example"
+        answer = await site.http.get("/api/messages", headers={**friend, **OWNER})
+        assert answer.headers["access-control-allow-origin"] == "https://friend.example"
+        assert "access-control-allow-credentials" not in answer.headers
+        stranger = {**OWNER, "origin": "https://stranger.example"}
+        refused = await site.http.get("/api/messages", headers=stranger)
+        assert "access-control-allow-origin" not in refused.headers
+        page = await site.http.get("/", headers={**friend, **OWNER})
+        assert "access-control-allow-origin" not in page.headers
+
+
+@pytest.mark.parametrize("path", ["/channel/irc/%23open?token=only-open", "/?token=only-open"])
+async def test_a_token_in_a_page_s_address_is_taken_out_of_it(tmp_path: Path, path: str) -> None:
+    async with web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site:
+        answer = await site.http.get(path)
+        assert answer.status_code == 303
+        assert "token" not in answer.headers["location"]
+        assert await texts(site, {}) == ["the frogs are awake"]
