@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harnesses.core.errors import HarnessError, PortTaken
+from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.supervisor import EX_CONFIG, ChildRefused
 from llm.logs import Format, Level, configure
 from storage.config import ConfigError, load
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 
 GROUP = "terrarium.commands"
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", help="Configuration file.", show_default="./terrarium.toml, if any"),
-]
-DataFolder = Annotated[Path, typer.Option("--data", help="Folder for everything that is kept.")]
-Channel = Annotated[str | None, typer.Option(help='Only this channel: "#name" or "network/#name".')]
-
 app = typer.Typer(
     help="One local model, many tendrils. `terrarium up` starts everything.",
     no_args_is_help=True,
@@ -44,9 +38,7 @@ app = typer.Typer(
     add_completion=False,
 )
 config_app = typer.Typer(help="Check or show the configuration.", no_args_is_help=True)
-logs_app = typer.Typer(help="Read the chat log: public channels only.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
-app.add_typer(logs_app, name="logs")
 
 _tell = partial(typer.echo, err=True)
 
@@ -175,34 +167,6 @@ def show(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
             table = value.table
         line = f"{value.key} = {value.text}" if value.text else f"# {value.key} is not set"
         typer.echo(f"{line}  # {value.origin}" if value.text else line)
-
-
-@logs_app.command()
-def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that a line must all have.")],
-    channel: Channel = None,
-    nick: Annotated[str | None, typer.Option(help="Only what this nick said.")] = None,
-    hours: Annotated[float, typer.Option(min=0, help="How far back; 0 is everything.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, help="How many lines at most, the newest.")] = 20,
-    config: ConfigFile = None,
-    data: DataFolder = Path("data"),
-) -> None:
-    """Find lines that people said. Times are UTC."""
-    from harnesses.core import log_reading
-
-    found = log_reading.search(load(config, data), query, channel, nick, hours, limit)
-    lines = asyncio.run(found)
-    typer.echo("\n".join(lines) or "nothing found")
-
-
-@logs_app.command()
-def stats(
-    channel: Channel = None, config: ConfigFile = None, data: DataFolder = Path("data")
-) -> None:
-    """Count lines and people, and name the most talkative."""
-    from harnesses.core import log_reading
-
-    typer.echo("\n".join(asyncio.run(log_reading.stats(load(config, data), channel))))
 
 
 def _log_options() -> tuple[Level, Format]:

@@ -190,13 +190,14 @@ class ChatLog:
         while True:
             try:
                 async with self._database.transaction() as connection:
-                    return await _insert(connection, events)
+                    return await insert(connection, events)
             except Unavailable as error:
                 _log.error("log.write_failed", error=str(error), waiting=len(events))
                 await asyncio.sleep(_RETRY)
 
 
-async def _insert(connection: aiosqlite.Connection, events: Sequence[Event]) -> range:
+async def insert(connection: aiosqlite.Connection, events: Sequence[Event]) -> range:
+    """Store events inside the transaction of `connection`; their ids."""
     places = {(event.network, event.channel, event.private) for event in events}
     await connection.executemany("INSERT OR IGNORE INTO channels VALUES (NULL, ?, ?, ?)", places)
     async with connection.execute("SELECT coalesce(max(id), 0) FROM events") as cursor:
@@ -259,14 +260,14 @@ def _values(event: Event, event_id: int) -> dict[str, Any]:
         "host": event.host,
         "account": event.account,
         "target": event.target,
-        "text": _storable(event.text),
+        "text": storable(event.text),
         "msgid": event.msgid,
         "own": event.own,
         "reply_to": event.reply_to,
     }
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """`text` without halves of surrogate pairs, which UTF-8 cannot carry."""
     return text.encode("utf-8", "replace").decode()
 

@@ -53,7 +53,8 @@ def documented() -> dict[str, set[str]]:
     for section in re.split(r"^### `terrarium ", TEXT, flags=re.M)[1:]:
         body = re.split(r"^#", section, flags=re.M)[0]
         title = body.split("`")[0]
-        words = [word for word in title.split() if not re.fullmatch(r"\[?[A-Z]+\]?", word)]
+        argument = re.compile(r"\[?[A-Z]+(?:\.\.\.)?\]?")
+        words = [word for word in title.split() if not argument.fullmatch(word)]
         found[" ".join(words)] = set(re.findall(r"--[a-z][a-z0-9-]*", body)) - COMMON
     return found
 

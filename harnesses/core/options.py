@@ -1,0 +1,14 @@
+"""The options that every command which uses the configuration takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="Configuration file.", show_default="./terrarium.toml, if any"),
+]
+DataFolder = Annotated[Path, typer.Option("--data", help="Folder for everything that is kept.")]

@@ -1,0 +1,69 @@
+"""From the times that lines give to moments: each line is read in the light of those before it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, tzinfo
+
+from harnesses.logs.formats.grammar import When
+
+_BACK = timedelta(hours=3)  # a clock that goes back further has passed midnight
+_SEASON = timedelta(days=180)
+_LEAST, _MOST = date(1988, 1, 1), date(9998, 12, 31)  # IRC is of 1988
+
+
+class Calendar:
+    """The day that a file has come to. `day` is that of its first line, when that is known."""
+
+    def __init__(self, zone: tzinfo, day: date | None) -> None:
+        self._zone = zone
+        self._day = day
+        self._last: datetime | None = None  # local, without zone
+        self._moment: datetime | None = None
+
+    def turn_to(self, day: date) -> None:
+        """The next line is of `day`."""
+        self._day = day
+        self._last = None
+
+    def moment(self, when: When) -> datetime | None:
+        """The time in UTC of the next line; None when its day is not known, or cannot be.
+
+        A line without a time has that of the line before. In the hour that the autumn clock
+        change repeats, a clock that goes back is in the second of the two.
+        """
+        if when.clock is None:
+            return self._moment
+        day = self._day_of(when)
+        if day is None or not _LEAST <= day <= _MOST:
+            return None
+        local = datetime.combine(day, when.clock)
+        if when.day is None and self._last and local < self._last - _BACK:
+            local += timedelta(days=1)
+        zone = UTC if when.utc else self._zone
+        self._moment = self._zoned(local, zone).astimezone(UTC)
+        self._day, self._last = local.date(), local
+        return self._moment
+
+    def _day_of(self, when: When) -> date | None:
+        """The line's own day, with the year nearest after the last line's where it gives none."""
+        if when.day is None or when.year is not None:
+            return when.day or self._day
+        if self._day is None:
+            return None
+        day = _in_year(when.day, self._day.year)
+        return _in_year(day, day.year + 1) if day < self._day - _SEASON else day
+
+    def _zoned(self, local: datetime, zone: tzinfo) -> datetime:
+        """The first of two like hours, unless it lies before the last line and the second not."""
+        first = local.replace(tzinfo=zone)
+        second = first.replace(fold=1)
+        if self._moment is None or first.astimezone(UTC) >= self._moment:
+            return first
+        return second if second.astimezone(UTC) >= self._moment else first
+
+
+def _in_year(day: date, year: int) -> date:
+    try:
+        return day.replace(year=year)
+    except ValueError:  # 29 February
+        return date(year, 3, 1)

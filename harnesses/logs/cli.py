@@ -1,0 +1,156 @@
+"""`terrarium logs import|export|...`: the log in and out of its file."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from harnesses.core import log_reading
+from harnesses.core.options import ConfigFile, DataFolder
+from harnesses.core.terminal import harmless
+from harnesses.logs.formats import FORMATS
+from harnesses.logs.importing import Tally, files, import_logs
+from harnesses.logs.reading import Guide
+from storage.config import Config, load
+
+logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)
+
+Channel = Annotated[str | None, typer.Option(help='Only this channel: "#name" or "network/#name".')]
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise typer.BadParameter(f"{name!r} is no time zone; write one as Europe/Vienna") from error
+
+
+def _encoding(name: str | None) -> str | None:
+    try:
+        return name and codecs.lookup(name).name
+    except LookupError as error:
+        raise typer.BadParameter(f"{name!r} is no encoding; write one as latin-1") from error
+
+
+def _format(name: str | None) -> str | None:
+    if name is not None and name not in FORMATS:
+        raise typer.BadParameter(f"{name!r} is no format; there are: {', '.join(FORMATS)}")
+    return name
+
+
+@logs.command()
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that a line must all have.")],
+    channel: Channel = None,
+    nick: Annotated[str | None, typer.Option(help="Only what this nick said.")] = None,
+    hours: Annotated[float, typer.Option(min=0, help="How far back; 0 is everything.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, help="How many lines at most, the newest.")] = 20,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Find lines that people said. Times are UTC."""
+    found = log_reading.search(load(config, data), query, channel, nick, hours, limit)
+    lines = asyncio.run(found)
+    typer.echo("\n".join(lines) or "nothing found")
+
+
+@logs.command()
+def stats(
+    channel: Channel = None, config: ConfigFile = None, data: DataFolder = Path("data")
+) -> None:
+    """Count lines and people, and name the most talkative."""
+    typer.echo("\n".join(asyncio.run(log_reading.stats(load(config, data), channel))))
+
+
+@logs.command("import")
+def import_(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Files, folders, or patterns.")
+    ],
+    network: Annotated[
+        str | None,
+        typer.Option(help="The network they are of.", show_default="from the path, or [irc]"),
+    ] = None,
+    channel: Annotated[
+        str | None, typer.Option(help="The channel they are of.", show_default="from the path")
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(FORMATS)}.", show_default="by looking", callback=_format),
+    ] = None,
+    timezone: Annotated[
+        str, typer.Option(help="The time zone of the times in them.", metavar="ZONE")
+    ] = "UTC",
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the text.", show_default="UTF-8, else cp1252, by line", callback=_encoding
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Add old logs of other programs; what is there already is not added again.
+
+    irssi, WeeChat, ZNC, HexChat, Limnoria, EnergyMech, eggdrop, the published logs of #ubuntu,
+    and our own export are known by their looks; files may be compressed (.gz, .xz, .bz2). The
+    bot may be running. After a break the same command goes on where it was.
+    """
+    loaded = load(config, data)
+    guide = Guide(
+        zone=_zone(timezone),
+        default_network=_only_network(loaded),
+        network=network,
+        channel=channel,
+        format=format,
+        encoding=encoding,
+    )
+    _tell(_imported(loaded, paths, guide))
+
+
+def _imported(config: Config, paths: list[str], guide: Guide) -> Tally:
+    """Import with a bar of the files' bytes, on a terminal."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        named = files(paths)
+        task = progress.add_task("", total=sum(path.stat().st_size for path in named))
+
+        def on_progress(path: Path, done: int) -> None:
+            progress.update(task, advance=done, description=harmless(path.name))
+
+        return asyncio.run(import_logs(config, paths, guide, on_progress))
+
+
+def _tell(tally: Tally) -> None:
+    """Say what became of the lines. Exit status 1 when nothing could be read."""
+    typer.echo(
+        f"{tally.files} files: {tally.imported} events imported, {tally.present} already there,"
+        f" {tally.unclear} lines not understood"
+    )
+    places = sorted(f"{place.network}/{place.channel}" for place in tally.places)
+    if places:
+        typer.echo(harmless(f"  of {', '.join(places)}"))
+    for example in tally.examples:
+        typer.echo(harmless(f"  not understood, for example: {example}"))
+    for reason in tally.refused:
+        typer.echo(harmless(f"  left out: {reason}"), err=True)
+    if not tally.files:
+        if not tally.refused:
+            typer.echo("  no such file", err=True)
+        raise typer.Exit(1)
+
+
+def _only_network(config: Config) -> str | None:
+    """The one network that the bot is on: `irc` is the table [irc] itself."""
+    irc = config.tables.get("irc", {})
+    names = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
+    return (names or ["irc"])[0] if len(names) < 2 else None

@@ -1,0 +1,33 @@
+"""The log formats that are known, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harnesses.logs.formats.eggdrop import EGGDROP
+from harnesses.logs.formats.energymech import ENERGYMECH
+from harnesses.logs.formats.grammar import Entry, Format
+from harnesses.logs.formats.hexchat import HEXCHAT
+from harnesses.logs.formats.irssi import IRSSI
+from harnesses.logs.formats.jsonl import JSONL
+from harnesses.logs.formats.limnoria import LIMNORIA
+from harnesses.logs.formats.ubuntu import UBUNTU
+from harnesses.logs.formats.weechat import WEECHAT
+from storage.event import Event
+
+_ALL = (WEECHAT, LIMNORIA, HEXCHAT, IRSSI, ENERGYMECH, EGGDROP, UBUNTU, JSONL)
+FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL} | {"znc": ENERGYMECH}
+
+
+def detect(lines: Sequence[str]) -> Format | None:
+    """The format that understands most of `lines`; None when none understands an event."""
+    scores = {each.name: _score(each, lines) for each in _ALL}
+    best = max(scores, key=lambda name: scores[name])
+    return FORMATS[best] if scores[best][0] else None
+
+
+def _score(format: Format, lines: Sequence[str]) -> tuple[int, int]:
+    """How many events, and how many lines of any kind, are understood."""
+    parsed = [format.parse(line) for line in lines]
+    events = sum(isinstance(each, Entry | Event) for each in parsed)
+    return events, sum(each is not None for each in parsed)

@@ -1,0 +1,175 @@
+"""A log format as data: what a time looks like, what each kind of line looks like.
+
+A format's module is a table of patterns; this one reads a line by it. Nothing here knows files,
+dates of the lines before, or time zones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+
+from storage.event import Event, EventType
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6})\d*)?)?"
+DATE = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
+NICK = r"[~&@%+! ]?(?P<nick>[^\s<>]+)"  # with the status that a client writes before it
+MASK = r"(?:\S+!)?(?P<user>[^\s@()\[\]<>]*)@(?P<host>[^\s()\[\]<>]*)"
+CHANNEL = r"(?P<channel>[#&!+][^\s,]*)"
+_WRITTEN_DAY = re.compile(
+    r"\b(?P<month>[A-Za-z]{3}) +(?P<day>\d{1,2}),? +(?:\d\d:\d\d(?::\d\d)? +)?(?P<year>\d{4})\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """The time that a line gives: `clock` is None where it has none, `day` where it gives no date.
+
+    `year` is None where `day` was written without one (it is then of a leap year). `utc` says
+    that the time is UTC, whatever zone the file is in; `exact` that it has seconds.
+    """
+
+    clock: time | None = None
+    day: date | None = None
+    year: int | None = None
+    utc: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An event as a line tells it; `channel` where the line names one."""
+
+    type: EventType
+    when: When
+    nick: str
+    text: str = ""
+    user: str = ""
+    host: str = ""
+    target: str = ""
+    channel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The lines that follow are of this day."""
+
+    date: date
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A line that is known, and is no event: a blank, a client's own remark."""
+
+
+Parsed = Entry | Day | Noise | Event | None
+"""What a line is; a whole Event where the format has all of it; None: not understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of line: its type (None for noise) and the pattern of what follows the time."""
+
+    type: EventType | None
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A log format: its name and what reads one of its lines, decoded and without line end."""
+
+    name: str
+    parse: Callable[[str], Parsed]
+
+
+def kind(type: EventType | None, pattern: str) -> Kind:
+    """A kind of line; the pattern must match the whole rest of the line."""
+    return Kind(type, re.compile(pattern, re.DOTALL))
+
+
+def reader(
+    stamp: str, kinds: Sequence[Kind], *, days: str = "", untimed: Sequence[Kind] = ()
+) -> Callable[[str], Parsed]:
+    """What reads a line: `stamp` is the pattern of the time and what stands between it and the
+    rest, `kinds` are tried in order; `days` is how a line begins that tells the day, and
+    `untimed` are kinds of lines that have no time."""
+    timed = re.compile(rf"{stamp}(?P<rest>.*)", re.DOTALL)
+    new_day = re.compile(days) if days else None
+
+    def parse(line: str) -> Parsed:
+        if not line.strip():
+            return Noise()
+        if new_day and new_day.match(line):
+            day = written_day(line)
+            return Day(day) if day else Noise()
+        if found := timed.fullmatch(line):
+            when = when_of(found)
+            return _kind_of(found["rest"], kinds, when) if when else None
+        return _kind_of(line, untimed, When())
+
+    return parse
+
+
+def written_day(line: str) -> date | None:
+    """The date written in words in a line, as "Mon Jan 02 15:04:05 2006"."""
+    found = _WRITTEN_DAY.search(line)
+    if not found or found["month"].lower() not in MONTHS:
+        return None
+    return _date(int(found["year"]), MONTHS.index(found["month"].lower()) + 1, int(found["day"]))
+
+
+def when_of(found: re.Match[str]) -> When | None:
+    """The time in the groups of a match, None when there is no such time."""
+    groups = found.groupdict()
+    day = year = None
+    if groups.get("day"):
+        month = groups["month"].lower()
+        number = MONTHS.index(month) + 1 if month in MONTHS else _number(month)
+        year = int(groups["year"]) if groups.get("year") else None
+        day = _date(year or 2000, number, int(groups["day"]))
+        if day is None:
+            return None
+    micros = int((groups.get("fraction") or "0").ljust(6, "0"))
+    try:
+        second = min(int(groups["second"] or 0), 59)  # 60 is a leap second
+        clock = time(int(groups["hour"]), int(groups["minute"]), second, micros)
+    except ValueError:
+        return None
+    return When(clock, day, year, bool(groups.get("utc")), groups["second"] is not None)
+
+
+def _kind_of(rest: str, kinds: Sequence[Kind], when: When) -> Parsed:
+    for each in kinds:
+        if found := each.pattern.fullmatch(rest):
+            return _entry(each.type, found.groupdict(), when) if each.type else Noise()
+    return None
+
+
+def _entry(type: EventType, groups: dict[str, str | None], when: When) -> Entry:
+    def part(name: str) -> str:
+        return groups.get(name) or ""
+
+    return Entry(
+        type=type,
+        when=when,
+        nick="".join(part("nick").split()),
+        text=part("text"),
+        user=part("user"),
+        host=part("host"),
+        target=part("target"),
+        channel=part("channel"),
+    )
+
+
+def _number(month: str) -> int:
+    return int(month) if month.isdecimal() else 0
+
+
+def _date(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None

@@ -1,0 +1,54 @@
+"""JSON Lines: one whole event a line, as `terrarium logs export` writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from harnesses.logs.formats.grammar import Format, Noise, Parsed
+from storage.event import Event, EventType
+
+_Name = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class JsonEvent(BaseModel):
+    """An event as a line of JSON: the log's own fields by their names, time as ISO 8601."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    network: _Name
+    channel: _Name
+    type: EventType
+    time: AwareDatetime
+    nick: str
+    text: str = ""
+    user: str = ""
+    host: str = ""
+    account: str | None = None
+    target: str = ""
+    msgid: str | None = None
+    own: bool = False
+    private: bool = False
+
+    def event(self) -> Event:
+        """The event, its time in UTC."""
+        return Event(**{**self.model_dump(), "time": self.time.astimezone(UTC)})
+
+
+def json_line(event: Event) -> str:
+    """The line of an event, without line end."""
+    return JsonEvent.model_validate(event).model_dump_json(exclude_defaults=True)
+
+
+def _parse(line: str) -> Parsed:
+    if not line.strip():
+        return Noise()
+    try:
+        return JsonEvent.model_validate_json(line).event()
+    except (ValidationError, OverflowError):
+        return None
+
+
+JSONL = Format("jsonl", _parse)

@@ -1,0 +1,104 @@
+"""`terrarium logs import`: files into the log, beside a bot that may be writing it."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harnesses.logs.errors import NotALog
+from harnesses.logs.reading import Guide, LogFile, log_file
+from storage.config import Config
+from storage.database import Database
+from storage.event import Place
+from storage.imports import Old, Source
+from storage.settings import log_path
+
+_BATCH = 500  # events of a transaction: the bot waits for one at most
+_EXAMPLES = 3
+
+OnProgress = Callable[[Path, int], None]
+"""Told of a file and how many of its bytes have been dealt with since the last time."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the lines: how many are new and where, how many were there; `unclear` were
+    not understood, with the first as `examples`; `refused` are the files that were not read, with
+    the reason."""
+
+    files: int = 0
+    imported: int = 0
+    places: set[Place] = field(default_factory=set)
+    present: int = 0
+    unclear: int = 0
+    examples: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def took(self, batch: Sequence[Old], new: int) -> None:
+        """Count a batch, of which the log did not have `new` events."""
+        self.imported += new
+        self.present += len(batch) - new
+        self.places.update(Place(old.event.network, old.event.channel) for old in batch)
+
+    def missed(self, line: str, path: Path) -> None:
+        """Count a line that was not understood."""
+        self.unclear += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(f"{path.name}: {line[:120]}")
+
+
+async def import_logs(
+    config: Config, paths: Sequence[str], guide: Guide, on_progress: OnProgress
+) -> Tally:
+    """Add the events of all files to the log; run again after a break it goes on where it was.
+
+    A path is a file, a folder (with all that is below) or a pattern. Raises StorageError.
+    """
+    tally = Tally()
+    async with Database.opened(log_path(config)) as database:
+        for path in files(paths):
+            try:
+                file = log_file(path, guide)
+                await _import_file(Source(database), file, tally, on_progress)
+                tally.files += 1
+            except NotALog as error:
+                tally.refused.append(str(error))
+    return tally
+
+
+def files(paths: Iterable[str]) -> list[Path]:
+    """The files that the paths name, each once, in order. Hidden ones are left out of folders."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        named = [Path(path)] if Path(path).exists() else map(Path, sorted(glob.glob(path)))
+        for each in named:
+            found.update(dict.fromkeys(_below(each) if each.is_dir() else [each]))
+    return list(found)
+
+
+async def _import_file(
+    source: Source, file: LogFile, tally: Tally, on_progress: OnProgress
+) -> None:
+    batch: list[Old] = []
+    size = 0
+    for read in file.lines():
+        size += len(read.line) + 1
+        if read.event is None:
+            tally.missed(read.line, file.path)
+        else:
+            batch.append(Old(read.event, read.exact))
+        if len(batch) >= _BATCH:
+            tally.took(batch, await source.add(batch))
+            on_progress(file.path, size)
+            batch, size = [], 0
+    tally.took(batch, await source.add(batch))
+    on_progress(file.path, size)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden:
+            yield path

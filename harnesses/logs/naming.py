@@ -1,0 +1,82 @@
+"""What the path of a log file tells: network, channel and day, as the usual programs name them.
+
+`irclogs/libera/#python.log` (irssi), `irc.libera.#python.weechatlog` (WeeChat),
+`log/libera/#python/2024-01-02.log` (ZNC), `logs/libera/#python.log` (HexChat),
+`ChannelLogger/libera/#python/#python.2024-01-02.log` (Limnoria), `#python.log.02Jan2024` (eggdrop).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from pathlib import PurePath
+
+from harnesses.logs.formats.grammar import MONTHS
+
+_ISO = re.compile(r"(?<!\d)(\d{4})-?(\d\d)-?(\d\d)(?!\d)")
+_WORDED = re.compile(r"(?<!\d)(\d{1,2})([A-Z][a-z]{2})(\d{4})(?!\d)")
+_CHANNEL = re.compile(r"[#&!+][^/,\s]+")
+_ENDING = re.compile(r"(?:\.(?:weechatlog|log|txt|irclog|raw|jsonl|gz|xz|bz2))+\Z")
+_MONTH_AND_DAY = re.compile(r"\.\d\d-\d\d\Z")  # the lines of irssi say the year
+_WEECHAT = re.compile(r"irc\.(?P<network>.+?)\.(?P<channel>[#&!+].+)")
+_FOLDERS = frozenset({"log", "logs", "irclogs", "channellogger", "xchatlogs", "scrollback"})
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a path says; None for what it does not."""
+
+    network: str | None = None
+    channel: str | None = None
+    day: date | None = None
+
+
+def named(path: PurePath) -> Named:
+    """Read a path. Never raises."""
+    day, stem = _without_day(path.name)
+    stem = _ENDING.sub("", stem.rstrip("._- ")).strip("._- ")
+    if found := _WEECHAT.fullmatch(stem):
+        return Named(found["network"], found["channel"], day)
+    folders = [part for part in path.parts[:-1] if part.strip("/.")]
+    if found := _CHANNEL.search(stem):
+        channel = _MONTH_AND_DAY.sub("", found[0])
+    elif folders and _CHANNEL.fullmatch(folders[-1]):
+        channel = folders[-1]
+    else:
+        return Named(day=day)
+    return Named(_network(folders, channel), channel, day)
+
+
+def _network(folders: list[str], channel: str) -> str | None:
+    """The folder of a network: around a channel's file or folder, and in a folder of logs.
+
+    Any other folder may be called anything.
+    """
+    outside = [name for name in folders if name != channel and not _is_day(name)]
+    if len(outside) >= 2 and outside[-2].lower() in _FOLDERS:
+        return None if outside[-1].lower() in _FOLDERS else outside[-1]
+    networks = outside.index("networks") if "networks" in outside[:-1] else None  # ZNC's
+    return None if networks is None else outside[networks + 1]
+
+
+def _without_day(name: str) -> tuple[date | None, str]:
+    for pattern, order in ((_ISO, (0, 1, 2)), (_WORDED, (2, 1, 0))):
+        if found := pattern.search(name):
+            year, month, day = (found.groups()[index] for index in order)
+            if stated := _date(year, month, day):
+                return stated, name[: found.start()] + name[found.end() :]
+    return None, name
+
+
+def _is_day(name: str) -> bool:
+    return bool(re.fullmatch(r"\d{4}(?:-?\d\d){0,2}", name))
+
+
+def _date(year: str, month: str, day: str) -> date | None:
+    lower = month.lower()
+    number = MONTHS.index(lower) + 1 if lower in MONTHS else 0
+    try:
+        return date(int(year), number or int(month), int(day))
+    except ValueError:
+        return None

@@ -1,0 +1,172 @@
+"""One log file, read line by line: its format found, its events made whole."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date, tzinfo
+from itertools import islice
+from pathlib import Path
+from typing import IO, cast
+
+from harnesses.irc.message import decode
+from harnesses.logs.calendar import Calendar
+from harnesses.logs.errors import NotALog
+from harnesses.logs.formats import FORMATS, detect
+from harnesses.logs.formats.grammar import Day, Entry, Format, Noise
+from harnesses.logs.naming import named
+from storage.event import Event, Place
+
+_LONGEST = 64 * 1024  # bytes of a line that are read; no IRC line has so many
+_CHANNEL_SIGNS = "#&!+"  # any other name is that of a person, who wrote in private
+_LOOKED_AT = 400  # lines by which a format is told
+_BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guide:
+    """What the user says of the files; what is None the files themselves must say.
+
+    `zone` is that of the times in them, `network` counts where the path names none.
+    """
+
+    zone: tzinfo
+    default_network: str | None = None
+    network: str | None = None
+    channel: str | None = None
+    format: str | None = None
+    encoding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One line: the event, or None when it was not understood or has no time; whether the times
+    of this format have seconds or only minutes; and the line itself."""
+
+    event: Event | None
+    exact: bool
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file whose format is known. `day` is that of its first line, if its name tells."""
+
+    path: Path
+    format: Format
+    place: Place
+    day: date | None
+    guide: Guide
+
+    def lines(self) -> Iterator[Read]:
+        """Every line that is an event or is not understood, in order. Raises NotALog."""
+        calendar = Calendar(self.guide.zone, self.day)
+        for line in _lines(self.path, self.guide):
+            parsed = self.format.parse(line)
+            if isinstance(parsed, Day):
+                calendar.turn_to(parsed.date)
+            elif isinstance(parsed, Entry):
+                yield Read(self._event(parsed, calendar), parsed.when.exact, line)
+            elif isinstance(parsed, Event):
+                yield Read(self._placed(parsed), True, line)
+            elif not isinstance(parsed, Noise):
+                yield Read(None, False, line)
+
+    def _event(self, entry: Entry, calendar: Calendar) -> Event | None:
+        moment = calendar.moment(entry.when)
+        if moment is None:
+            return None
+        return Event(
+            network=self.place.network,
+            channel=self.place.channel,
+            private=self.place.channel[0] not in _CHANNEL_SIGNS,
+            type=entry.type,
+            time=moment,
+            nick=entry.nick,
+            text=entry.text,
+            user=entry.user,
+            host=entry.host,
+            target=entry.target,
+        )
+
+    def _placed(self, event: Event) -> Event:
+        """A whole event, moved to where the user says that it belongs."""
+        guide = self.guide
+        return replace(
+            event,
+            network=guide.network or event.network,
+            channel=guide.channel or event.channel,
+        )
+
+
+def log_file(path: Path, guide: Guide) -> LogFile:
+    """Look at the beginning of a file and at its name. Raises NotALog."""
+    head = list(islice(_lines(path, guide), _LOOKED_AT))
+    format = FORMATS[guide.format] if guide.format else detect(head)
+    if format is None:
+        raise NotALog(f"{path}: not a log in a format that is known")
+    name = named(path.resolve())
+    if format.name == "jsonl":  # each line names its own place
+        return LogFile(path, format, Place("", ""), None, guide)
+    network = guide.network or name.network or guide.default_network
+    channel = guide.channel or name.channel or _channel_in(head, format)
+    if network is None:
+        raise NotALog(f"{path}: of which network? say --network NAME")
+    if channel is None:
+        raise NotALog(f"{path}: of which channel? say --channel NAME")
+    return LogFile(path, format, Place(network, channel), name.day, guide)
+
+
+def _channel_in(lines: Iterable[str], format: Format) -> str | None:
+    """The first channel that a line names."""
+    parsed = map(format.parse, lines)
+    named_in = (each.channel for each in parsed if isinstance(each, Entry) and each.channel)
+    return next(named_in, None)
+
+
+def _lines(path: Path, guide: Guide) -> Iterator[str]:
+    """The lines of a file, decoded, without line ends. Raises NotALog."""
+    decoder = _decoder(guide.encoding)
+    with _opened(path) as file:
+        while line := file.readline(_LONGEST):
+            yield decoder(line.rstrip(b"\r\n"))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with _open(path) as file:
+            yield file
+    except _BROKEN as error:
+        raise NotALog(f"{path}: cannot be read: {error}") from error
+
+
+def _open(path: Path) -> IO[bytes]:
+    """The file, decompressed where its name says that it is compressed."""
+    match path.suffix:
+        case ".gz":
+            return cast("IO[bytes]", gzip.open(path, "rb"))
+        case ".xz":
+            return lzma.open(path, "rb")
+        case ".bz2":
+            return bz2.open(path, "rb")
+    return path.open("rb")
+
+
+def _decoder(encoding: str | None) -> Callable[[bytes], str]:
+    """By the rule for lines from the network, or by `encoding` where a line is right in it."""
+    if encoding is None:
+        return decode
+
+    def decoded(line: bytes) -> str:
+        try:
+            return line.decode(encoding)
+        except UnicodeDecodeError:
+            return decode(line)
+
+    return decoded
