@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from harnesses.irc.errors import UntrustedCertificate
 from harnesses.irc.message import LineBuffer
 from harnesses.irc.outbox import Sent
 from harnesses.irc.third_party import LOGGING, irc3
+from harnesses.irc.tls import fingerprint
 
 if TYPE_CHECKING:
     from harnesses.irc.network import Network
@@ -28,13 +29,17 @@ class Connection(asyncio.Protocol):
     """Bytes to lines and lines to bytes.
 
     `opened` is called before any line; `received` with each line, in order. `lost` is done when
-    the connection is gone.
+    the connection is gone. Where there are `trusted` fingerprints a certificate with another
+    ends the connection before a byte is sent.
     """
 
     def __init__(
-        self, opened: Callable[[Connection], None], received: Callable[[str], None]
+        self,
+        opened: Callable[[Connection], None],
+        received: Callable[[str], None],
+        trusted: Collection[str] = (),
     ) -> None:
-        self._opened, self._received = opened, received
+        self._opened, self._received, self._trusted = opened, received, trusted
         self._buffer = LineBuffer()
         self.transport: asyncio.Transport | None = None
         self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -43,12 +48,18 @@ class Connection(asyncio.Protocol):
         """Called by asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._opened(self)
+        seen = fingerprint(transport)
+        if self._trusted and seen and seen not in self._trusted:
+            self.lost.set_result(UntrustedCertificate(f"the certificate {seen} is not trusted"))
+            self.abort()
+        else:
+            self._opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
+        """Called by asyncio. What comes after we have closed is nobody's word any more."""
         for line in self._buffer.feed(data):
-            self._received(line)
+            if self.transport and not self.transport.is_closing():
+                self._received(line)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
@@ -135,14 +146,3 @@ class Bot(irc3.IrcBot):  # type: ignore[misc]
     def quit(self, reason: str | None = None) -> None:
         """Leave the network for good."""
         self._network.close(reason or "")
-
-
-def tls_context(tls: bool, verify: bool) -> ssl.SSLContext | None:
-    """How to encrypt; None for not at all. Without `verify` any certificate is taken."""
-    if not tls:
-        return None
-    context = ssl.create_default_context()
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

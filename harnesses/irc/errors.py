@@ -1,7 +1,9 @@
 """Errors of the IRC package.
 
 IrcError
-└── InvalidMessage
+├── InvalidMessage
+├── SaslFailed
+└── UntrustedCertificate
 """
 
 from __future__ import annotations
@@ -13,3 +15,11 @@ class IrcError(Exception):
 
 class InvalidMessage(IrcError, ValueError):
     """A message cannot be put on one IRC line."""
+
+
+class SaslFailed(IrcError):
+    """The server's part of an authentication is wrong, so it is not who it should be."""
+
+
+class UntrustedCertificate(IrcError, OSError):
+    """The server's certificate has none of the fingerprints in `tls_fingerprints`."""

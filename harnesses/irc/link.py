@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -25,6 +25,7 @@ class Link:
     """A session on a connection.
 
     `on_event` gets each event in the order of arrival, `changed` is called after each line.
+    Of `trusted` fingerprints, when there are any, the server's certificate must have one.
     `silence` is the time in seconds without a word of the server after which we ask; after as
     much again it counts as gone.
     """
@@ -36,11 +37,12 @@ class Link:
         on_event: Callable[[IrcEvent], None],
         changed: Callable[[], None],
         silence: float,
+        trusted: Collection[str] = (),
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._session, self._bot, self._silence = session, bot, silence
         self._on_event, self._changed = on_event, changed
-        self._connection = Connection(self._opened, self._received)
+        self._connection = Connection(self._opened, self._received, trusted)
         self._outbox = Outbox(self._write)
         self._opening = asyncio.timeout(CONNECT_WITHIN)
         self._heard = self._loop.time()
@@ -109,6 +111,8 @@ class Link:
         self._bot.renamed(self._session.nick)
         self._changed()
         self._bot.dispatch(untagged(line))
+        if self._session.upgrade or self._session.error is not None:
+            self._connection.abort()  # nothing is to be said here any more
 
     def _flush(self) -> None:
         for outgoing in self._session.take():
@@ -118,7 +122,7 @@ class Link:
                 log.warning("irc.unsendable", network=self._session.network, error=str(error))
                 continue
             if outgoing.delay:
-                self._outbox.later(outgoing.delay, line, outgoing.urgent)
+                self._outbox.later(outgoing.delay, line, outgoing.urgent, outgoing.unless)
             else:
                 self._outbox.send(line, outgoing.urgent)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from harnesses.core.backoff import Backoff
-from harnesses.irc.connection import Bot, tls_context
+from harnesses.irc.connection import Bot
 from harnesses.irc.errors import InvalidMessage, IrcError
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.link import Link
@@ -21,6 +21,8 @@ from harnesses.irc.outbox import Sent
 from harnesses.irc.session import Session
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.split import budget, split
+from harnesses.irc.sts import Sts, StsPolicies
+from harnesses.irc.tls import tls_context
 
 log = structlog.get_logger()
 
@@ -45,7 +47,8 @@ class Network:
     `on_event` is called synchronously, in the order of arrival; what it raises ends `run`. Our
     own messages are no events: `privmsg` and its like return what went out. `connected` is set
     while the server has us registered, `joined` while we are in all the channels we want.
-    `plugins` are modules with irc3 plugins. Raises IrcError when the settings name no server.
+    `plugins` are modules with irc3 plugins, `policies` remembers which servers insist on TLS.
+    Raises IrcError when the settings name no server.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Network:
         on_event: Callable[[IrcEvent], None],
         *,
         plugins: Iterable[str] = (),
+        policies: StsPolicies | None = None,
         backoff: Backoff | None = None,
         silence: float = SILENCE,
     ) -> None:
@@ -63,11 +67,14 @@ class Network:
         self.name, self._server = name, settings.server
         self.connected, self.joined = asyncio.Event(), asyncio.Event()
         self._settings, self._on_event, self._plugins = settings, on_event, tuple(plugins)
+        self._policies = policies or StsPolicies()
         self._backoff = backoff or Backoff(*RECONNECT, jitter=random.random)
         self._silence = silence
         self._wanted = dict(_name_and_key(channel) for channel in settings.channels)
         self._session = Session(name, settings, self._wanted)
         self._link: Link | None = None
+        self._port = settings.port
+        self._noted: Sts | None = None
         self._closing = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -101,11 +108,15 @@ class Network:
         """Be on the network until `quit`."""
         bot = Bot(self, self._plugins)
         while not self._closing.is_set():
-            self._session = Session(self.name, self._settings, self._wanted)
+            self._port, encrypted = self._way()
+            self._noted = None
+            self._session = Session(self.name, self._settings, self._wanted, encrypted=encrypted)
             changed = functools.partial(self._changed, bot)
-            self._link = Link(self._session, bot, self._on_event, changed, self._silence)
+            trusted = self._settings.tls_fingerprints
+            link = Link(self._session, bot, self._on_event, changed, self._silence, trusted)
+            self._link = link
             try:
-                await self._stay(self._link)
+                await self._stay(link)
             except (OSError, UnicodeError) as error:
                 log.warning("irc.connect_failed", network=self.name, error=str(error))
             finally:
@@ -175,15 +186,24 @@ class Network:
         if self._link:
             await self._link.lost(QUIT_WITHIN)
 
-    async def _stay(self, link: Link) -> None:
+    def _way(self) -> tuple[int, bool]:
+        """The port to connect to, and whether by TLS: as set, or as the server insists."""
         settings = self._settings
-        tls = tls_context(settings.tls, settings.tls_verify)
-        await link.open(self._server, settings.port, tls)
+        insisted = None if settings.tls else self._policies.port(self._server)
+        return insisted or settings.port, settings.tls or insisted is not None
+
+    async def _stay(self, link: Link) -> None:
+        tls = tls_context(self._settings) if self._session.encrypted else None
+        await link.open(self._server, self._port, tls)
         self._backoff.started()
         fault = await link.last()
+        if self._session.encrypted:
+            self._policies.renew(self._server)
         if fault and not isinstance(fault, OSError):
             raise fault  # not the network's: `on_event` has failed
-        if not self._closing.is_set():
+        if self._session.upgrade:
+            log.info("irc.sts_upgrade", network=self.name, port=self._session.upgrade)
+        elif not self._closing.is_set():
             why = self._session.error or str(fault or "the server closed the connection")
             log.warning("irc.disconnected", network=self.name, error=why)
 
@@ -195,7 +215,7 @@ class Network:
         self.joined.clear()
 
     async def _pause(self) -> None:
-        if self._closing.is_set():
+        if self._closing.is_set() or self._session.upgrade:
             return
         unwelcome = _UNWELCOME.search(self._session.error or "")
         delay = self._backoff.delay(at_least=UNWELCOME_WAIT if unwelcome else 0.0)
@@ -205,6 +225,7 @@ class Network:
                 await self._closing.wait()
 
     def _changed(self, bot: Bot) -> None:
+        self._note_sts()
         if self._session.ready and not self.connected.is_set():
             self.connected.set()
             log.info("irc.connected", network=self.name, nick=self.nick)
@@ -216,6 +237,16 @@ class Network:
             self.joined.set()
         else:
             self.joined.clear()
+
+    def _note_sts(self) -> None:
+        announced = self._session.sts
+        if announced == self._noted:
+            return
+        self._noted = announced
+        if self._session.upgrade:
+            self._policies.upgrade(self._server, self._session.upgrade)
+        elif announced and announced.duration is not None and self._session.encrypted:
+            self._policies.keep(self._server, self._port, announced.duration)
 
     def _require_channel(self, name: str) -> None:
         if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):

@@ -36,12 +36,20 @@ class Outbox:
             self._pump()
         return sent
 
-    def later(self, delay: float, line: str, urgent: bool = False) -> None:
-        """Send `line` in `delay` seconds, if the connection is still there then."""
+    def later(
+        self,
+        delay: float,
+        line: str,
+        urgent: bool = False,
+        unless: Callable[[], bool] | None = None,
+    ) -> None:
+        """Send `line` in `delay` seconds, if the connection is still there then, and unless
+        `unless` says that it is needless."""
 
         def due() -> None:
             self._timers.discard(timer)
-            self.send(line, urgent)
+            if not (unless and unless()):
+                self.send(line, urgent)
 
         timer = self._loop.call_later(delay, due)
         self._timers.add(timer)

@@ -6,7 +6,7 @@ https://modern.ircdocs.horse/.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from harnesses.irc import presence, talk
@@ -17,16 +17,21 @@ from harnesses.irc.registration import Outgoing
 from harnesses.irc.roster import Roster
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.state import Handler, State, utc_now
+from harnesses.irc.sts import Sts
 
 PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
 """Batches of things that happened before now."""
+
+SASL_WITHIN = 15.0
+"""Seconds that services have for an authentication before we go on without."""
 
 
 class Session:
     """What we know of a connection, and what the protocol wants said.
 
     `channels` are those to be in, with their keys or ""; the caller may change the mapping at any
-    time. What is to be sent collects until `take` is called.
+    time. What is to be sent collects until `take` is called. `encrypted` says that nobody else
+    reads along.
     """
 
     def __init__(
@@ -35,8 +40,9 @@ class Session:
         settings: NetworkSettings,
         channels: Mapping[str, str],
         now: Callable[[], datetime] = utc_now,
+        encrypted: bool = False,
     ) -> None:
-        self._state = State(network, settings, channels, now)
+        self._state = State(network, settings, channels, now, encrypted)
 
     @property
     def network(self) -> str:
@@ -83,14 +89,30 @@ class Session:
         """What the server said in its ERROR, which is its last line."""
         return self._state.error
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self._state.encrypted
+
+    @property
+    def sts(self) -> Sts | None:
+        """What the server has announced about transport security."""
+        return self._state.capabilities.sts
+
+    @property
+    def upgrade(self) -> int | None:
+        """The port to go to, with TLS, before another word is said here."""
+        return self._state.capabilities.upgrade
+
     def start(self) -> None:
-        """Begin: to be called once, when the connection stands."""
+        """Begin: to be called once, when the connection stands.
+
+        A password in the clear waits until the server has had its chance to ask for TLS.
+        """
         state = self._state
-        if password := state.settings.password:
-            state.send("PASS", password.get_secret_value(), urgent=True)
-        for message in (state.capabilities.start(), state.nicks.start()):
-            state.outgoing.append(Outgoing(message, urgent=True))
-        state.send("USER", "terrarium", "0", "*", "Terrarium", urgent=True)
+        state.outgoing.append(Outgoing(state.capabilities.start(), urgent=True))
+        if state.encrypted or not state.settings.password:
+            _introduce(state)
 
     def take(self) -> list[Outgoing]:
         """What is to be sent since the last call, in order."""
@@ -106,10 +128,41 @@ class Session:
         return handler(self._state, message) if handler else []
 
 
+def _introduce(state: State) -> None:
+    if state.introduced:
+        return
+    state.introduced = True
+    if password := state.settings.password:
+        state.send("PASS", password.get_secret_value(), urgent=True)
+    state.outgoing.append(Outgoing(state.nicks.start(), urgent=True))
+    state.send("USER", "terrarium", "0", "*", "Terrarium", urgent=True)
+
+
 def _cap(state: State, message: Message) -> list[IrcEvent]:
-    for answer in state.capabilities.receive(message) if len(message.params) > 2 else []:
-        state.outgoing.append(Outgoing(answer, urgent=True))
+    idle = not state.sasl.running
+    answers = state.capabilities.receive(message) if len(message.params) > 2 else []
+    if state.capabilities.listed and not state.capabilities.upgrade:
+        _introduce(state)
+    _send_urgently(state, answers)
+    if idle and state.sasl.running:
+        # Services may have died behind the server: nobody answers then.
+        state.send_later(SASL_WITHIN, lambda: not state.sasl.running, "AUTHENTICATE", "*")
+        state.send_later(SASL_WITHIN + 5, lambda: state.capabilities.ended, "CAP", "END")
     return []
+
+
+def _no_cap(state: State, message: Message) -> list[IrcEvent]:
+    _introduce(state)
+    return []
+
+
+def _authenticate(state: State, message: Message) -> list[IrcEvent]:
+    _send_urgently(state, state.capabilities.authenticate(message))
+    return []
+
+
+def _send_urgently(state: State, messages: Iterable[Message]) -> None:
+    state.outgoing += [Outgoing(message, urgent=True) for message in messages]
 
 
 def _nick_refused(state: State, message: Message) -> list[IrcEvent]:
@@ -136,7 +189,8 @@ def _isupport(state: State, message: Message) -> list[IrcEvent]:
 def _motd_end(state: State, message: Message) -> list[IrcEvent]:
     if state.registered and not state.ready:
         state.ready = True
-        if password := state.settings.nickserv_password:
+        password = state.settings.nickserv_password
+        if password and not state.sasl.account and not state.sasl.betrayed:
             identify = f"IDENTIFY {password.get_secret_value()}"
             state.send("PRIVMSG", "NickServ", identify, urgent=True)
         for name in state.wanted:
@@ -156,6 +210,11 @@ def _error(state: State, message: Message) -> list[IrcEvent]:
 
 HANDLERS: Mapping[str, Handler] = {
     "CAP": _cap,
+    **dict.fromkeys(("421", "451"), _no_cap),
+    **dict.fromkeys(
+        ("AUTHENTICATE", "900", "901", "902", "903", "904", "905", "906", "907", "908"),
+        _authenticate,
+    ),
     "001": _welcome,
     "005": _isupport,
     "376": _motd_end,

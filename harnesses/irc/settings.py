@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    FilePath,
+    SecretStr,
+    field_validator,
+)
 from pydantic_settings import NoDecode
 
 from storage.config import Config, ConfigError, Section
@@ -19,7 +28,28 @@ def _listed(value: object) -> object:
     return value
 
 
+def _mechanisms(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of mechanisms as the protocol writes them. Raises ValueError."""
+    for name in names:
+        if name.upper() not in MECHANISMS:
+            raise ValueError(f"{name!r} is not one of {', '.join(MECHANISMS)}")
+    return tuple(name.upper() for name in names)
+
+
+def _fingerprints(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """SHA-256 digests as plain hexadecimal. Raises ValueError."""
+    plain = tuple(text.replace(":", "").replace(" ", "").lower() for text in texts)
+    if not all(re.fullmatch("[0-9a-f]{64}", text) for text in plain):
+        raise ValueError("a SHA-256 fingerprint is 64 hexadecimal digits")
+    return plain
+
+
+MECHANISMS = ("EXTERNAL", "ECDSA-NIST256P-CHALLENGE", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""Of SASL, the strongest first."""
+
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+Mechanisms = Annotated[Words, AfterValidator(_mechanisms)]
+Fingerprints = Annotated[Words, AfterValidator(_fingerprints)]
 
 
 def _default_port(values: Mapping[str, Any]) -> int:
@@ -40,13 +70,31 @@ class NetworkSettings(Section):
         le=65535,
         description="Port of the server; by default 6697 with tls, else 6667",
     )
+    tls_fingerprints: Fingerprints = Field(
+        (), description="SHA-256 of the certificates to trust, in place of authorities and names"
+    )
+    tls_cert: FilePath | None = Field(
+        None, description="PEM file with a certificate of our own and its key, for SASL EXTERNAL"
+    )
     nick: str = Field("Terra", min_length=1, pattern=r"^[^\s!@:#&,*?]+$", description="Our nick")
     channels: Words = Field(
         ("#terrarium",), description='Channels to join; "#name key" where there is a key'
     )
     password: SecretStr | None = Field(None, description="Password of the server (PASS)")
+    sasl: Mechanisms = Field(
+        (),
+        description="Ways to log in, the preferred first; by default all that the keys below "
+        "allow, PLAIN only with TLS",
+    )
+    sasl_username: str | None = Field(None, description="Account to log in to")
+    sasl_password: SecretStr | None = Field(
+        None, description="Its password, for PLAIN and SCRAM-SHA-256 or -512"
+    )
+    sasl_key: SecretStr | None = Field(
+        None, description="PEM file, or its text, with the key for ECDSA-NIST256P-CHALLENGE"
+    )
     nickserv_password: SecretStr | None = Field(
-        None, description="Password to identify to NickServ with"
+        None, description="Password to identify to NickServ with, when SASL has not logged us in"
     )
 
 

@@ -50,6 +50,7 @@ def split(text: str, budget_bytes: int) -> list[str]:
         for paragraph in _LINE_BREAK.split(sendable)
         if paragraph.strip()
         for line in _lines(paragraph, budget_bytes)
+        if line.strip()
     ]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from harnesses.irc.capabilities import Capabilities
 from harnesses.irc.event import EventType, IrcEvent
 from harnesses.irc.isupport import ISupport
+from harnesses.irc.mechanism import mechanisms
 from harnesses.irc.message import Message, Source
-from harnesses.irc.registration import Capabilities, NickChoice, Outgoing
+from harnesses.irc.registration import NickChoice, Outgoing
 from harnesses.irc.roster import Roster
+from harnesses.irc.sasl import Sasl
 from harnesses.irc.settings import NetworkSettings
 
 Handler = Callable[["State", Message], list[IrcEvent]]
@@ -22,7 +26,10 @@ def utc_now() -> datetime:
 
 
 class State:
-    """The mutable heart of a session. `wanted` maps the channels to be in to their keys or ""."""
+    """The mutable heart of a session. `wanted` maps the channels to be in to their keys or "".
+
+    `encrypted` says whether the connection is; `introduced` whether PASS, NICK and USER are out.
+    """
 
     def __init__(
         self,
@@ -30,14 +37,17 @@ class State:
         settings: NetworkSettings,
         wanted: Mapping[str, str],
         now: Callable[[], datetime],
+        encrypted: bool,
     ) -> None:
         self.network, self.settings, self.wanted, self.now = network, settings, wanted, now
         self.source = Source(settings.nick)
+        self.encrypted, self.introduced = encrypted, False
         self.registered = False
         self.ready = False
         self.error: str | None = None
         self.roster = Roster()
-        self.capabilities = Capabilities()
+        self.sasl = Sasl(mechanisms(settings, encrypted), network)
+        self.capabilities = Capabilities(self.sasl, encrypted)
         self.nicks = NickChoice(settings.nick)
         self.batches: dict[str, str] = {}
         self.ctcp_answered: datetime | None = None
@@ -56,13 +66,23 @@ class State:
         """Send a message; urgent ones overtake."""
         self.outgoing.append(Outgoing(Message(command, params), urgent=urgent))
 
+    def send_later(
+        self, delay: float, unless: Callable[[], bool], command: str, *params: str
+    ) -> None:
+        """Send a message in `delay` seconds, unless it is needless then."""
+        self.outgoing.append(Outgoing(Message(command, params), delay, unless=unless))
+
     def join(self, channel: str, delay: float = 0.0) -> None:
-        """Join `channel`, `delay` seconds from now, if it is one that we want to be in."""
+        """Join `channel`, `delay` seconds from now, if we want to be in it and are not, then."""
         fold = self.isupport.fold
         for name, key in self.wanted.items():
             if fold(name) == fold(channel):
                 params = (name, key) if key else (name,)
-                self.outgoing.append(Outgoing(Message("JOIN", params), delay))
+                needless = functools.partial(self._needless, name)
+                self.send_later(delay, needless, "JOIN", *params)
+
+    def _needless(self, channel: str) -> bool:
+        return channel not in self.wanted or self.roster.channel(channel) is not None
 
     def batch_type(self, message: Message) -> str | None:
         """The type of the batch that `message` is part of."""

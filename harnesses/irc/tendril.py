@@ -16,6 +16,7 @@ from harnesses.irc.event import IrcEvent
 from harnesses.irc.network import Network
 from harnesses.irc.record import place_of, recorded, said, scope_of
 from harnesses.irc.settings import IrcSettings, networks
+from harnesses.irc.sts import StsPolicies
 from harnesses.irc.tools import ChannelTools
 from harnesses.irc.trigger import trigger
 from llm.log_tools import LogTools
@@ -45,8 +46,11 @@ class IrcTendril(Harness):
         super().__init__(config)
         self.settings = config.section(IrcSettings)
         self.prefix = self.settings.command_prefix
+        policies = StsPolicies(config.data / "sts.json")
         self.networks: Mapping[str, Network] = {
-            name: Network(name, settings, self._happened, plugins=self.settings.plugins)
+            name: Network(
+                name, settings, self._happened, plugins=self.settings.plugins, policies=policies
+            )
             for name, settings in networks(config).items()
         }
         self._commands = Commands(self)

@@ -29,11 +29,13 @@ IN_CHANNEL = (
 class Story:
     """A session and what came of the lines it was fed."""
 
-    def __init__(self, channels: Iterable[str] = ("#c",), **settings: Any) -> None:
+    def __init__(
+        self, channels: Iterable[str] = ("#c",), encrypted: bool = False, **settings: Any
+    ) -> None:
         self.now = NOON
         self.wanted = dict.fromkeys(channels, "")
         fields = NetworkSettings(server="irc.example", **settings)
-        self.session = Session("net", fields, self.wanted, now=lambda: self.now)
+        self.session = Session("net", fields, self.wanted, lambda: self.now, encrypted)
         self.session.start()
         self.first = self.sent()
 

@@ -8,12 +8,26 @@ from tests.kit.irc_session import IN_CHANNEL, WELCOME, Story, inside
 
 
 def test_registration_begins_with_capabilities() -> None:
-    assert Story(password="pa ss").first == [
-        "PASS :pa ss",
-        "CAP LS 302",
-        "NICK Terra",
-        "USER terrarium 0 * :Terrarium",
-    ]
+    assert Story().first == ["CAP LS 302", "NICK Terra", "USER terrarium 0 * :Terrarium"]
+
+
+INTRODUCTION = ["PASS :pa ss", "NICK Terra", "USER terrarium 0 * :Terrarium"]
+
+
+def test_a_password_goes_out_at_once_where_nobody_reads_along() -> None:
+    assert Story(password="pa ss", encrypted=True).first == ["CAP LS 302", *INTRODUCTION]
+
+
+@pytest.mark.parametrize(
+    "answer", ["CAP * LS :", ":s 421 * CAP :Unknown command", ":s 451 * :You have not registered"]
+)
+def test_a_password_in_the_clear_waits_for_the_server_to_ask_for_tls(answer: str) -> None:
+    story = Story(password="pa ss")
+    assert story.first == ["CAP LS 302"]
+    story.feed("NOTICE * :*** Looking up your hostname", "CAP * LS * :batch")
+    assert story.sent() == []
+    story.feed(answer)
+    assert story.sent()[:3] == INTRODUCTION
 
 
 def test_only_what_is_offered_is_requested() -> None:

@@ -1,0 +1,274 @@
+"""Logging in: SASL as the server sees it, line by line."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harnesses.irc.errors import SaslFailed
+from harnesses.irc.scram import Scram, saslprep
+from tests.kit.irc_session import WELCOME, Story
+from tests.kit.scram_server import ScramServer
+
+JILLES = {"sasl_username": "jilles", "sasl_password": "sesame"}
+LOGGED_IN = ("900 * * jilles :You are now logged in.", "903 * :SASL authentication successful")
+
+
+def asked(story: Story, offered: str = "sasl") -> list[str]:
+    """What the client says once `sasl` is acknowledged."""
+    story.feed(f"CAP * LS :{offered}")
+    assert story.sent() == ["CAP REQ sasl"]
+    story.feed("CAP * ACK :sasl ")
+    return now(story)
+
+
+def now(story: Story) -> list[str]:
+    """What is sent without delay."""
+    return [out.message.render() for out in story.outgoing() if not out.delay]
+
+
+def said(story: Story) -> bytes:
+    """The whole message that the client has sent, its chunks put together."""
+    words = [line.removeprefix("AUTHENTICATE ") for line in now(story)]
+    return base64.b64decode("".join(words).rstrip("+"))
+
+
+def test_plain_says_whom_to_act_for_who_we_are_and_the_password() -> None:
+    story = Story(sasl=["plain"], **JILLES)
+    assert asked(story) == ["AUTHENTICATE PLAIN"]
+    story.feed("AUTHENTICATE +")
+    assert story.sent() == ["AUTHENTICATE amlsbGVzAGppbGxlcwBzZXNhbWU="]
+    story.feed(*LOGGED_IN)
+    assert story.sent() == ["CAP END"]
+
+
+@pytest.mark.parametrize(
+    ("password", "sizes"),
+    [("barbaz" * 100, [400, 400, 12]), ("éèà" * 100, [400, 400, 12]),
+     ("quux" * 148, [400, 400, 1]), ("éè" * 148, [400, 400, 1]), ("x" * 288, [396])],
+)  # fmt: skip
+def test_long_passwords_go_in_pieces_of_400(password: str, sizes: list[int]) -> None:
+    story = Story(sasl=["PLAIN"], sasl_username="foo", sasl_password=password)
+    asked(story)
+    story.feed("AUTHENTICATE +")
+    words = [line.split()[1] for line in now(story)]
+    assert [len(word) for word in words] == sizes
+    assert (words[-1] == "+") == (sizes[-1] == 1)
+    whole = base64.b64decode("".join(words).rstrip("+"))
+    assert whole == b"foo\0foo\0" + password.encode()
+
+
+@pytest.mark.parametrize("offered", ["sasl=EXTERNAL", "sasl=EXTERNAL,ECDSA-NIST256P-CHALLENGE"])
+def test_no_mechanism_in_common_still_ends_the_negotiation(offered: str) -> None:
+    story = Story(sasl=["PLAIN"], **JILLES)
+    assert asked(story, offered) == ["CAP END"]
+
+
+def test_without_credentials_nothing_is_tried() -> None:
+    story = Story(sasl=["PLAIN", "EXTERNAL"])
+    story.feed("CAP * LS :sasl=PLAIN")
+    assert story.sent() == ["CAP END"]
+
+
+def test_our_order_decides_among_what_is_offered() -> None:
+    story = Story(sasl=["SCRAM-SHA-256", "PLAIN"], **JILLES)
+    assert asked(story, "sasl=PLAIN,SCRAM-SHA-256") == ["AUTHENTICATE SCRAM-SHA-256"]
+    assert asked(Story(sasl=["SCRAM-SHA-256", "PLAIN"], **JILLES), "sasl=PLAIN") == [
+        "AUTHENTICATE PLAIN"
+    ]
+
+
+def test_a_password_is_said_in_the_clear_only_when_that_is_asked_for() -> None:
+    assert asked(Story(**JILLES), "sasl=PLAIN") == ["CAP END"]
+    assert asked(Story(encrypted=True, **JILLES), "sasl=PLAIN") == ["AUTHENTICATE PLAIN"]
+    assert asked(Story(sasl=["PLAIN"], **JILLES), "sasl=PLAIN") == ["AUTHENTICATE PLAIN"]
+
+
+def test_a_refused_mechanism_makes_room_for_the_next() -> None:
+    story = Story(sasl=["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"], **JILLES)
+    assert asked(story) == ["AUTHENTICATE SCRAM-SHA-512"]
+    story.feed("908 * PLAIN,EXTERNAL :are available SASL mechanisms", "904 * :failed")
+    assert story.sent() == ["AUTHENTICATE PLAIN"]
+    story.feed("AUTHENTICATE +", "904 * :failed")
+    assert story.sent()[-1] == "CAP END"
+    story.feed(*WELCOME)
+    assert story.session.ready
+
+
+@pytest.mark.parametrize("numeric", ["902", "904", "905", "906"])
+def test_every_refusal_ends_the_negotiation(numeric: str) -> None:
+    story = Story(sasl=["PLAIN"], **JILLES)
+    asked(story)
+    story.feed("AUTHENTICATE +", f":s {numeric} * :No")
+    assert story.sent()[-1] == "CAP END"
+
+
+def test_services_that_never_answer_are_given_up() -> None:
+    story = Story(sasl=["PLAIN"], **JILLES)
+    story.feed("CAP * LS :sasl", "CAP * ACK :sasl")
+    later = {out.message.render(): out for out in story.outgoing() if out.delay}
+    assert [out.delay for out in later.values()] == [15.0, 20.0]
+    abort, end = later["AUTHENTICATE *"], later["CAP END"]
+    assert abort.unless
+    assert end.unless
+    assert (abort.unless(), end.unless()) == (False, False)
+    story.feed(*LOGGED_IN)
+    assert (abort.unless(), end.unless()) == (True, True)
+
+
+def test_services_that_come_back_are_told_who_we_are() -> None:
+    story = Story(sasl=["PLAIN"], **JILLES)
+    story.feed("CAP * LS :batch", "CAP * ACK :batch", *WELCOME)
+    story.sent()
+    story.feed("CAP Terra NEW :sasl=PLAIN")
+    assert story.sent() == ["CAP REQ sasl"]
+    story.feed("CAP Terra ACK :sasl")
+    assert now(story) == ["AUTHENTICATE PLAIN"]
+    story.feed("AUTHENTICATE +", *LOGGED_IN)
+    assert "CAP END" not in story.sent(), "that was long ago"
+
+
+def test_nickserv_is_told_only_what_sasl_has_not() -> None:
+    story = Story([], sasl=["PLAIN"], nickserv_password="secret", **JILLES)
+    asked(story)
+    story.feed("AUTHENTICATE +", *LOGGED_IN, *WELCOME)
+    assert not any("NickServ" in line for line in story.sent())
+    story = Story([], sasl=["PLAIN"], nickserv_password="secret", **JILLES)
+    asked(story)
+    story.feed("AUTHENTICATE +", "904 * :No", *WELCOME)
+    assert story.sent()[-1] == "PRIVMSG NickServ :IDENTIFY secret"
+
+
+def exchange(story: Story, server: ScramServer) -> bytes | None:
+    """A whole SCRAM exchange up to the server's final message, which is returned."""
+    assert asked(story) == [f"AUTHENTICATE SCRAM-SHA-{server.digest.removeprefix('sha')}"]
+    story.feed("AUTHENTICATE +")
+    first = base64.b64encode(server.first(said(story))).decode()
+    story.feed(f"AUTHENTICATE :{first}")
+    return server.final(said(story))
+
+
+@pytest.mark.parametrize("digest", ["sha256", "sha512"])
+def test_scram_proves_both_sides(digest: str) -> None:
+    story = Story(sasl=[f"SCRAM-SHA-{digest[3:]}"], **JILLES)
+    final = exchange(story, ScramServer("sesame", digest))
+    assert final is not None
+    story.feed(f"AUTHENTICATE {base64.b64encode(final).decode()}")
+    assert story.sent() == ["AUTHENTICATE +"]
+    story.feed(*LOGGED_IN)
+    assert story.sent() == ["CAP END"]
+
+
+def test_scram_with_a_wrong_password_is_refused_by_the_server() -> None:
+    story = Story(sasl=["SCRAM-SHA-256"], **JILLES)
+    assert exchange(story, ScramServer("notsesame")) is None
+    story.feed("904 * :SASL authentication failed")
+    assert story.sent() == ["CAP END"]
+
+
+def test_a_server_that_only_pretends_to_know_the_password_gets_none() -> None:
+    story = Story(sasl=["SCRAM-SHA-256", "PLAIN"], nickserv_password="secret", **JILLES)
+    final = exchange(story, ScramServer("sesame", lying=True))
+    assert final is not None
+    story.feed(f"AUTHENTICATE {base64.b64encode(final).decode()}")
+    assert story.sent() == ["AUTHENTICATE *"]
+    story.feed("906 * :SASL authentication aborted", *WELCOME)
+    assert story.sent() == ["CAP END", "JOIN #c"], "neither PLAIN nor NickServ follows"
+
+
+def test_success_before_the_servers_proof_is_no_success() -> None:
+    story = Story(sasl=["SCRAM-SHA-256"], nickserv_password="secret", **JILLES)
+    exchange(story, ScramServer("sesame"))
+    story.feed(*LOGGED_IN, *WELCOME)
+    assert story.sent() == ["CAP END", "JOIN #c"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"", b"r=x,s=c2FsdA==,i=4096", b"r={n},s=c2FsdA==,i=4096", b"r={n}+,s=c2FsdA==,i=1",
+     b"r={n}+,s=c2FsdA==,i=99999999", b"r={n}+,s=!,i=4096", b"m=x,r={n}+,s=c2FsdA==,i=4096"],
+)  # fmt: skip
+def test_a_first_message_that_is_wrong_is_not_answered(first: bytes) -> None:
+    scram = Scram("sha256", "jilles", "sesame", nonce="abc")
+    scram.answer(b"")
+    with pytest.raises(SaslFailed):
+        scram.answer(first.replace(b"{n}", b"abc"))
+
+
+def test_the_exchange_of_rfc_7677_comes_out_the_same() -> None:
+    scram = Scram("sha256", "user", "pencil", nonce="rOprNGfwEbeRWgbNEkqO")
+    assert scram.answer(b"") == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    nonce = b"rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    assert scram.answer(b"r=%s,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096" % nonce) == (
+        b"c=biws,r=%s,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=" % nonce
+    )
+    assert not scram.complete
+    assert scram.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=") == b""
+    assert scram.complete
+
+
+@pytest.mark.parametrize(
+    ("text", "prepared"),
+    [("I\u00adX", "IX"), ("user", "user"), ("\u00aa", "a"), ("\u2168", "IX"), ("a\u00a0b", "a b")],
+)
+def test_names_take_the_one_form_of_rfc_4013(text: str, prepared: str) -> None:
+    assert saslprep(text) == prepared
+
+
+@pytest.mark.parametrize("text", ["\u0007", "\u0627\u0031"])
+def test_names_that_rfc_4013_forbids_are_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="name or password"):
+        saslprep(text)
+
+
+def test_a_password_that_scram_cannot_carry_is_left_to_plain() -> None:
+    story = Story(
+        encrypted=True, sasl_username="jilles", sasl_password="bell\a", sasl=["SCRAM-SHA-256"]
+    )
+    assert asked(story) == ["CAP END"]
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_challenge_is_signed_with_our_key(as_file: bool, tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    (tmp_path / "key.pem").write_bytes(pem)
+    given_key = str(tmp_path / "key.pem") if as_file else pem.decode()
+    name = "ECDSA-NIST256P-CHALLENGE"
+    story = Story(sasl=[name], sasl_username="jilles", sasl_key=given_key)
+    assert asked(story) == [f"AUTHENTICATE {name}"]
+    story.feed("AUTHENTICATE +")
+    assert story.sent() == ["AUTHENTICATE amlsbGVz"]
+    challenge = bytes(range(32))
+    story.feed(f"AUTHENTICATE {base64.b64encode(challenge).decode()}")
+    signature, digest = said(story), ec.ECDSA(Prehashed(SHA256()))
+    key.public_key().verify(signature, challenge, digest)
+    with pytest.raises(InvalidSignature):
+        key.public_key().verify(signature, bytes(32), digest)
+
+
+def test_a_key_that_is_missing_does_not_keep_us_away() -> None:
+    story = Story(sasl_username="jilles", sasl_key="/nonexistent/key.pem")
+    assert asked(story) == ["CAP END"]
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(
+    ["AUTHENTICATE", "AUTHENTICATE +", "AUTHENTICATE !", "AUTHENTICATE " + "A" * 400,
+     "AUTHENTICATE cj0x", "900", "901", "902", "903", "904", "905", "906", "907", "908", "908 * X",
+     "CAP * ACK :sasl", "CAP * NEW :sasl=X", "CAP * DEL :sasl", "CAP * LS", "CAP * WHAT :x"]
+)))  # fmt: skip
+def test_no_order_of_events_breaks_the_exchange(lines: list[str]) -> None:
+    story = Story(**JILLES)
+    story.feed("CAP * LS :sasl", *lines, *WELCOME)
+    assert all("sesame" not in line for line in story.sent())
+    assert story.session.ready
