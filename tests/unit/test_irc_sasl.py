@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidSignature
@@ -19,7 +20,7 @@ from harnesses.irc.scram import Scram, saslprep
 from tests.kit.irc_session import WELCOME, Story
 from tests.kit.scram_server import ScramServer
 
-JILLES = {"sasl_username": "jilles", "sasl_password": "sesame"}
+JILLES: dict[str, Any] = {"sasl_username": "jilles", "sasl_password": "sesame"}
 LOGGED_IN = ("900 * * jilles :You are now logged in.", "903 * :SASL authentication successful")
 
 
