@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -12,7 +13,6 @@ from pydantic import (
     AliasChoices,
     BeforeValidator,
     Field,
-    FilePath,
     SecretStr,
     field_validator,
 )
@@ -73,7 +73,7 @@ class NetworkSettings(Section):
     tls_fingerprints: Fingerprints = Field(
         (), description="SHA-256 of the certificates to trust, in place of authorities and names"
     )
-    tls_cert: FilePath | None = Field(
+    tls_cert: Path | None = Field(
         None, description="PEM file with a certificate of our own and its key, for SASL EXTERNAL"
     )
     nick: str = Field("Terra", min_length=1, pattern=r"^[^\s!@:#&,*?]+$", description="Our nick")
