@@ -17,7 +17,7 @@ from agent_server.metrics import Metrics
 from agent_server.middleware import BearerKey, BodyLimit, RequestContext
 from agent_server.mind import Mind
 from agent_server.model_store import model_file
-from agent_server.routes import chat, health, models
+from agent_server.routes import chat, completions, health, models
 from agent_server.settings import ModelSettings, ServerSettings
 from storage.config import Config
 
@@ -38,7 +38,7 @@ def create_app(config: Config) -> FastAPI:
 
     app = FastAPI(title="Terrarium agent server", lifespan=lifespan)
     app.state.mind, app.state.metrics, app.state.started = mind, metrics, int(time.time())
-    for noun in (chat, models, health):
+    for noun in (chat, completions, models, health):
         app.include_router(noun.router)
     refusals.install(app)
     # The last one added is the outermost.

@@ -12,6 +12,7 @@ from agent_server.errors import NotFound
 from agent_server.reasoning import split_reasoning
 from agent_server.requests import ChatRequest, Prompted, TokenizePrompt
 from agent_server.settings import ModelSettings
+from agent_server.text_completions import CompletionRequest, continued
 
 PROMPT_FIELDS = {"messages", "tools", "tool_choice", "parallel_tool_calls"}
 PASSED_ON = PROMPT_FIELDS | {
@@ -52,6 +53,16 @@ class Mind:
         if self._settings.tool_mode == "native":
             return normalise(ask(body), head)
         return normalise(converse(ask, body), head)
+
+    def complete(self, request: CompletionRequest, head: Head, session: str | None) -> Chunks:
+        """Stream what follows bare texts, as chat chunks. Raises ApiError."""
+        request.require_known()
+        self.require_model(request.model)
+
+        def ask(body: Mapping[str, Any]) -> Chunks:
+            return self.engine.chat(body, session)
+
+        return normalise(continued(ask, request), head)
 
     async def count(self, request: Prompted | TokenizePrompt) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""

@@ -155,6 +155,7 @@ CacheKey = Annotated[str, Field(max_length=256)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 TokenId = Annotated[str, Field(pattern=r"^\d{1,9}$")]
+LogitBias = dict[TokenId, Annotated[float, Field(ge=-100, le=100)]]
 Stop = str | Annotated[list[str], Field(min_length=1, max_length=4)]
 
 
@@ -199,7 +200,7 @@ class ChatRequest(Prompted, Sampling, Known):
     n: int | None = Field(None, ge=1, le=16)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    logit_bias: dict[TokenId, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: LogitBias | None = None
     response_format: ResponseFormat | None = None
     modalities: list[Literal["text"]] | None = None
     stream: bool | None = None

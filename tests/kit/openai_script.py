@@ -6,8 +6,9 @@
         await script.arrived(2)
         assert script.requests[1]["messages"][-1]["role"] == "tool"
 
-Each request to /v1/chat/completions takes the next answer of the queue, or `default` when the
-queue is empty. The server asserts nothing by itself. A token is a word.
+Each request to /v1/chat/completions, or to /v1/completions with a stream, takes the next answer of
+the queue, or `default` when the queue is empty. The server asserts nothing by itself. A token is a
+word.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class ScriptedOpenAI:
     async def __aenter__(self) -> Self:
         routes = [
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/completions", self._chat, methods=["POST"]),
             Route("/v1/models", self._models),
             Route("/tokenize", self._tokenize, methods=["POST"]),
             Route("/health", self._health),
@@ -194,9 +196,10 @@ class ScriptedOpenAI:
 
     async def _events(self, body: dict[str, Any], answer: Answer) -> AsyncIterator[str]:
         head = self._head("chat.completion.chunk")
+        choice = _text_choice if "prompt" in body else _choice
         try:
             for delta in _deltas(answer):
-                yield _event({**head, "choices": [_choice(delta)]})
+                yield _event({**head, "choices": [choice(delta)]})
                 await asyncio.sleep(0)
             if answer.cut:
                 return
@@ -205,7 +208,7 @@ class ScriptedOpenAI:
         except asyncio.CancelledError:
             self.disconnected.set()
             raise
-        yield _event({**head, "choices": [_choice({}, _finish(answer))]})
+        yield _event({**head, "choices": [choice({}, _finish(answer))]})
         if (body.get("stream_options") or {}).get("include_usage"):
             yield _event({**head, "choices": [], "usage": self._usage(body, answer)})
         yield "data: [DONE]\n\n"
@@ -235,7 +238,7 @@ class ScriptedOpenAI:
         }
 
     def _usage(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        prompt = _words(body.get("messages", []))
+        prompt = _words(body.get("messages", body.get("prompt", [])))
         output = _words(answer.text) + _words([name + " " + text for name, text in answer.calls])
         return {
             "prompt_tokens": prompt,
@@ -305,6 +308,15 @@ def _choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {"index": 0, "delta": delta, "finish_reason": finish}
 
 
+def _text_choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    """The choice of a bare prompt, with the log probabilities of its one token."""
+    text = delta.get("content") or ""
+    tops = {text: -0.5, "else": -1.5}
+    logprobs = {"tokens": [text], "token_logprobs": [-0.5], "top_logprobs": [tops]}
+    choice = {"index": 0, "text": text, "finish_reason": finish}
+    return {**choice, "logprobs": logprobs} if text else choice
+
+
 def _finish(answer: Answer) -> str:
     return answer.finish or ("tool_calls" if answer.calls else "stop")
 
@@ -325,6 +337,8 @@ def _words(value: Any) -> int:
     """The words in a text, or in all texts of a list of messages or of content parts."""
     if isinstance(value, str):
         return len(value.split())
+    if isinstance(value, int):
+        return 1  # a token's number
     if isinstance(value, Mapping):
         return _words(value.get("content") or value.get("text") or "")
     return sum(_words(item) for item in value or [])

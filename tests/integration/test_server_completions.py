@@ -1,0 +1,199 @@
+"""POST /v1/completions: bare texts continued, with the official SDK as the client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from openai import AsyncOpenAI, BadRequestError
+
+from tests.kit.agent_server import EngineAddress, agent_server
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.plain_openai import plain_openai
+
+pytest_plugins = ("tests.kit.engine",)
+
+ENDLESS = {"2": -100, "0": -100}
+"""Keeps the model from ending its answer by itself."""
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def openai(script: ScriptedOpenAI) -> AsyncIterator[AsyncOpenAI]:
+    async with (
+        agent_server({"upstream": script.url}) as url,
+        AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+async def real(engine: EngineAddress) -> AsyncIterator[AsyncOpenAI]:
+    async with (
+        agent_server(engine.settings()) as url,
+        AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client,
+    ):
+        yield client
+
+
+async def test_a_text_is_continued(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
+    script.say("upon a time")
+    answer = await openai.completions.create(model="terra", prompt="Once", max_tokens=9, stop="x")
+    assert (answer.object, answer.model) == ("text_completion", "terra")
+    assert answer.id.startswith("cmpl-")
+    (choice,) = answer.choices
+    assert (choice.text, choice.index, choice.finish_reason) == ("upon a time", 0, "stop")
+    assert choice.logprobs is not None
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (1, 3)
+    (asked,) = script.requests
+    assert (asked["prompt"], asked["max_tokens"], asked["stop"]) == ("Once", 9, "x")
+
+
+async def test_without_a_limit_the_answer_is_as_short_as_the_api_says(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    await openai.completions.create(model="terra", prompt="Once")
+    assert script.requests[0]["max_tokens"] == 16
+
+
+async def test_a_stream_has_the_pieces_and_the_usage_last(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.say("upon a time")
+    stream = await openai.completions.create(
+        model="terra", prompt="Once", stream=True, stream_options={"include_usage": True}
+    )
+    chunks = [chunk async for chunk in stream]
+    assert [choice.text for chunk in chunks for choice in chunk.choices] == [
+        "upon", " a", " time", "",
+    ]  # fmt: skip
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.total_tokens == 4
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+async def test_several_prompts_are_answered_in_order_and_counted_together(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.say("one").say("two words")
+    answer = await openai.completions.create(
+        model="terra", prompt=["first prompt", "second"], echo=True
+    )
+    assert [(choice.index, choice.text) for choice in answer.choices] == [
+        (0, "first promptone"), (1, "secondtwo words"),
+    ]  # fmt: skip
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (3, 3)
+    assert [asked["prompt"] for asked in script.requests] == ["first prompt", "second"]
+
+
+@pytest.mark.parametrize(("wanted", "tops"), [(2, 2), (0, 0)])
+async def test_log_probabilities_have_the_form_of_this_endpoint(
+    openai: AsyncOpenAI, script: ScriptedOpenAI, wanted: int, tops: int
+) -> None:
+    script.say("a b")
+    answer = await openai.completions.create(model="terra", prompt="x", logprobs=wanted)
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.tokens == ["a", " b"]
+    assert logprobs.token_logprobs == [-0.5, -0.5]
+    assert logprobs.text_offset == [0, 1]
+    assert [len(top) for top in logprobs.top_logprobs or []] == ([tops, tops] if tops else [])
+
+
+@pytest.mark.parametrize(("prompt", "asked"), [([5, 6], [[5, 6]]), ([[5, 6], [7]], [[5, 6], [7]])])
+async def test_token_ids_reach_the_engine(
+    openai: AsyncOpenAI, script: ScriptedOpenAI, prompt: Any, asked: Any
+) -> None:
+    answer = await openai.completions.create(model="terra", prompt=prompt)
+    assert len(answer.choices) == len(asked)
+    assert [request["prompt"] for request in script.requests] == asked
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [1, "a"]}, "prompt[1]"),
+        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "best_of": 3}, "best_of"),
+        ({"prompt": "x", "n": 2, "best_of": 1}, "best_of"),
+        ({"prompt": [1], "echo": True}, "echo"),
+        ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
+        ({"prompt": "x", "logprobs": 6}, "logprobs"),
+        ({"prompt": "x", "stream_options": {"include_usage": True}}, "stream_options"),
+        ({"prompt": "x", "messages": []}, "messages"),
+    ],
+)
+async def test_what_cannot_be_honoured_is_refused_by_name(
+    openai: AsyncOpenAI, script: ScriptedOpenAI, body: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(BadRequestError) as failure:
+        await openai.post("/completions", cast_to=object, body=body)
+    assert failure.value.param == param
+    assert script.requests == []
+
+
+async def test_the_real_model_continues_a_text(real: AsyncOpenAI) -> None:
+    answer = await real.completions.create(
+        model="terra", prompt="The sky is", max_tokens=3, n=2, logprobs=2, logit_bias=ENDLESS
+    )
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (3, 6)
+    for choice in answer.choices:
+        assert choice.finish_reason == "length"
+        assert choice.logprobs is not None
+        assert len(choice.logprobs.tokens or []) == 3
+        assert "".join(choice.logprobs.tokens or []) == choice.text
+        assert [len(top) for top in choice.logprobs.top_logprobs or []] == [2, 2, 2]
+
+
+async def test_the_real_model_takes_tokens_and_refuses_unknown_ones(real: AsyncOpenAI) -> None:
+    answer = await real.completions.create(model="terra", prompt=[504, 6376, 314], max_tokens=2)
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == 3
+    with pytest.raises(BadRequestError):
+        await real.completions.create(model="terra", prompt=[2**30], max_tokens=2)
+
+
+async def test_a_stream_of_the_real_model_says_the_same_as_its_whole_answer(
+    real: AsyncOpenAI,
+) -> None:
+    whole = await real.completions.create(
+        model="terra", prompt=["The sky is", "One, two"], max_tokens=4, temperature=0, seed=1
+    )
+    texts = {0: "", 1: ""}
+    async for chunk in await real.completions.create(
+        model="terra",
+        prompt=["The sky is", "One, two"],
+        max_tokens=4,
+        temperature=0,
+        seed=1,
+        stream=True,
+    ):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+    assert texts == {choice.index: choice.text for choice in whole.choices}
+
+
+async def test_an_upstream_without_completions_is_told_so() -> None:
+    async with (
+        plain_openai({"role": "assistant", "content": "hi"}) as upstream,
+        agent_server({"upstream": upstream}) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+    ):
+        answer = await http.post("/v1/completions", json={"prompt": "x"})
+        assert answer.status_code == 501
+        assert "/v1/completions" in answer.json()["error"]["message"]
