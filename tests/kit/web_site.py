@@ -26,10 +26,11 @@ from storage.database import Database
 from storage.event import Event, EventType
 
 NETWORK, CHANNEL = "irc", "#ubuntu"
-EXCERPT = Path(__file__).parents[1] / "data" / "ubuntu-excerpt.txt"
+DATA = Path(__file__).parents[1] / "data"
 NOBODY = "http://127.0.0.1:9"  # an agent server that is not there
 _PATIENCE = 10.0
-_DAY = datetime(2004, 11, 15, 3, 0, tzinfo=UTC)
+_MORNING = datetime(2004, 11, 15, 3, 0, tzinfo=UTC)
+_AFTERNOON = datetime(2009, 10, 1, 15, 56, tzinfo=UTC)
 _SAID = re.compile(r"\[(\d\d):(\d\d)\] <([^>]+)> ?(.*)")
 _JOINED = re.compile(r"=== (\S+) \[.*\]  has (joined|left) ")
 _RENAMED = re.compile(r"=== (\S+) is now known as (\S+)")
@@ -50,17 +51,22 @@ def event(text: str, **values: Any) -> Event:
 
 
 def excerpt() -> list[Event]:
-    """The real lines of the excerpt, each a little later than the one before."""
-    return list(_events(EXCERPT.read_text(encoding="utf-8").splitlines()))
+    """210 real lines of a morning, each a little later than the one before."""
+    return list(_events("ubuntu-excerpt.txt", _MORNING))
 
 
-def _events(lines: Sequence[str]) -> Iterator[Event]:
-    time = _DAY
-    for line in lines:
+def two_days() -> list[Event]:
+    """The excerpt, and 600 real lines of an afternoon five years later."""
+    return [*excerpt(), *_events("ubuntu-600-lines.txt", _AFTERNOON)]
+
+
+def _events(name: str, begin: datetime) -> Iterator[Event]:
+    time = begin
+    for line in (DATA / name).read_text(encoding="utf-8").splitlines():
         time += timedelta(milliseconds=1)
         if match := _SAID.fullmatch(line):
             hour, minute, nick, text = match.groups()
-            time = max(time, _DAY.replace(hour=int(hour), minute=int(minute)))
+            time = max(time, begin.replace(hour=int(hour), minute=int(minute)))
             yield event(text, nick=nick, time=time)
         elif match := _JOINED.match(line):
             kind = EventType.JOIN if match[2] == "joined" else EventType.PART

@@ -1,12 +1,57 @@
-// The key "/" goes to the search box, as on many sites of text.
+// Keys, as on many sites of text: "/" goes to the search box, "p" and "n" to the day before and
+// after, "j" and "k" from line to line, "?" says so. Held with another key they are the browser's.
 "use strict";
+
+const LINES = ".line .when, .channels a";
+
+const keys = {
+  "/": () => {
+    const box = document.querySelector(".search [name=q]") || document.querySelector(".find [name=q]");
+    if (!box) return false;
+    box.focus();
+    box.select();
+  },
+  "p": () => go("prev"),
+  "n": () => go("next"),
+  "j": () => step(1),
+  "k": () => step(-1),
+  "?": () => document.getElementById("keys")?.showModal(),
+};
+
+function go(way) {
+  const link = document.querySelector(`a[rel=${way}]`);
+  if (!link) return false;
+  link.click();
+}
+
+// To the next line, or from nowhere to the first one that can be seen.
+function step(by) {
+  const lines = [...document.querySelectorAll(LINES)];
+  const now = lines.indexOf(document.activeElement);
+  const seen = lines.findIndex((line) => line.getBoundingClientRect().top > 120);
+  const next = lines[now < 0 ? seen : now + by];
+  if (!next) return false;
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+}
 
 document.addEventListener("keydown", (event) => {
   const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
-  if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
-  const box = document.querySelector(".search [name=q]") || document.querySelector(".find [name=q]");
-  if (!box) return;
-  event.preventDefault();
-  box.focus();
-  box.select();
+  const key = keys[event.key];
+  if (!key || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (key() !== false) event.preventDefault();
 });
+
+// The zone of this device is one press away.
+const here = document.getElementById("here");
+const zone = document.getElementById("zone");
+if (here && zone) {
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const option = [...zone.options].find((each) => each.value === name);
+  if (option && !option.selected) {
+    const button = here.querySelector("button");
+    button.textContent = name;
+    button.addEventListener("click", () => { option.selected = true; zone.form.requestSubmit(); });
+    here.hidden = false;
+  }
+}

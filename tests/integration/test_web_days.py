@@ -1,0 +1,154 @@
+"""Whole days of a channel, in any time zone, as pages and as text."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from storage.event import Event, EventType
+from tests.kit.web_site import WebSite, event, two_days, web_site
+
+HERE = "/channel/irc/%23ubuntu"
+ZURICH_NIGHT = [  # Switzerland goes back to winter time in this night
+    event("still Saturday", time=datetime(2026, 10, 24, 21, 59, tzinfo=UTC)),
+    event("Sunday begins", time=datetime(2026, 10, 24, 22, 0, tzinfo=UTC)),
+    event("Sunday ends", time=datetime(2026, 10, 25, 22, 59, tzinfo=UTC)),
+    event("already Monday", time=datetime(2026, 10, 25, 23, 0, tzinfo=UTC)),
+]
+
+
+async def shown(site: WebSite, path: str) -> str:
+    answer = await site.http.get(path, headers={"accept": "text/html"})
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def said(page: str) -> list[str]:
+    return re.findall(r'<span class="text" dir="auto">(.*?)</span>', page)
+
+
+async def test_a_day_has_its_lines_and_leads_to_the_days_around_it(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=two_days()) as site:
+        first = await shown(site, f"{HERE}?day=2004-11-15")
+        assert "Monday, 15 November 2004" in first
+        assert len(said(first)) == 172
+        assert f'rel="next" href="{HERE}?day=2009-10-01"' in first
+        assert 'rel="prev"' not in first
+        between = await shown(site, f"{HERE}?day=2006-01-01")
+        assert "Nobody has said anything on this day" in between
+        assert f'rel="prev" href="{HERE}?day=2004-11-15"' in between
+        assert f'rel="next" href="{HERE}?day=2009-10-01"' in between
+
+
+async def test_a_day_is_a_day_of_the_zone_also_when_the_clock_is_changed(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=ZURICH_NIGHT) as site:
+        page = await shown(site, f"{HERE}?day=2026-10-25&tz=Europe/Zurich")
+        assert said(page) == ["Sunday begins", "Sunday ends"]
+        assert "2026-10-25 00:00:00 CEST" in page
+        assert "2026-10-25 23:59:00 CET" in page
+        assert f'href="{HERE}?day=2026-10-24&amp;tz=Europe%2FZurich"' in page
+        assert said(await shown(site, f"{HERE}?day=2026-10-25")) == [
+            "Sunday ends",
+            "already Monday",
+        ]
+
+
+async def test_a_zone_is_chosen_once_for_a_browser(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=ZURICH_NIGHT) as site:
+        form = {"zone": "Europe/Zurich", "next": f"{HERE}?day=2026-10-26"}
+        chosen = await site.http.post("/zone", data=form)
+        assert (chosen.status_code, chosen.headers["location"]) == (303, form["next"])
+        assert said(await shown(site, form["next"])) == ["already Monday"]
+        assert "selected>Europe/Zurich<" in await shown(site, "/zone")
+
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "../../etc/passwd", "", "localtime", "a" * 200])
+async def test_what_is_no_zone_is_refused(tmp_path: Path, zone: str) -> None:
+    async with web_site(tmp_path, events=ZURICH_NIGHT) as site:
+        assert (await site.http.post("/zone", data={"zone": zone})).status_code == 422
+        answer = await site.http.get(HERE, params={"tz": zone})
+        assert answer.status_code == 422
+        cookie = {"cookie": f"terrarium_zone={zone}"}
+        assert (await site.http.get(HERE, headers=cookie)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["day=yesterday", "day=0001-01-01", "day=9999-12-31", "day=2004-11-15&days=8", "days=x"],
+)
+async def test_what_is_no_day_is_refused(tmp_path: Path, query: str) -> None:
+    async with web_site(tmp_path, events=ZURICH_NIGHT) as site:
+        for page in ("channel", "text"):
+            answer = await site.http.get(f"/{page}/irc/%23ubuntu?{query}")
+            assert answer.status_code == 422, page
+
+
+async def test_several_days_stand_on_one_page(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=ZURICH_NIGHT) as site:
+        page = await shown(site, f"{HERE}?day=2026-10-23&days=3&tz=Europe/Zurich")
+        assert said(page) == ["still Saturday", "Sunday begins", "Sunday ends"]
+        assert re.findall(r'data-day="([^"]*)"', page) == ["2026-10-24", "2026-10-25"]
+        assert "23 Oct 2026 – 25 Oct 2026" in page
+
+
+async def test_a_day_of_many_lines_goes_on_on_a_second_page(tmp_path: Path) -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    events = [event(f"line {number}", time=noon) for number in range(2003)]
+    async with web_site(tmp_path, events=events) as site:
+        page = await shown(site, f"{HERE}?day=2026-03-01")
+        assert len(said(page)) == 2000
+        further = re.search(r'href="([^"]*)">↓ More of this day', page)
+        assert further
+        rest = await shown(site, further[1].replace("&amp;", "&"))
+        assert said(rest) == ["line 2000", "line 2001", "line 2002"]
+        assert "↑ Older lines" in rest
+
+
+async def test_a_day_can_be_had_as_plain_text(tmp_path: Path) -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    events = [
+        event("hello\x02 <b>", time=noon),
+        event("waves", time=noon, type=EventType.ACTION),
+        event("careful", time=noon, type=EventType.NOTICE, nick="Terra"),
+        event("", time=noon, type=EventType.JOIN, nick="bob"),
+    ]
+    async with web_site(tmp_path, events=events) as site:
+        answer = await site.http.get("/text/irc/%23ubuntu?day=2026-03-01&tz=Asia/Tokyo")
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert answer.text.splitlines() == [
+            "# #ubuntu on irc, Sunday, 1 March 2026, times are Asia/Tokyo",
+            "[21:00:00] <ada> hello <b>",
+            "[21:00:00] * ada waves",
+            "[21:00:00] -Terra- careful",
+            "[21:00:00] *** bob joined",
+        ]
+
+
+async def test_today_goes_on_by_itself_and_yesterday_does_not(tmp_path: Path) -> None:
+    old = event("long ago", time=datetime(2020, 1, 1, tzinfo=UTC))
+    async with web_site(tmp_path, events=[old]) as site:
+        await site.said("now")
+        today = datetime.now(UTC).date()
+        assert "data-tail=" in await shown(site, f"{HERE}?day={today}&days=2")
+        assert "data-tail=" not in await shown(site, f"{HERE}?day=2020-01-01")
+
+
+async def test_a_permanent_address_finds_its_time_where_the_id_is_unknown(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=ZURICH_NIGHT) as site:
+        message = (await site.get("/api/messages"))["messages"][1]
+        link = message["link"]
+        assert link.startswith(f"{HERE}?at={message['id']}&time=2026-10-24T22:00:00Z#e")
+        assert f'id="e{message["id"]}"' in await shown(site, link)
+        other = link.replace(f"at={message['id']}&", "at=77&")
+        assert f'id="e{message["id"]}"' in await shown(site, other)
+        lost = await site.http.get(f"{HERE}?at=77&time=2027-01-01T00:00:00Z")
+        assert lost.status_code == 404
+
+
+def test_the_real_days_are_what_the_tests_say() -> None:
+    days = {each.time.date() for each in two_days()}
+    assert [str(day) for day in sorted(days)] == ["2004-11-15", "2009-10-01"]
+    assert all(isinstance(each, Event) for each in two_days())
