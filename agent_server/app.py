@@ -9,17 +9,31 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from agent_server import refusals
+from agent_server.admission.admission import Admission
+from agent_server.admission.settings import AdmissionSettings
 from agent_server.engines.base import Engine
 from agent_server.engines.child import Spec
 from agent_server.engines.embedded import EmbeddedEngine
 from agent_server.engines.http import HttpEngine
+from agent_server.key_ring import KeyRing
+from agent_server.ledger import Ledger
 from agent_server.metrics import Metrics
 from agent_server.middleware import BearerKey, BodyLimit, RequestContext
 from agent_server.mind import Mind
 from agent_server.model_store import model_file
+from agent_server.prices import UsageSettings
 from agent_server.routes import chat, completions, health, models
 from agent_server.settings import ModelSettings, ServerSettings
 from storage.config import Config
+from storage.database import Database
+from storage.keys import server_path
+from storage.usage import UsageTable
+
+UPSTREAM_PLACES = 32
+"""Requests that an upstream is trusted to run at once."""
+
+PATIENCE = 1.0
+"""Seconds to wait for another process that writes to the server's file."""
 
 
 def create_app(config: Config) -> FastAPI:
@@ -29,11 +43,19 @@ def create_app(config: Config) -> FastAPI:
     """
     server, model = config.section(ServerSettings), config.section(ModelSettings)
     server.require_key()
-    mind, metrics = Mind(engine_for(model), model), Metrics()
+    metrics, ledger = Metrics(), Ledger(config.section(UsageSettings).prices)
+    admission = Admission(config.section(AdmissionSettings), ledger, metrics)
+    mind = Mind(admission.guard(engine_for(model), model.name, places_of(model)), model)
+    ring = KeyRing(server.admin_key.get_secret_value() if server.admin_key else None)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with mind.engine.running():
+        async with (
+            Database.opened(server_path(config.data), patience=PATIENCE) as database,
+            ring.kept_up(database),
+            ledger.kept_in(UsageTable(database)),
+            mind.engine.running(),
+        ):
             yield
 
     app = FastAPI(title="Terrarium agent server", lifespan=lifespan)
@@ -43,10 +65,14 @@ def create_app(config: Config) -> FastAPI:
     refusals.install(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, most=server.max_body_bytes)
-    key = server.admin_key
-    app.add_middleware(BearerKey, key=key.get_secret_value() if key else None)
+    app.add_middleware(BearerKey, ring=ring)
     app.add_middleware(RequestContext, metrics=metrics)
     return app
+
+
+def places_of(settings: ModelSettings) -> int:
+    """How many requests the engine of `settings` runs at once."""
+    return len(settings.upstream) * UPSTREAM_PLACES or settings.slots
 
 
 def engine_for(settings: ModelSettings) -> Engine:

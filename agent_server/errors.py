@@ -10,6 +10,7 @@
     ├── ClientGone 499
     ├── Unsupported 501
     ├── EngineUnavailable 503
+    ├── QueueTimeout 503
     └── EngineTimeout 504
     PullError (of the command line)
 
@@ -89,7 +90,7 @@ class BodyTooLarge(ApiError):
 
 
 class RateLimited(ApiError):
-    """The engine asks for patience."""
+    """A quota is used up, too many wait already, or the engine asks for patience."""
 
     status = 429
     kind = "rate_limit_error"
@@ -121,6 +122,14 @@ class EngineUnavailable(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, headers={"retry-after": "1"})
+
+
+class QueueTimeout(ApiError):
+    """The request has waited for a place at the engine for as long as it may."""
+
+    status = 503
+    kind = "service_unavailable_error"
+    default_code = "queue_timeout"
 
 
 class EngineTimeout(ApiError):

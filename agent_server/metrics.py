@@ -2,66 +2,108 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import aclosing
+from collections.abc import Iterator
+from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from agent_server.engines.base import Chunk, Chunks
+from agent_server.admission.scheduler import Scheduler
 from agent_server.usage import Usage
+from agent_server.visit import Visit
 
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+SPEEDS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640)
+
+MOST_TENDRILS = 100
+"""More than so many tendrils share the label `other`: each label costs memory for ever."""
 
 
 class Metrics:
-    """The counters of one server."""
+    """The counters of one server. A tendril is who a key belongs to."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self._registry = registry = CollectorRegistry()
+        self._tendrils: set[str] = set()
+        whose = ["tendril", "model"]
         self._requests = Counter(
-            "terrarium_requests", "Requests answered", ["route", "status"], registry=self._registry
+            "terrarium_requests", "Requests answered", ["route", "status"], registry=registry
         )
         self._seconds = Histogram(
             "terrarium_request_seconds", "From the request to the end of its answer", ["route"],
-            registry=self._registry, buckets=SECONDS,
+            registry=registry, buckets=SECONDS,
         )  # fmt: skip
         self._tokens = Counter(
             "terrarium_tokens", "Tokens of prompts (prompt), those of them that were in the "
-            "engine's cache (cached), and of answers (completion)", ["kind"],
-            registry=self._registry,
+            "engine's cache (cached), and of answers (completion)", [*whose, "kind"],
+            registry=registry,
         )  # fmt: skip
         self._first = Histogram(
             "terrarium_first_token_seconds", "From the request to the first token of its answer",
-            registry=self._registry, buckets=SECONDS,
+            whose, registry=registry, buckets=SECONDS,
         )  # fmt: skip
+        self._speed = Histogram(
+            "terrarium_tokens_per_second", "Tokens of an answer after its first, per second",
+            whose, registry=registry, buckets=SPEEDS,
+        )  # fmt: skip
+        self._wait = Histogram(
+            "terrarium_wait_seconds", "How long a request waited for a place",
+            [*whose, "priority"], registry=registry, buckets=SECONDS,
+        )  # fmt: skip
+        self._places = Gauge(
+            "terrarium_places", "Requests that can run at once", ["model"], registry=registry
+        )
+        self._running = Gauge(
+            "terrarium_running", "Requests that run", ["model"], registry=registry
+        )
+        self._waiting = Gauge(
+            "terrarium_waiting", "Requests that wait", ["model", "priority"], registry=registry
+        )
+
+    def show_gate(self, model: str, scheduler: Scheduler) -> None:
+        """Show from now on how many places this engine has, and who waits for them."""
+        self._places.labels(model).set(scheduler.places)
+        self._running.labels(model).set_function(lambda: scheduler.running)
+        for background, priority in ((False, "interactive"), (True, "background")):
+            waiting = partial(scheduler.waiting, background=background)
+            self._waiting.labels(model, priority).set_function(waiting)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    async def watch(self, chunks: Chunks) -> Chunks:
-        """Pass an answer through, timing its first token and counting its tokens."""
-        began, waiting = time.monotonic(), True
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                if waiting and _says_something(chunk):
-                    waiting = False
-                    self._first.observe(time.monotonic() - began)
-                if chunk.get("usage"):
-                    self._count(Usage.from_wire(chunk["usage"]))
-                yield chunk
+    def waited(self, visit: Visit, model: str, seconds: float) -> None:
+        """Count how long a request waited for a place, or until it gave up."""
+        priority = "background" if visit.background else "interactive"
+        self._wait.labels(self._tendril(visit), model, priority).observe(seconds)
+
+    def used(
+        self, visit: Visit, model: str, used: Usage, first: float | None, ended: float
+    ) -> None:
+        """Count the tokens of an answer; `first` and `ended` are times of the monotonic clock."""
+        tendril = self._tendril(visit)
+        for kind, tokens in _kinds(used):
+            self._tokens.labels(tendril, model, kind).inc(tokens)
+        if first is None:
+            return
+        if not visit.asks:
+            self._first.labels(tendril, model).observe(first - visit.began)
+        if used.completion > 1 and ended > first:
+            self._speed.labels(tendril, model).observe((used.completion - 1) / (ended - first))
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
-    def _count(self, usage: Usage) -> None:
-        self._tokens.labels("prompt").inc(usage.prompt)
-        self._tokens.labels("cached").inc(usage.cached)
-        self._tokens.labels("completion").inc(usage.completion)
+    def _tendril(self, visit: Visit) -> str:
+        name = visit.key.name
+        if name in self._tendrils or len(self._tendrils) < MOST_TENDRILS:
+            self._tendrils.add(name)
+            return name
+        return "other"
 
 
-def _says_something(chunk: Chunk) -> bool:
-    keys = ("content", "reasoning_content", "tool_calls")
-    return any(choice["delta"].get(key) for choice in chunk["choices"] for key in keys)
+def _kinds(used: Usage) -> Iterator[tuple[str, int]]:
+    yield "prompt", used.prompt
+    yield "cached", used.cached
+    yield "completion", used.completion

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -23,7 +23,10 @@ from agent_server.errors import (
     EngineUnavailable,
     Unauthorized,
 )
+from agent_server.key_ring import KeyRing
 from agent_server.metrics import Metrics
+from agent_server.visit import Visit, visiting
+from storage.keys import Key
 
 log = structlog.get_logger()
 
@@ -116,22 +119,40 @@ async def _farewell(progress: Progress, scope: Scope, receive: Receive, send: Se
 
 
 class BearerKey:
-    """Asks for the admin key, when there is one, before a byte of the body is read."""
+    """Finds out who asks, before a byte of the body is read; nobody gets in with a wrong key."""
 
-    def __init__(self, app: ASGIApp, key: str | None) -> None:
+    def __init__(self, app: ASGIApp, ring: KeyRing) -> None:
         self._app = app
-        self._wanted = f"Bearer {key}".encode() if key else None
+        self._ring = ring
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
-        if self._wanted and scope["type"] == "http" and _is_guarded(scope["path"]):
-            given = Headers(scope=scope).get("authorization", "").encode("latin-1")
-            if not hmac.compare_digest(given, self._wanted):
+        if scope["type"] == "http" and _is_guarded(scope["path"]):
+            headers = dict(scope["headers"])
+            given = _secret(headers)
+            owner = self._ring.owner(given)
+            if owner is None:
                 reason = "wrong key" if given else "a key is needed"
-                hint = "send the server's admin key as Authorization: Bearer KEY"
+                hint = "send your key as Authorization: Bearer KEY"
                 await error_response(Unauthorized(f"{reason}; {hint}"))(scope, receive, send)
                 return
+            visiting.set(_visit(owner, headers))
         await self._app(scope, receive, send)
+
+
+def _secret(headers: Mapping[bytes, bytes]) -> bytes:
+    """The bearer key; Anthropic's clients send it as `x-api-key`."""
+    scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        return secret.strip()
+    return headers.get(b"x-api-key", b"")
+
+
+def _visit(owner: Key, headers: Mapping[bytes, bytes]) -> Visit:
+    """The key's priority is the highest; a request can only ask for less."""
+    background = b"background" in (owner.priority.encode(), headers.get(b"x-priority"))
+    size = headers.get(b"content-length", b"")
+    return Visit(owner, background, int(size) if size.isdigit() and len(size) < 16 else 0)
 
 
 class BodyLimit:

@@ -44,9 +44,12 @@ class Database:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, path: Path) -> AsyncIterator[Database]:
-        """Open `path`, creating it and bringing its tables up to date. Raises StorageError."""
-        writer = await _connect(path)
+    async def opened(cls, path: Path, *, patience: float = _PATIENCE) -> AsyncIterator[Database]:
+        """Open `path`, creating it and bringing its tables up to date. Raises StorageError.
+
+        `patience` is how many seconds a transaction waits for another process that writes.
+        """
+        writer = await _connect(path, patience)
         try:
             await _prepared(writer, path)
             async with _reader(path) as reader:
@@ -78,8 +81,11 @@ class Database:
             await asyncio.shield(self._writer.rollback())
 
     async def all(self, sql: str, values: Values = ()) -> list[Row]:
-        """Every row of a query, read beside the writer."""
-        return await read_all(self._reader, sql, values)
+        """Every row of a query, read beside the writer. Raises Unavailable."""
+        try:
+            return await read_all(self._reader, sql, values)
+        except sqlite3.Error as error:
+            raise Unavailable(f"the database cannot be read: {error}") from error
 
     async def version(self) -> int:
         """A number that changes when anybody has written to the file: cheap to poll."""
@@ -98,10 +104,10 @@ async def read_all(reader: aiosqlite.Connection, sql: str, values: Values) -> li
     return list(rows)
 
 
-async def _connect(path: Path) -> aiosqlite.Connection:
+async def _connect(path: Path, patience: float) -> aiosqlite.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = await aiosqlite.connect(path, isolation_level=None, timeout=_PATIENCE)
+        connection = await aiosqlite.connect(path, isolation_level=None, timeout=patience)
     except (OSError, sqlite3.Error) as error:
         raise Unavailable(f"{path}: cannot be opened: {error}") from error
     return connection

@@ -10,19 +10,17 @@ from starlette.responses import Response
 from agent_server.completion import Head, gather
 from agent_server.encoding import Whole
 from agent_server.requests import ChatRequest, GenerateRequest
-from agent_server.routes.common import Session, TheMetrics, TheMind
+from agent_server.routes.common import Session, TheMind
 from agent_server.streaming import begin, chat_events, unless_gone
 
 router = APIRouter(prefix="/v1")
 
 
 @router.post("/chat/completions", response_model=None)
-async def chat(
-    request: Request, body: ChatRequest, mind: TheMind, metrics: TheMetrics, session: Session
-) -> Response:
+async def chat(request: Request, body: ChatRequest, mind: TheMind, session: Session) -> Response:
     """Answer a conversation, as one object or as a stream of chunks."""
     head = Head(mind.name)
-    chunks = metrics.watch(mind.answer(body, head, session or body.prompt_cache_key))
+    chunks = mind.answer(body, head, session or body.prompt_cache_key)
     if body.stream:
         render = partial(chat_events, include_usage=body.include_usage)
         return await begin(request, chunks, render)
@@ -31,11 +29,11 @@ async def chat(
 
 @router.post("/generate", response_model=None)
 async def generate(
-    request: Request, body: GenerateRequest, mind: TheMind, metrics: TheMetrics, session: Session
+    request: Request, body: GenerateRequest, mind: TheMind, session: Session
 ) -> Response:
     """Answer one prompt with one text."""
     head = Head(mind.name)
-    chunks = metrics.watch(mind.answer(_as_chat(body), head, session))
+    chunks = mind.answer(_as_chat(body), head, session)
     whole = await unless_gone(request, gather(chunks, head))
     choice = whole["choices"][0]
     return Whole(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from agent_server.completion import Head, gather
 from agent_server.encoding import Whole
-from agent_server.routes.common import Session, TheMetrics, TheMind
+from agent_server.routes.common import Session, TheMind
 from agent_server.streaming import begin, unless_gone
 from agent_server.text_completions import CompletionRequest, Renderer
 
@@ -21,13 +21,12 @@ async def completions(
     request: Request,
     body: CompletionRequest,
     mind: TheMind,
-    metrics: TheMetrics,
     session: Session,
 ) -> Response:
     """Continue one or more bare texts."""
     head = Head(mind.name, id=f"cmpl-{uuid.uuid4().hex}")
     renderer = Renderer(body, head)
-    chunks = metrics.watch(mind.complete(body, head, session))
+    chunks = mind.complete(body, head, session)
     if body.stream:
         return await begin(request, chunks, renderer.events)
     return Whole(renderer.whole(await unless_gone(request, gather(chunks, head))))

@@ -24,10 +24,12 @@ EXAMPLE = ROOT / "terrarium.example.toml"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 
-_ORDER = ("model", "server", "agent", "storage", "up", "irc", "web", "cron")
+_ORDER = ("model", "server", "admission", "usage", "agent", "storage", "up", "irc", "web", "cron")
 
 # What to show for a key that has no default, or one that is worked out.
 _SHOWN = {
+    "admission.places": "4",
+    "admission.reserved": "1",
     "agent.api_key": '"..."',
     "agent.personas": '{ irc = "persona.md" }',
     "irc.nickserv_password": '"..."',
@@ -85,7 +87,20 @@ _TOKENS = """\
 #channels = ["irc/#terrarium"]
 """
 
-_EXTRA = {"irc.networks": _NETWORKS, "cron.jobs": _JOBS, "web.tokens": _TOKENS}
+_PRICES = """\
+# What a million tokens of a model cost, by the name that clients ask for.
+#[usage.prices.terra]
+#prompt = 0.15
+#cached = 0.05
+#completion = 0.6
+"""
+
+_EXTRA = {
+    "irc.networks": _NETWORKS,
+    "cron.jobs": _JOBS,
+    "usage.prices": _PRICES,
+    "web.tokens": _TOKENS,
+}
 
 
 def tables() -> dict[str, type[Section]]:

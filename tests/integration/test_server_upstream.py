@@ -272,6 +272,7 @@ async def test_metrics_count_requests_and_tokens(script: ScriptedOpenAI) -> None
         await http.post(CHAT, json=HELLO)
         text = (await http.get("/metrics")).text
     assert 'terrarium_requests_total{route="/v1/chat/completions",status="200"} 1.0' in text
-    assert 'terrarium_tokens_total{kind="completion"} 3.0' in text
-    assert 'terrarium_tokens_total{kind="cached"} 1.0' in text
-    assert "terrarium_first_token_seconds_count 1.0" in text
+    whose = 'model="terra",tendril="anonymous"'
+    assert f'terrarium_tokens_total{{kind="completion",{whose}}} 3.0' in text
+    assert f'terrarium_tokens_total{{kind="cached",{whose}}} 1.0' in text
+    assert f"terrarium_first_token_seconds_count{{{whose}}} 1.0" in text

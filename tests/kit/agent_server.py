@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
@@ -40,25 +41,34 @@ class EngineAddress:
 
 @asynccontextmanager
 async def agent_server(
-    model: Mapping[str, Any], server: Mapping[str, Any] | None = None
+    model: Mapping[str, Any],
+    server: Mapping[str, Any] | None = None,
+    data: Path | None = None,
+    **others: Mapping[str, Any],
 ) -> AsyncIterator[str]:
     """Serve the agent server with these tables in this event loop; yields its address.
 
-    Returns when /ready answers 200: use `unready_server` where it never will.
+    `others` are further tables, `data` is its folder (by default one of its own). Returns
+    when /ready answers 200: use `unready_server` where it never will.
     """
-    async with unready_server(model, server) as url:
+    async with unready_server(model, server, data, **others) as url:
         await until_ready(url)
         yield url
 
 
 @asynccontextmanager
 async def unready_server(
-    model: Mapping[str, Any], server: Mapping[str, Any] | None = None
+    model: Mapping[str, Any],
+    server: Mapping[str, Any] | None = None,
+    data: Path | None = None,
+    **others: Mapping[str, Any],
 ) -> AsyncIterator[str]:
     """Like `agent_server`, without waiting for the engine."""
-    config = Config({"model": model, "server": server or {}}, None, Path("data"))
-    async with serving(create_app(config)) as url:
-        yield url
+    with TemporaryDirectory() as folder:
+        tables = {"model": model, "server": server or {}, **others}
+        config = Config(tables, None, data or Path(folder))
+        async with serving(create_app(config)) as url:
+            yield url
 
 
 async def until_ready(url: str, seconds: float = 30) -> None:

@@ -72,7 +72,7 @@ async def test_transactions_of_two_tasks_come_one_after_the_other(tmp_path: Path
 
 async def test_readers_cannot_write(tmp_path: Path) -> None:
     async with Database.opened(tmp_path / "x.db") as database:
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        with pytest.raises(Unavailable, match="readonly"):
             await database.all("DELETE FROM events RETURNING 1")
 
 

@@ -1,0 +1,42 @@
+"""What all engines share: quotas, usage, metrics; and a gate for each."""
+
+from __future__ import annotations
+
+from agent_server.admission.engine import AdmittedEngine
+from agent_server.admission.gate import Gate
+from agent_server.admission.quota import Quotas
+from agent_server.admission.scheduler import Scheduler
+from agent_server.admission.settings import AdmissionSettings
+from agent_server.engines.base import Engine
+from agent_server.ledger import Ledger
+from agent_server.metrics import Metrics
+
+
+class Admission:
+    """The way to the engines."""
+
+    def __init__(self, settings: AdmissionSettings, ledger: Ledger, metrics: Metrics) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._metrics = metrics
+        self.quotas = Quotas()
+
+    def guard(self, engine: Engine, name: str, places: int) -> AdmittedEngine:
+        """Put `engine`, which serves the model `name`, behind a gate.
+
+        It runs `places` requests at once, unless the settings say otherwise.
+        """
+        settings = self._settings
+        places = settings.places or places
+        scheduler = Scheduler(
+            places,
+            reserved=settings.reserved_of(places),
+            share=settings.background_share,
+            most_waiting=settings.max_waiting,
+        )
+        gate = Gate(
+            scheduler,
+            interactive=settings.max_wait,
+            background=settings.max_wait_background,
+        )
+        return AdmittedEngine(engine, name, gate, self.quotas, self._ledger, self._metrics)

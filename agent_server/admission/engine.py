@@ -1,0 +1,161 @@
+"""An engine behind a gate: whoever asks it waits for a place, and what was used is counted.
+
+It is the one way to an engine, so that no endpoint can make tokens past it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from agent_server.admission.fair_queue import Request
+from agent_server.admission.gate import Gate
+from agent_server.admission.quota import Charge, Quotas
+from agent_server.engines.base import Chunk, Chunks, Engine, TokenCount
+from agent_server.ledger import Ledger
+from agent_server.metrics import Metrics
+from agent_server.usage import Usage
+from agent_server.visit import Visit, visit
+
+BYTES_PER_TOKEN = 4
+FIRST_GUESS = 128
+"""Tokens of an answer, before one has been seen."""
+
+SAYING = ("content", "reasoning_content", "tool_calls")
+"""What of a delta people or programs wait for."""
+
+_NEWEST = 0.1
+"""How much the last answer counts in the running mean of answers' lengths."""
+
+
+class AdmittedEngine:
+    """Another engine, whose chats and embeddings are let in one by one."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        gate: Gate,
+        quotas: Quotas,
+        ledger: Ledger,
+        metrics: Metrics,
+    ) -> None:
+        self._engine = engine
+        self._name = name
+        self._gate = gate
+        self._quotas = quotas
+        self._ledger = ledger
+        self._metrics = metrics
+        self._length = float(FIRST_GUESS)
+        metrics.show_gate(name, gate.scheduler)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Start and stop the engine."""
+        return self._engine.running()
+
+    async def ready(self) -> bool:
+        """Whether the engine could make a token now."""
+        return await self._engine.ready()
+
+    async def count(self, body: Mapping[str, Any]) -> TokenCount:
+        """Count tokens: nothing is generated, so nobody waits."""
+        return await self._engine.count(body)
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer an embeddings request when there is a place. Raises ApiError."""
+        ask = await self._enter(body)
+        try:
+            answer = await self._engine.embeddings(body)
+            ask.usage = Usage.from_wire(answer.get("usage") or {})
+            return answer
+        finally:
+            self._leave(ask)
+
+    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Stream the answer when there is a place. Raises ApiError."""
+        ask = await self._enter(body)
+        try:
+            async with aclosing(self._engine.chat(body, session)) as chunks:
+                async for chunk in chunks:
+                    ask.note(chunk)
+                    yield chunk
+        finally:
+            self._leave(ask)
+
+    async def _enter(self, body: Mapping[str, Any]) -> Ask:
+        """Wait for a place. Raises RateLimited or QueueTimeout."""
+        who = visit()
+        prompt, length = who.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
+        charge = self._quotas.charge(who.key, round(prompt + length), time.time(), again=who.asks)
+        request = Request(
+            who.key.name, prompt + length, who.key.weight, who.background, who.key.parallel
+        )
+        ask, began = Ask(who, request, charge, prompt), time.monotonic()
+        try:
+            await self._gate.enter(request)
+        except BaseException:
+            if charge:
+                self._quotas.settle(charge, 0)
+            raise
+        finally:
+            waited = time.monotonic() - began
+            who.waited += waited
+            self._metrics.waited(who, self._name, waited)
+        return ask
+
+    def _leave(self, ask: Ask) -> None:
+        """Give the place back and write down what was used."""
+        used, now = ask.used(), time.monotonic()
+        self._gate.leave(ask.request, used.prompt - used.cached + used.completion)
+        if ask.charge:
+            self._quotas.settle(ask.charge, used.prompt + used.completion)
+        if used.completion:
+            self._length += (used.completion - self._length) * _NEWEST
+        who = ask.visit
+        self._metrics.used(who, self._name, used, ask.first, now)
+        self._ledger.note(who.key.name, self._name, used, requests=0 if who.asks else 1)
+        who.asks += 1
+        who.usage = used if who.usage is None else who.usage + used
+
+
+@dataclass(slots=True)
+class Ask:
+    """One ask of an engine, and what it has brought so far."""
+
+    visit: Visit
+    request: Request
+    charge: Charge | None
+    prompt: int
+    pieces: int = 0
+    first: float | None = None
+    usage: Usage | None = None
+
+    def note(self, chunk: Chunk) -> None:
+        """Take note of a part of the answer."""
+        if self.first is None and _says_something(chunk):
+            self.first = time.monotonic()
+        if usage := chunk.get("usage"):
+            read = Usage.from_wire(usage)
+            self.usage = read if self.usage is None else self.usage.beside(read)
+        if chunk.get("choices"):
+            self.pieces += 1
+
+    def used(self) -> Usage:
+        """What it took; an estimate where the answer broke off, nothing where none came."""
+        return self.usage or (Usage(self.prompt, self.pieces) if self.pieces else Usage())
+
+
+def _limit(body: Mapping[str, Any]) -> float:
+    limit = body.get("max_tokens")
+    return limit if isinstance(limit, int) else math.inf
+
+
+def _says_something(chunk: Chunk) -> bool:
+    return any(
+        choice.get("text") or any((choice.get("delta") or {}).get(key) for key in SAYING)
+        for choice in chunk.get("choices") or ()
+    )

@@ -1,0 +1,82 @@
+"""The places of one engine, waited for in asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+
+from agent_server.admission.fair_queue import Request
+from agent_server.admission.scheduler import Scheduler
+from agent_server.errors import QueueTimeout, RateLimited
+
+
+class Gate:
+    """Lets requests in, as the scheduler says. `patience` is in seconds, by priority."""
+
+    def __init__(self, scheduler: Scheduler, *, interactive: float, background: float) -> None:
+        self.scheduler = scheduler
+        self._patience = {False: interactive, True: background}
+        self._waiting: dict[Request, asyncio.Future[bool]] = {}
+
+    async def enter(self, request: Request) -> None:
+        """Return when `request` may run; then `leave` must be called.
+
+        Raises RateLimited when too many wait, QueueTimeout when it has waited too long. A task
+        that is cancelled here waits no longer and holds no place.
+        """
+        loser = self.scheduler.arrive(request)
+        if loser is request:
+            raise self._full()
+        if loser is not None and not (future := self._waiting.pop(loser)).done():
+            future.set_result(False)
+        self._fill()
+        if request.started is None:
+            await self._turn(request)
+
+    def leave(self, request: Request, cost: float) -> None:
+        """Give the place back; `cost` is how many tokens were computed, 0 when none was."""
+        self.scheduler.end(request, time.monotonic(), cost)
+        self._fill()
+
+    async def _turn(self, request: Request) -> None:
+        self._waiting[request] = future = asyncio.get_running_loop().create_future()
+        patience = self._patience[request.background]
+        try:
+            async with asyncio.timeout(patience):
+                came = await future
+        except TimeoutError:
+            self._give_up(request)
+            raise QueueTimeout(
+                f"no place was free within {patience:g} s; try again in {self._drain()} s",
+                headers={"retry-after": str(self._drain())},
+            ) from None
+        except BaseException:
+            self._give_up(request)
+            raise
+        if not came:
+            raise self._full()
+
+    def _give_up(self, request: Request) -> None:
+        if request.started is not None:
+            self.leave(request, 0)
+        elif self._waiting.pop(request, None):
+            self.scheduler.abandon(request)
+
+    def _fill(self) -> None:
+        while request := self.scheduler.start(time.monotonic()):
+            future = self._waiting.pop(request, None)
+            # One that was cancelled a moment ago gives its place back when it wakes.
+            if future is not None and not future.done():
+                future.set_result(True)
+
+    def _drain(self) -> int:
+        return max(1, math.ceil(self.scheduler.drain_seconds(time.monotonic())))
+
+    def _full(self) -> RateLimited:
+        wait = self._drain()
+        return RateLimited(
+            f"too many requests wait already; try again in {wait} s",
+            code="queue_full",
+            headers={"retry-after": str(wait)},
+        )

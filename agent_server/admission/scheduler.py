@@ -1,0 +1,128 @@
+"""Which request runs next, without a clock or a socket of its own.
+
+The rules:
+
+- At most `places` run at once, at most `request.parallel` of one key.
+- Interactive requests go before background ones, which leave `reserved` places free, so that
+  somebody who asks does not wait for the end of a long answer that nobody waits for.
+- While background waits it is owed `share` of all tokens that are computed. As soon as it is owed
+  as much as its next request will cost, that request goes first: so it never starves.
+- Within each of the two the order is that of `FairQueue`.
+- At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
+  key with fewer, and a background request its place to an interactive one: a flood keeps nobody
+  out. Source of this longest-queue drop: McKenney, "Stochastic Fairness Queueing", 1990.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agent_server.admission.fair_queue import FairQueue, Request
+
+_NEWEST = 0.2
+"""How much the last request counts in the running mean of service times."""
+
+
+class Scheduler:
+    """The places of one engine, and who waits for them. Times are seconds of any clock."""
+
+    def __init__(
+        self, places: int, *, reserved: int = 0, share: float = 0.1, most_waiting: int = 256
+    ) -> None:
+        self.places = places
+        self._background_places = max(1, places - reserved)
+        self._owed_per_token = share / (1 - share)
+        self._most_waiting = most_waiting
+        self._queues = {False: FairQueue(), True: FairQueue()}
+        self._running: set[Request] = set()
+        self._of_key: Counter[str] = Counter()
+        self._in_background = 0
+        self._owed = 0.0
+        self._mean = 0.0
+
+    @property
+    def running(self) -> int:
+        """How many requests run."""
+        return len(self._running)
+
+    def waiting(self, *, background: bool) -> int:
+        """How many requests of this priority wait."""
+        return len(self._queues[background])
+
+    def arrive(self, request: Request) -> Request | None:
+        """Let `request` wait. Returns the one that must go for it: another, itself, or None."""
+        loser = self._loser(request) if self._all_waiting() >= self._most_waiting else None
+        if loser is not request:
+            self._queues[request.background].add(request)
+        if loser is not None and loser is not request:
+            self.abandon(loser)
+        return loser
+
+    def start(self, now: float) -> Request | None:
+        """Start the request whose turn it is; None when none may start."""
+        request = self._next() if self.running < self.places else None
+        if request is None:
+            return None
+        self._queues[request.background].start(request)
+        self._running.add(request)
+        self._of_key[request.key] += 1
+        request.started = now
+        if request.background:
+            self._in_background += 1
+            request.on_credit = bool(self._queues[False])
+            self._owed -= request.cost if request.on_credit else 0
+        return request
+
+    def end(self, request: Request, now: float, cost: float) -> None:
+        """A running request has ended; it has really cost `cost` tokens."""
+        assert request.started is not None
+        self._running.remove(request)
+        self._of_key[request.key] -= 1
+        if not self._of_key[request.key]:
+            del self._of_key[request.key]
+        self._queues[request.background].end(request, cost)
+        if cost:
+            seconds = now - request.started
+            self._mean += (seconds - self._mean) * _NEWEST if self._mean else seconds
+        if request.background:
+            self._in_background -= 1
+            self._owed -= cost - request.cost if request.on_credit else 0
+        elif self._queues[True]:
+            self._owed += cost * self._owed_per_token
+
+    def abandon(self, request: Request) -> None:
+        """A waiting request goes away."""
+        self._queues[request.background].remove(request)
+
+    def drain_seconds(self, now: float) -> float:
+        """How long it takes until all that wait now have started, as fast as it went lately."""
+        ages = [now - request.started for request in self._running if request.started is not None]
+        each = max(self._mean, sum(ages) / len(ages) if ages else 0.0)
+        return self._all_waiting() * each / self.places
+
+    def _all_waiting(self) -> int:
+        return len(self._queues[False]) + len(self._queues[True])
+
+    def _next(self) -> Request | None:
+        interactive = self._queues[False].head(self._may_run) if self._queues[False] else None
+        if not self._queues[True]:
+            self._owed = 0.0
+            return interactive
+        if self._in_background >= self._background_places:
+            return interactive
+        background = self._queues[True].head(self._may_run)
+        if background and (interactive is None or self._owed >= background.cost):
+            return background
+        return interactive
+
+    def _may_run(self, request: Request) -> bool:
+        return request.parallel is None or self._of_key[request.key] < request.parallel
+
+    def _loser(self, newcomer: Request) -> Request:
+        if not newcomer.background and (other := self._queues[True].newest_of_longest()):
+            return other
+        queue = self._queues[newcomer.background]
+        other = queue.newest_of_longest()
+        if other and queue.waiting(other.key) > queue.waiting(newcomer.key) + 1:
+            return other
+        return newcomer

@@ -1,0 +1,265 @@
+"""The order of requests, without a clock or a socket."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from agent_server.admission.fair_queue import FairQueue, Request
+from agent_server.admission.scheduler import Scheduler
+
+GUESS = 128
+
+
+class Simulation:
+    """Clients that each send their next request when one of their own has ended.
+
+    What an answer costs is random, and known to the scheduler only when it has ended.
+    """
+
+    def __init__(self, scheduler: Scheduler, seed: int, **make: Callable[[], Request]) -> None:
+        self.tokens: Counter[str] = Counter()
+        self._scheduler = scheduler
+        self._make = make
+        self._random = random.Random(seed)
+        self._now = 0.0
+        self._running: list[tuple[float, int, Request]] = []
+
+    def run(self, outstanding: int, steps: int) -> None:
+        for key in sorted(self._make) * outstanding:
+            self._scheduler.arrive(self._make[key]())
+        self._fill()
+        for _ in range(steps):
+            self._step()
+
+    def _step(self) -> None:
+        self._running.sort(key=lambda entry: entry[0])
+        self._now, cost, request = self._running.pop(0)
+        self._scheduler.end(request, self._now, cost)
+        self.tokens[request.key] += cost
+        self._scheduler.arrive(self._make[request.key]())
+        self._fill()
+
+    def _fill(self) -> None:
+        while request := self._scheduler.start(self._now):
+            cost = self._random.randint(20, 400)
+            self._running.append((self._now + cost, cost, request))
+
+
+@given(seed=st.integers(0, 99), places=st.integers(1, 4), weight=st.sampled_from([1.0, 2.0, 3.0]))
+@settings(max_examples=15, deadline=None)
+def test_tokens_are_shared_by_weight_within_ten_percent(
+    seed: int, places: int, weight: float
+) -> None:
+    simulation = Simulation(
+        Scheduler(places),
+        seed,
+        heavy=lambda: Request("heavy", GUESS, weight),
+        light=lambda: Request("light", GUESS),
+    )
+    simulation.run(outstanding=3 * places + 3, steps=1500)
+    ratio = simulation.tokens["heavy"] / simulation.tokens["light"]
+    assert ratio == pytest.approx(weight, rel=0.1)
+
+
+def test_the_one_who_comes_back_can_neither_save_up_nor_owe() -> None:
+    queue = FairQueue()
+    for _ in range(50):
+        queue.add(Request("busy", 100))
+    for _ in range(30):
+        head = queue.head(lambda _: True)
+        assert head is not None
+        queue.start(head)
+    for _ in range(10):
+        queue.add(Request("new", 100))
+    order = []
+    for _ in range(10):
+        head = queue.head(lambda _: True)
+        assert head is not None
+        queue.start(head)
+        order.append(head.key)
+    assert order.count("new") == 5
+
+
+def test_interactive_goes_before_background_that_came_first() -> None:
+    scheduler = Scheduler(1)
+    first = Request("cron", 100, background=True)
+    scheduler.arrive(first)
+    assert scheduler.start(0) is first
+    later, question = Request("cron", 100, background=True), Request("irc", 100)
+    scheduler.arrive(later)
+    scheduler.arrive(question)
+    scheduler.end(first, 1, 100)
+    assert scheduler.start(1) is question
+
+
+@given(share=st.sampled_from([0.1, 0.25]), places=st.integers(1, 4), seed=st.integers(0, 99))
+@settings(max_examples=15, deadline=None)
+def test_background_gets_its_share_of_a_busy_engine_and_no_more(
+    share: float, places: int, seed: int
+) -> None:
+    simulation = Simulation(
+        Scheduler(places, share=share),
+        seed,
+        cron=lambda: Request("cron", GUESS, background=True),
+        irc=lambda: Request("irc", GUESS),
+    )
+    simulation.run(outstanding=2 * places, steps=1500)
+    got = simulation.tokens["cron"] / simulation.tokens.total()
+    assert got == pytest.approx(share, rel=0.15)
+
+
+def test_background_leaves_the_reserved_places_free() -> None:
+    scheduler = Scheduler(4, reserved=1)
+    for _ in range(10):
+        scheduler.arrive(Request("cron", 10, background=True))
+    assert [bool(scheduler.start(0)) for _ in range(4)] == [True, True, True, False]
+    scheduler.arrive(question := Request("irc", 10))
+    assert scheduler.start(0) is question
+
+
+def test_background_alone_may_have_the_only_place() -> None:
+    scheduler = Scheduler(1, reserved=1)
+    scheduler.arrive(job := Request("cron", 10, background=True))
+    assert scheduler.start(0) is job
+
+
+def test_a_key_at_its_limit_of_parallel_requests_lets_others_pass() -> None:
+    scheduler = Scheduler(3)
+    first, second, other = (
+        Request("a", 10, parallel=1),
+        Request("a", 10, parallel=1),
+        Request("b", 9),
+    )
+    for request in (first, second, other):
+        scheduler.arrive(request)
+    assert {scheduler.start(0), scheduler.start(0)} == {first, other}
+    assert scheduler.start(0) is None
+    scheduler.end(first, 1, 10)
+    assert scheduler.start(1) is second
+
+
+def test_a_full_queue_refuses_the_newcomer_whose_key_has_most_waiting() -> None:
+    scheduler = Scheduler(1, most_waiting=3)
+    for _ in range(4):
+        assert scheduler.arrive(Request("flood", 10)) is None
+        scheduler.start(0)
+    late = Request("flood", 10)
+    assert scheduler.arrive(late) is late
+
+
+def test_a_flood_keeps_nobody_out_of_a_full_queue() -> None:
+    scheduler = Scheduler(1, most_waiting=3)
+    flood = [Request("flood", 10) for _ in range(4)]
+    for request in flood:
+        scheduler.arrive(request)
+        scheduler.start(0)
+    assert scheduler.arrive(Request("quiet", 10)) is flood[-1]
+
+
+def test_an_interactive_request_takes_the_queue_place_of_a_background_one() -> None:
+    scheduler = Scheduler(1, most_waiting=2)
+    jobs = [Request(f"cron{n}", 10, background=True) for n in range(3)]
+    for job in jobs:
+        scheduler.arrive(job)
+        scheduler.start(0)
+    assert scheduler.arrive(Request("irc", 10)) in jobs[1:]
+    scheduler.arrive(Request("irc", 10))
+    late = Request("cron", 10, background=True)
+    assert scheduler.arrive(late) is late
+
+
+def test_the_time_to_drain_is_measured() -> None:
+    scheduler = Scheduler(2)
+    for _ in range(8):
+        scheduler.arrive(Request("a", 10))
+    running = [scheduler.start(0), scheduler.start(0)]
+    assert scheduler.drain_seconds(3) == pytest.approx(6 * 3 / 2)
+    for request in running:
+        assert request
+        scheduler.end(request, 4, 10)
+    assert scheduler.drain_seconds(4) == pytest.approx(6 * 4 / 2)
+
+
+class Places(RuleBasedStateMachine):
+    """Whatever clients do, no place and no request is lost, and the limits hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: set[Request] = set()
+        self.running: set[Request] = set()
+        self.now = 0.0
+
+    @initialize(places=st.integers(1, 4), reserved=st.integers(0, 2))
+    def begin(self, places: int, reserved: int) -> None:
+        self.places = places
+        self.background = max(1, places - reserved)
+        self.scheduler = Scheduler(places, reserved=reserved, most_waiting=5)
+
+    @rule(
+        key=st.sampled_from("abc"),
+        background=st.booleans(),
+        cost=st.floats(1, 500),
+        parallel=st.sampled_from([None, 1, 2]),
+    )
+    def arrive(self, key: str, background: bool, cost: float, parallel: int | None) -> None:
+        request = Request(key, cost, background=background, parallel=parallel)
+        loser = self.scheduler.arrive(request)
+        self.waiting.add(request)
+        if loser is not None:
+            self.waiting.remove(loser)
+        self.fill()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), cost=st.floats(0, 2000))
+    def end(self, data: st.DataObject, cost: float) -> None:
+        request = data.draw(st.sampled_from(sorted(self.running, key=lambda each: each.cost)))
+        self.running.remove(request)
+        self.scheduler.end(request, self.now, cost)
+        self.fill()
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def abandon(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(sorted(self.waiting, key=lambda each: each.cost)))
+        self.waiting.remove(request)
+        self.scheduler.abandon(request)
+        self.fill()
+
+    def fill(self) -> None:
+        self.now += 1
+        while request := self.scheduler.start(self.now):
+            self.waiting.remove(request)
+            self.running.add(request)
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        interactive = self.scheduler.waiting(background=False)
+        assert interactive + self.scheduler.waiting(background=True) == len(self.waiting) <= 5
+        assert self.scheduler.running == len(self.running) <= self.places
+        assert sum(request.background for request in self.running) <= self.background
+
+    @invariant()
+    def no_place_is_idle_while_somebody_could_have_it(self) -> None:
+        if not hasattr(self, "scheduler") or len(self.running) == self.places:
+            return
+        of_key = Counter(request.key for request in self.running)
+        for request in self.waiting:
+            limited = any(
+                other.parallel and of_key[other.key] >= other.parallel
+                for other in self.waiting
+                if other.key == request.key and other.background == request.background
+            )
+            assert limited or request.background
+
+
+Places.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestPlaces = Places.TestCase
