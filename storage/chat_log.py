@@ -212,7 +212,7 @@ async def insert(connection: aiosqlite.Connection, events: Sequence[Event]) -> r
 def _visible(scope: Scope) -> tuple[str, list[Any]]:
     """The condition that keeps a reader inside a scope: the only one there is."""
     if scope.places is None:
-        return "NOT c.private", []
+        return "TRUE" if scope.private else "NOT c.private", []
     if not scope.places:
         return "FALSE", []
     pairs = ", ".join("(?, ?)" for _ in scope.places)

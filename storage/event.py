@@ -61,9 +61,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which places may be read: those named, or (None) every channel, but no private one."""
+    """Which places may be read: those named, or (None) every channel. Of the private ones only
+    those that are named, unless `private`."""
 
     places: frozenset[Place] | None
+    private: bool = False
 
     @classmethod
     def of(cls, *places: Place) -> Scope:
@@ -72,3 +74,5 @@ class Scope:
 
 
 PUBLIC = Scope(None)
+EVERYTHING = Scope(None, private=True)
+"""Private conversations too: for whoever keeps the file, never for a reader."""

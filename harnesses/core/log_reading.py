@@ -24,7 +24,7 @@ async def search(
     `channel` is "#name" or "network/#name"; `hours` is how far back, 0 for everything.
     Raises ConfigError and StorageError.
     """
-    network, name = _place(channel)
+    network, name = place(channel)
     query = Query(
         scope=PUBLIC,
         network=network,
@@ -42,7 +42,7 @@ async def search(
 
 async def stats(config: Config, channel: str | None) -> list[str]:
     """Totals, and the most talkative. Raises ConfigError and StorageError."""
-    network, name = _place(channel)
+    network, name = place(channel)
     async with _log(config) as log:
         found = await log.stats(Query(scope=PUBLIC, network=network, channel=name), top=10)
     lines = [f"{found.lines} lines by {found.people} people"]
@@ -60,7 +60,7 @@ async def _log(config: Config) -> AsyncIterator[ChatLog]:
         yield ChatLog(database)
 
 
-def _place(channel: str | None) -> tuple[str | None, str | None]:
+def place(channel: str | None) -> tuple[str | None, str | None]:
     """The network and the name in "network/#name" or "#name"; None for what is not said."""
     if channel is None:
         return None, None

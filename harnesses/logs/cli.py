@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,10 +17,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from harnesses.core import log_reading
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.terminal import harmless
+from harnesses.logs.exporting import ExportFormat, export_to
 from harnesses.logs.formats import FORMATS
 from harnesses.logs.importing import Tally, files, import_logs
+from harnesses.logs.new_file import new_file
 from harnesses.logs.reading import Guide
+from storage.backup import back_up
+from storage.chat_log import Query
 from storage.config import Config, load
+from storage.event import EVERYTHING, PUBLIC
+from storage.settings import log_path
 
 logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)
 
@@ -68,6 +75,14 @@ def stats(
 ) -> None:
     """Count lines and people, and name the most talkative."""
     typer.echo("\n".join(asyncio.run(log_reading.stats(load(config, data), channel))))
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no time; write one as 2024-01-31T12:00") from error
+    return moment.replace(tzinfo=moment.tzinfo or UTC) if moment else None
 
 
 @logs.command("import")
@@ -154,3 +169,53 @@ def _only_network(config: Config) -> str | None:
     irc = config.tables.get("irc", {})
     names = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
     return (names or ["irc"])[0] if len(names) < 2 else None
+
+
+@logs.command()
+def export(
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="A new file; a folder for text.", show_default="-"),
+    ] = None,
+    format: Annotated[
+        ExportFormat, typer.Option(help="One event a line; a text file a day; one open table.")
+    ] = "jsonl",
+    channel: Channel = None,
+    since: Annotated[str | None, typer.Option(help="From this time on.", metavar="TIME")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time.", metavar="TIME")] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Also conversations with one person.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Write the log into files: JSON Lines, text, or an SQLite file that anyone can query.
+
+    TIME is a date, or a date and time, as 2024-01-31 or 2024-01-31T12:00, in UTC.
+    """
+    network, name = log_reading.place(channel)
+    query = Query(
+        scope=EVERYTHING if private else PUBLIC,
+        network=network,
+        channel=name,
+        since=_moment(since),
+        until=_moment(until),
+    )
+    path = log_path(load(config, data))
+    count = asyncio.run(export_to(path, query, format, target, force=force))
+    typer.echo(f"{count} events", err=True)
+
+
+@logs.command()
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Copy the whole log with the bot's memory into FILE, while the bot is running."""
+    path = log_path(load(config, data))
+    with new_file(target, force=force) as part:
+        back_up(path, part)
+    typer.echo(f"{target}: {target.stat().st_size:,} bytes")

@@ -1,0 +1,124 @@
+"""`terrarium logs export`: the log into files that others can read, a piece at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Literal, Protocol
+from urllib.parse import quote
+
+from harnesses.logs.errors import Refused
+from harnesses.logs.formats.jsonl import json_line
+from harnesses.logs.formats.text import text_line
+from harnesses.logs.new_file import new_file
+from storage.chat_log import ChatLog, Query
+from storage.database import Database
+from storage.errors import Unavailable
+from storage.event import Event
+from storage.open_copy import OpenCopy
+
+ExportFormat = Literal["jsonl", "text", "sqlite"]
+
+_PIECE = 1_000  # events that are in memory at once
+_IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # what a file's name has as it is, besides letters
+
+
+class Sink(Protocol):
+    """Where events go."""
+
+    async def add(self, events: Sequence[Event]) -> None:
+        """Write events, which come after those before."""
+
+
+async def export_to(
+    path: Path, query: Query, format: ExportFormat, target: Path | None, *, force: bool
+) -> int:
+    """Export from the database at `path` into `target`, by default (or "-") standard output.
+
+    Returns how many events. Raises Refused, StorageError.
+    """
+    require_log(path)
+    async with Database.opened(path) as database, _sink(format, target, force) as sink:
+        return await export(ChatLog(database), query, sink)
+
+
+@asynccontextmanager
+async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[Sink]:
+    if target is None or target == Path("-"):
+        if format != "jsonl":
+            raise Refused(f"{format} needs a PATH to write to")
+        yield Lines(sys.stdout.buffer)
+    elif format == "text":
+        _require_empty(target)
+        yield Days(target)
+    else:
+        with new_file(target, force=force) as part:
+            if format == "sqlite":
+                async with OpenCopy.opened(part) as copy:
+                    yield copy
+            else:
+                with part.open("wb") as file:
+                    yield Lines(file)
+
+
+async def export(log: ChatLog, query: Query, sink: Sink) -> int:
+    """Write all events that fit `query`, oldest first; how many they are. Raises StorageError."""
+    count, last = 0, 0
+    while True:
+        piece = replace(query, after_id=last, limit=_PIECE)
+        events = await log.find(piece, newest=False)
+        if not events:
+            return count
+        await sink.add(events)
+        count, last = count + len(events), events[-1].id
+
+
+class Lines:
+    """Events as JSON Lines in a file."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    async def add(self, events: Sequence[Event]) -> None:
+        """Write a line for each."""
+        self._file.writelines(json_line(event).encode() + b"\n" for event in events)
+
+
+class Days:
+    """Events as text: in a folder, `NETWORK/CHANNEL/DAY.log`, days in UTC."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def add(self, events: Sequence[Event]) -> None:
+        """Add each to the file of its day."""
+        days: defaultdict[Path, list[bytes]] = defaultdict(list)
+        for event in events:
+            folder = self._folder / file_name(event.network) / file_name(event.channel)
+            line = text_line(event).encode("utf-8", "replace") + b"\n"
+            days[folder / f"{event.time:%Y-%m-%d}.log"].append(line)
+        for path, lines in days.items():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.writelines(lines)
+
+
+def require_log(path: Path) -> None:
+    """Raises Unavailable when there is no log at `path`, which to open would create."""
+    if not path.exists():
+        raise Unavailable(f"{path}: there is no log yet; `terrarium up` begins one")
+
+
+def _require_empty(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Refused(f"{folder} is there already; text needs a new or an empty folder")
+
+
+def file_name(name: str) -> str:
+    """A network or channel as the name of a file: it leads nowhere else and is not hidden."""
+    safe = quote(name, safe=_IN_NAMES, errors="replace")
+    return f"%2E{safe[1:]}" if safe.startswith(".") else safe
