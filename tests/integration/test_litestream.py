@@ -1,0 +1,69 @@
+"""deploy/litestream.yml, with the real Litestream: a copy up to the second, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from storage.chat_log import ChatLog
+from storage.database import Database
+from storage.event import Event, EventType
+from tests.docs.reference import ROOT
+
+LITESTREAM = shutil.which("litestream", path=os.path.dirname(sys.executable))
+CONFIG = str(ROOT / "deploy" / "litestream.yml")
+
+
+async def litestream(*arguments: str, data: Path) -> None:
+    assert LITESTREAM
+    process = await asyncio.create_subprocess_exec(
+        *(LITESTREAM, arguments[0], "-config", CONFIG, *arguments[1:]),
+        env={"TERRARIUM_DATA": str(data), "REPLICA": f"file://{data}/replica"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(60):
+        said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+
+
+@pytest.mark.skipif(LITESTREAM is None, reason="there is no litestream beside this Python")
+async def test_a_log_comes_back_from_its_replica_with_every_acknowledged_line(
+    tmp_path: Path,
+) -> None:
+    count = 0
+
+    async def write(log: ChatLog, lines: int) -> None:
+        nonlocal count
+        for count in range(count + 1, count + lines + 1):
+            line = f"line {count}"
+            await log.append(
+                Event(
+                    network="irc",
+                    channel="#frogs",
+                    type=EventType.PRIVMSG,
+                    time=datetime.now(UTC),
+                    nick="ada",
+                    text=line,
+                )
+            )
+
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        await write(log, 100)
+        await asyncio.gather(litestream("replicate", "-once", data=tmp_path), write(log, 100))
+        await litestream("replicate", "-once", data=tmp_path)
+    restored = tmp_path / "restored.db"
+    source = str(tmp_path / "irc.db")
+    await litestream("restore", "-o", str(restored), source, data=tmp_path)
+    with closing(sqlite3.connect(restored)) as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        texts = [row[0] for row in copy.execute("SELECT text FROM events ORDER BY id")]
+    assert texts == [f"line {number}" for number in range(1, 201)]
