@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import sqlite3
@@ -39,12 +40,10 @@ async def litestream(*arguments: str, data: Path) -> None:
 async def test_a_log_comes_back_from_its_replica_with_every_acknowledged_line(
     tmp_path: Path,
 ) -> None:
-    count = 0
+    numbers = itertools.count(1)
 
     async def write(log: ChatLog, lines: int) -> None:
-        nonlocal count
-        for count in range(count + 1, count + lines + 1):
-            line = f"line {count}"
+        for number in itertools.islice(numbers, lines):
             await log.append(
                 Event(
                     network="irc",
@@ -52,7 +51,7 @@ async def test_a_log_comes_back_from_its_replica_with_every_acknowledged_line(
                     type=EventType.PRIVMSG,
                     time=datetime.now(UTC),
                     nick="ada",
-                    text=line,
+                    text=f"line {number}",
                 )
             )
 
