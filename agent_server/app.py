@@ -22,7 +22,7 @@ from agent_server.middleware import BearerKey, BodyLimit, RequestContext
 from agent_server.mind import Mind
 from agent_server.model_store import model_file
 from agent_server.prices import UsageSettings
-from agent_server.routes import chat, completions, health, models
+from agent_server.routes import chat, completions, health, messages, models
 from agent_server.settings import ModelSettings, ServerSettings
 from storage.config import Config
 from storage.database import Database
@@ -60,7 +60,7 @@ def create_app(config: Config) -> FastAPI:
 
     app = FastAPI(title="Terrarium agent server", lifespan=lifespan)
     app.state.mind, app.state.metrics, app.state.started = mind, metrics, int(time.time())
-    for noun in (chat, completions, models, health):
+    for noun in (chat, completions, messages, models, health):
         app.include_router(noun.router)
     refusals.install(app)
     # The last one added is the outermost.

@@ -69,6 +69,8 @@ def _choice(choice: Chunk) -> Chunk:
     }
     if choice.get("logprobs"):
         kept["logprobs"] = choice["logprobs"]
+    if kept["finish_reason"] and isinstance(choice.get("stop_reason"), str):
+        kept["stop_reason"] = choice["stop_reason"]  # vLLM's name for the stop sequence it met
     return kept
 
 
@@ -88,6 +90,8 @@ def _add(whole: dict[str, Any], choice: Chunk) -> None:
         whole["logprobs"] = whole["logprobs"] or {"content": [], "refusal": None}
         whole["logprobs"]["content"].append(entry)
     whole["finish_reason"] = choice.get("finish_reason") or whole["finish_reason"]
+    if "stop_reason" in choice:
+        whole["stop_reason"] = choice["stop_reason"]
 
 
 def _add_call(calls: list[dict[str, Any]], part: Mapping[str, Any]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agent_server.errors import InvalidRequest
 from agent_server.known import Known
@@ -186,7 +187,7 @@ class ChatRequest(Prompted, Sampling, Known):
     hints = frozenset(
         ["metadata", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "user"]
     )
-    refused = {
+    refused: ClassVar[Mapping[str, str]] = {
         "audio": "this server makes no sound",
         "function_call": "write tool_choice instead",
         "functions": "write tools instead",
@@ -241,3 +242,15 @@ class GenerateRequest(Sampling):
     system: str | None = None
     model: str | None = None
     stream: Literal[False] | None = None
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def checked(kind: type[Body], body: Mapping[str, Any]) -> Body:
+    """Make a request out of one of another API. Raises InvalidRequest."""
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise InvalidRequest(str(problem["msg"]).removeprefix("Value error, ")) from None

@@ -43,7 +43,8 @@ class Answer:
 
     `hang` stops after `text` until the client leaves or `release()` is called; `cut` ends the
     stream after `text` without a finish reason. `pieces` are the streamed parts of the text when
-    the cuts matter; by default one part a word. `reasoning` is sent as `reasoning_content`.
+    the cuts matter; by default one part a word. `reasoning` is sent as `reasoning_content`, and
+    `stop_reason` is vLLM's name for the stop sequence that ended the answer.
     """
 
     text: str = ""
@@ -55,6 +56,7 @@ class Answer:
     pieces: tuple[str, ...] | None = None
     reasoning: str = ""
     finish: str | None = None
+    stop_reason: str | None = None
 
 
 class ScriptedOpenAI:
@@ -208,7 +210,10 @@ class ScriptedOpenAI:
         except asyncio.CancelledError:
             self.disconnected.set()
             raise
-        yield _event({**head, "choices": [choice({}, _finish(answer))]})
+        last = choice({}, _finish(answer))
+        if answer.stop_reason:
+            last["stop_reason"] = answer.stop_reason
+        yield _event({**head, "choices": [last]})
         if (body.get("stream_options") or {}).get("include_usage"):
             yield _event({**head, "choices": [], "usage": self._usage(body, answer)})
         yield "data: [DONE]\n\n"

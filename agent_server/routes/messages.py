@@ -1,0 +1,37 @@
+"""POST /v1/messages and /v1/messages/count_tokens, in the form of Anthropic's API."""
+
+from __future__ import annotations
+
+import uuid
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from agent_server.anthropic.answer import Message
+from agent_server.anthropic.request import Conversation, MessagesRequest
+from agent_server.anthropic.translate import as_chat, as_count
+from agent_server.completion import Head, gather
+from agent_server.encoding import Whole
+from agent_server.routes.common import Session, TheMind
+from agent_server.streaming import begin, unless_gone
+
+router = APIRouter(prefix="/v1/messages")
+
+
+@router.post("", response_model=None)
+async def messages(
+    request: Request, body: MessagesRequest, mind: TheMind, session: Session
+) -> Response:
+    """Answer a conversation, as one message or as a stream of events."""
+    head = Head(mind.name, id=f"msg_{uuid.uuid4().hex}")
+    message = Message(head, thinking=body.shows_thinking)
+    chunks = mind.answer(as_chat(body), head, session)
+    if body.stream:
+        return await begin(request, chunks, message.events)
+    return Whole(message.whole(await unless_gone(request, gather(chunks, head))))
+
+
+@router.post("/count_tokens", response_model=None)
+async def count_tokens(body: Conversation, mind: TheMind) -> Response:
+    """Count the tokens that this conversation would send to the engine."""
+    return Whole({"input_tokens": (await mind.count(as_count(body))).count})

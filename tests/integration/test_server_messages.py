@@ -1,0 +1,415 @@
+"""Anthropic's Messages API, with its official SDK as the client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from anthropic import (
+    APIStatusError,
+    AsyncAnthropic,
+    AuthenticationError,
+    BadRequestError,
+    NotFoundError,
+)
+from anthropic.types import MessageParam, ToolParam
+
+from tests.kit.agent_server import EngineAddress, agent_server
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+pytest_plugins = ("tests.kit.engine",)
+
+HELLO: list[MessageParam] = [{"role": "user", "content": "Say hello."}]
+WEATHER: ToolParam = {
+    "name": "get_weather",
+    "description": "The weather of a city",
+    "input_schema": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 40}},
+        "required": ["city"],
+    },
+}
+PICTURE = "iVBORw0KGgo="
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def url(script: ScriptedOpenAI) -> AsyncIterator[str]:
+    async with agent_server({"upstream": script.url}) as address:
+        yield address
+
+
+@pytest.fixture
+async def claude(url: str) -> AsyncIterator[AsyncAnthropic]:
+    async with AsyncAnthropic(base_url=url, api_key="any", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+async def real(engine: EngineAddress) -> AsyncIterator[AsyncAnthropic]:
+    async with (
+        agent_server(engine.settings()) as address,
+        AsyncAnthropic(base_url=address, api_key="any", max_retries=0) as client,
+    ):
+        yield client
+
+
+async def test_a_message_has_text_a_reason_and_usage(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    script.cached_tokens = 1
+    script.say("Hello you")
+    message = await claude.messages.create(
+        model="terra",
+        max_tokens=50,
+        messages=HELLO,
+        system=[{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+        stop_sequences=["X"],
+        metadata={"user_id": "u"},
+        extra_body={"temperature": 0.5, "top_k": 3, "top_p": 0.9},
+    )
+    assert (message.type, message.role, message.model) == ("message", "assistant", "terra")
+    assert message.id.startswith("msg_")
+    assert [(block.type, getattr(block, "text", "")) for block in message.content] == [
+        ("text", "Hello you")
+    ]
+    assert (message.stop_reason, message.stop_sequence) == ("end_turn", None)
+    assert message.usage.input_tokens == 3
+    assert message.usage.cache_read_input_tokens == 1
+    assert message.usage.output_tokens == 2
+    (asked,) = script.requests
+    assert asked["messages"] == [{"role": "system", "content": "Be brief."}, *HELLO]
+    assert (asked["max_tokens"], asked["stop"]) == (50, ["X"])
+    assert (asked["temperature"], asked["top_k"], asked["top_p"]) == (0.5, 3, 0.9)
+    assert "metadata" not in asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer("cut", finish="length"), "max_tokens"),
+        (Answer("no", finish="content_filter"), "refusal"),
+        (Answer("till here", stop_reason="END"), "stop_sequence"),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_reason_of_the_end_has_the_name_of_this_api(
+    claude: AsyncAnthropic, script: ScriptedOpenAI, answer: Answer, reason: str, stream: bool
+) -> None:
+    script.answer(answer)
+    if stream:
+        async with claude.messages.stream(model="terra", max_tokens=9, messages=HELLO) as events:
+            message = await events.get_final_message()
+    else:
+        message = await claude.messages.create(model="terra", max_tokens=9, messages=HELLO)  # type: ignore[assignment]
+    assert message.stop_reason == reason
+    assert message.stop_sequence == answer.stop_reason
+
+
+async def test_the_events_of_a_stream_come_in_order(url: str, script: ScriptedOpenAI) -> None:
+    script.answer(Answer("Two words", calls=(("get_weather", '{"city": "Oslo"}'),)))
+    body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "stream": True,
+            "tools": [WEATHER]}  # fmt: skip
+    async with httpx2.AsyncClient(base_url=url) as http:
+        answer = await http.post("/v1/messages", json=body)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    names, events = [], []
+    for block in answer.text.strip().split("\n\n"):
+        name, data = block.split("\n")
+        names.append(name.removeprefix("event: "))
+        events.append(json.loads(data.removeprefix("data: ")))
+    assert [event["type"] for event in events] == names
+    assert names == [
+        "message_start", "ping",
+        "content_block_start", "content_block_delta", "content_block_delta", "content_block_stop",
+        "content_block_start", "content_block_delta", "content_block_delta", "content_block_stop",
+        "message_delta", "message_stop",
+    ]  # fmt: skip
+    assert [event["index"] for event in events if "index" in event] == [0] * 4 + [1] * 4
+    assert events[0]["message"]["content"] == []
+    assert events[6]["content_block"] == {
+        "type": "tool_use", "id": "call_0", "name": "get_weather", "input": {},
+    }  # fmt: skip
+    assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert events[-2]["usage"]["output_tokens"] == 5
+
+
+async def test_the_sdk_puts_a_stream_together(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    calls = (("get_weather", '{"city": "Oslo"}'), ("get_weather", '{"city": "Rome"}'))
+    script.answer(Answer("Looking.", calls=calls, reasoning="Two cities."))
+    async with claude.messages.stream(
+        model="terra",
+        max_tokens=2000,
+        messages=HELLO,
+        tools=[WEATHER],
+        thinking={"type": "enabled", "budget_tokens": 1024},
+    ) as stream:
+        message = await stream.get_final_message()
+    assert [block.type for block in message.content] == [
+        "thinking", "text", "tool_use", "tool_use",
+    ]  # fmt: skip
+    thinking, text, *uses = message.content
+    assert thinking.type == "thinking"
+    assert thinking.thinking == "Two cities."
+    assert text.type == "text"
+    assert text.text == "Looking."
+    assert [use.input for use in uses if use.type == "tool_use"] == [
+        {"city": "Oslo"}, {"city": "Rome"},
+    ]  # fmt: skip
+    assert message.usage.input_tokens == 2
+
+
+@pytest.mark.parametrize("thinking", [None, {"type": "disabled"},
+                                      {"type": "adaptive", "display": "omitted"}])  # fmt: skip
+@pytest.mark.parametrize("stream", [True, False])
+async def test_thoughts_stay_out_unless_they_are_asked_for(
+    url: str, script: ScriptedOpenAI, thinking: Any, stream: bool
+) -> None:
+    script.answer(Answer("Hi", reasoning="secret"))
+    body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "thinking": thinking,
+            "stream": stream}  # fmt: skip
+    async with httpx2.AsyncClient(base_url=url) as http:
+        answer = await http.post("/v1/messages", json=body)
+    assert answer.status_code == 200
+    assert "Hi" in answer.text
+    assert "secret" not in answer.text
+    assert "thinking" not in answer.text
+
+
+async def test_thoughts_are_blocks_of_their_own(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer("Hi", reasoning="Greet."))
+    message = await claude.messages.create(
+        model="terra", max_tokens=9, messages=HELLO, thinking={"type": "adaptive"}
+    )
+    first = message.content[0]
+    assert first.type == "thinking"
+    assert first.thinking == "Greet."
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent", "parallel"),
+    [
+        ({"type": "auto"}, "auto", None),
+        ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
+        ({"type": "none"}, "none", None),
+        ({"type": "tool", "name": "get_weather"},
+         {"type": "function", "function": {"name": "get_weather"}}, None),
+    ],
+)  # fmt: skip
+async def test_the_choice_of_a_tool_is_translated(
+    claude: AsyncAnthropic, script: ScriptedOpenAI, choice: Any, sent: Any, parallel: bool | None
+) -> None:
+    script.call("get_weather", {"city": "Oslo"})
+    message = await claude.messages.create(
+        model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER], tool_choice=choice
+    )
+    assert message.stop_reason == "tool_use"
+    (use,) = message.content
+    assert use.type == "tool_use"
+    assert (use.id, use.name, use.input) == ("call_0", "get_weather", {"city": "Oslo"})
+    (asked,) = script.requests
+    assert asked["tool_choice"] == sent
+    assert asked.get("parallel_tool_calls") is parallel
+    assert asked["tools"][0]["function"]["parameters"] == WEATHER["input_schema"]
+
+
+async def test_an_answer_and_the_results_of_its_calls_go_back(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer("Looking.", calls=(("get_weather", '{"city": "Oslo"}'),)))
+    script.say("It is warm.")
+    first = await claude.messages.create(
+        model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER]
+    )
+    await claude.messages.create(
+        model="terra",
+        max_tokens=9,
+        tools=[WEATHER],
+        messages=[
+            *HELLO,
+            first.to_param(),
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "and now?"},
+                    {"type": "tool_result", "tool_use_id": "call_0", "is_error": True,
+                     "content": [{"type": "text", "text": "no such city"}]},
+                ],
+            },
+        ],
+    )  # fmt: skip
+    _, assistant, result, person = script.requests[1]["messages"]
+    assert assistant["content"] == "Looking."
+    assert assistant["tool_calls"][0]["id"] == "call_0"
+    assert json.loads(assistant["tool_calls"][0]["function"]["arguments"]) == {"city": "Oslo"}
+    assert result == {"role": "tool", "tool_call_id": "call_0", "content": "Error: no such city"}
+    assert person["content"] == [{"type": "text", "text": "and now?"}]
+
+
+async def test_pictures_schemas_effort_and_earlier_thoughts_reach_the_engine(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    schema: dict[str, object] = {"type": "object", "properties": {}}
+    await claude.messages.create(
+        model="terra",
+        max_tokens=9,
+        output_config={"effort": "low", "format": {"type": "json_schema", "schema": schema}},
+        messages=[
+            {"role": "user", "content": [
+                {"type": "image", "source": {
+                    "type": "base64", "media_type": "image/png", "data": PICTURE}},
+                {"type": "image", "source": {"type": "url", "url": "http://example.org/a.png"}},
+            ]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": ""},
+                {"type": "redacted_thinking", "data": "x"},
+                {"type": "text", "text": "Nice."},
+            ]},
+            {"role": "user", "content": "more"},
+        ],
+    )  # fmt: skip
+    (asked,) = script.requests
+    pictures, answer, _ = asked["messages"]
+    assert [part["image_url"]["url"] for part in pictures["content"]] == [
+        f"data:image/png;base64,{PICTURE}", "http://example.org/a.png",
+    ]  # fmt: skip
+    assert (answer["content"], answer["reasoning_content"]) == ("Nice.", "hm")
+    assert asked["response_format"]["json_schema"]["schema"] == schema
+    assert asked["reasoning_effort"] == "low"
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"max_tokens": None}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]},
+         "messages[0].content[0]"),
+        ({"messages": [{"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "x", "content": [{"type": "image"}]}]}]},
+         "messages[0].content[0]"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
+        ({"tools": [WEATHER, WEATHER]}, "same name"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice"),
+        ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"),
+        ({"thinking": {"type": "between_tools"}}, "thinking"),
+        ({"container": "c"}, "container"),
+        ({"temperature": 1.5}, "temperature"),
+        ({"stop_sequences": ["a", "b", "c", "d", "e"]}, "stop_sequences"),
+        ({"max_token": 5}, "max_token"),
+    ],
+)  # fmt: skip
+async def test_a_bad_request_is_refused_in_the_shape_of_this_api(
+    url: str, script: ScriptedOpenAI, body: dict[str, Any], named: str
+) -> None:
+    good = {"model": "terra", "max_tokens": 9, "messages": HELLO}
+    async with httpx2.AsyncClient(base_url=url) as http:
+        answer = await http.post("/v1/messages", json={**good, **body})
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "error"
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert named in answer.json()["error"]["message"]
+    assert script.requests == []
+
+
+async def test_the_sdk_knows_our_errors(claude: AsyncAnthropic, script: ScriptedOpenAI) -> None:
+    with pytest.raises(NotFoundError) as missing:
+        await claude.messages.create(model="claude", max_tokens=9, messages=HELLO)
+    assert missing.value.body == {
+        "type": "error",
+        "error": {"type": "not_found_error", "message": missing.value.body["error"]["message"]},  # type: ignore[index]
+    }
+    for status, ours, kind in (
+        (429, 429, "rate_limit_error"),
+        (500, 503, "overloaded_error"),
+        (504, 504, "timeout_error"),
+        (400, 400, "invalid_request_error"),
+    ):
+        script.fail(status, "broken")
+        with pytest.raises(APIStatusError) as failure:
+            await claude.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        assert failure.value.status_code == ours
+        assert failure.value.body["error"]["type"] == kind  # type: ignore[index]
+    assert (await claude.messages.with_raw_response.create(
+        model="terra", max_tokens=9, messages=HELLO)).headers["x-request-id"]  # fmt: skip
+
+
+async def test_a_stream_that_breaks_ends_with_an_error_event(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    script.cut("half an")
+    async with claude.messages.stream(model="terra", max_tokens=9, messages=HELLO) as stream:
+        with pytest.raises(APIStatusError) as failure:
+            await stream.until_done()
+        assert stream.current_message_snapshot.content[0].text == "half an"  # type: ignore[union-attr]
+    assert failure.value.body["error"]["type"] == "overloaded_error"  # type: ignore[index]
+
+
+async def test_arguments_that_are_not_an_object_are_no_answer(
+    claude: AsyncAnthropic, script: ScriptedOpenAI
+) -> None:
+    script.call("get_weather", '{"city": ')
+    with pytest.raises(APIStatusError) as failure:
+        await claude.messages.create(model="terra", max_tokens=9, messages=HELLO, tools=[WEATHER])
+    assert failure.value.status_code == 503
+
+
+async def test_the_key_may_come_as_this_api_sends_it(script: ScriptedOpenAI) -> None:
+    async with agent_server({"upstream": script.url}, {"admin_key": "s3cret"}) as url:
+        async with AsyncAnthropic(base_url=url, api_key="s3cret", max_retries=0) as client:
+            await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        async with AsyncAnthropic(base_url=url, auth_token="s3cret", max_retries=0) as client:
+            await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        async with AsyncAnthropic(base_url=url, api_key="wrong", max_retries=0) as client:
+            with pytest.raises(AuthenticationError) as failure:
+                await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        assert failure.value.body["error"]["type"] == "authentication_error"  # type: ignore[index]
+
+
+async def test_the_tokens_of_a_conversation_are_counted(real: AsyncAnthropic) -> None:
+    counted = await real.messages.count_tokens(
+        model="terra", messages=HELLO, system="Be brief.", tools=[WEATHER]
+    )
+    message = await real.messages.create(
+        model="terra", messages=HELLO, system="Be brief.", tools=[WEATHER], max_tokens=1
+    )
+    usage = message.usage
+    assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    assert usage.output_tokens == 1
+
+
+async def test_the_real_model_must_call_a_tool(real: AsyncAnthropic) -> None:
+    async with real.messages.stream(
+        model="terra",
+        messages=[{"role": "user", "content": "How warm is it in Oslo?"}],
+        tools=[WEATHER],
+        tool_choice={"type": "any"},
+        max_tokens=200,
+    ) as stream:
+        message = await stream.get_final_message()
+    assert message.stop_reason == "tool_use"
+    (use,) = message.content
+    assert use.type == "tool_use"
+    assert use.name == "get_weather"
+    assert set(use.input) == {"city"}
+
+
+async def test_a_prompt_that_is_too_long_is_refused_by_the_real_model(
+    real: AsyncAnthropic,
+) -> None:
+    with pytest.raises(BadRequestError, match="1024"):
+        await real.messages.create(
+            model="terra", max_tokens=9, messages=[{"role": "user", "content": "hi " * 3000}]
+        )
