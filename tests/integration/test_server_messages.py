@@ -372,6 +372,9 @@ async def test_the_key_may_come_as_this_api_sends_it(script: ScriptedOpenAI) -> 
             await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
         async with AsyncAnthropic(base_url=url, auth_token="s3cret", max_retries=0) as client:
             await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
+        async with httpx2.AsyncClient(base_url=url, headers={"x-api-key": "s3cret"}) as http:
+            body = {"model": "terra", "max_tokens": 9, "messages": HELLO}
+            assert (await http.post("/v1/messages", json=body)).status_code == 200
         async with AsyncAnthropic(base_url=url, api_key="wrong", max_retries=0) as client:
             with pytest.raises(AuthenticationError) as failure:
                 await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
