@@ -41,6 +41,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._opened, self._received, self._trusted = opened, received, trusted
         self._buffer = LineBuffer()
+        self._fault: Exception | None = None
         self.transport: asyncio.Transport | None = None
         self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
@@ -50,8 +51,8 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         seen = fingerprint(transport)
         if self._trusted and seen and seen not in self._trusted:
-            self.lost.set_result(UntrustedCertificate(f"the certificate {seen} is not trusted"))
-            self.abort()
+            self._fault = UntrustedCertificate(f"the certificate {seen} is not trusted")
+            transport.close()  # not abort: the handshake's last words are still to go out
         else:
             self._opened(self)
 
@@ -64,7 +65,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
         if not self.lost.done():
-            self.lost.set_result(exc)
+            self.lost.set_result(self._fault or exc)
 
     def write(self, line: str) -> None:
         """Send one line at once."""

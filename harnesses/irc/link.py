@@ -17,8 +17,8 @@ from harnesses.irc.session import Session
 
 log = structlog.get_logger()
 
-CONNECT_WITHIN = 30.0
-"""Seconds."""
+CONNECT_WITHIN, GOODBYE_WITHIN = 30.0, 2.0
+"""Seconds for a connection to stand, and for the other side of TLS to end it with us."""
 
 
 class Link:
@@ -50,7 +50,13 @@ class Link:
     async def open(self, server: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Connect. Raises OSError (a TimeoutError is one) or UnicodeError for an odd name."""
         async with self._opening:
-            await self._loop.create_connection(lambda: self._connection, server, port, ssl=tls)
+            await self._loop.create_connection(
+                lambda: self._connection,
+                server,
+                port,
+                ssl=tls,
+                ssl_shutdown_timeout=GOODBYE_WITHIN if tls else None,
+            )
 
     async def last(self) -> Exception | None:
         """Watch over the connection until it is gone; return why, if the server did not close it.

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import socket
-import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,82 +14,10 @@ from harnesses.irc.errors import IrcError
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.network import Network
 from harnesses.irc.settings import NetworkSettings
+from tests.kit.certificates import certificate
 from tests.kit.irc_network import Ears, joined, running
+from tests.kit.irc_script import listening
 from tests.kit.ircd import free_port, ngircd
-
-OPENSSL = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
-WELCOME = b":s 001 Terra :Welcome Terra!~t@h\r\n:s 422 Terra :No MOTD\r\n"
-
-
-class Wire:
-    """The server's end of one connection, in the hands of a test."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self.lines: list[str] = []
-
-    async def until(self, beginning: str) -> str:
-        """Read lines up to the one that begins so."""
-        async with asyncio.timeout(15):
-            while True:
-                line = (await self._reader.readuntil(b"\r\n")).decode().rstrip("\r\n")
-                self.lines.append(line)
-                if line.startswith(beginning):
-                    return line
-
-    async def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
-        self._writer.write(data)
-        await self._writer.drain()
-
-    async def welcome(self) -> None:
-        """Let the client in and into #c."""
-        await self.until("USER")
-        await self.send(WELCOME)
-        await self.until("JOIN #c")
-        await self.send(b":Terra!~t@h JOIN #c\r\n:s 366 Terra #c :End\r\n")
-
-    async def at_end(self) -> bytes:
-        """What is left to read until the client closes."""
-        async with asyncio.timeout(15):
-            return await self._reader.read()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._writer.close()
-
-
-class Listener:
-    """A server whose words the test says."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.wires: asyncio.Queue[Wire] = asyncio.Queue()
-
-    async def accept(self) -> Wire:
-        """The next connection."""
-        async with asyncio.timeout(15):
-            return await self.wires.get()
-
-
-@asynccontextmanager
-async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[Listener]:
-    """A listener on a free port, with all its connections closed at the end."""
-    listener, writers = Listener(free_port()), []
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        await listener.wires.put(Wire(reader, writer))
-
-    server = await asyncio.start_server(connected, "127.0.0.1", listener.port, ssl=tls)
-    try:
-        yield listener
-    finally:
-        for writer in writers:
-            writer.close()
-            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
-        server.close()
-        await server.wait_closed()
 
 
 async def test_each_byte_may_come_by_itself() -> None:
@@ -243,24 +167,9 @@ def test_a_network_without_a_server_says_so() -> None:
         Network("libera", NetworkSettings(), Ears())
 
 
-@asynccontextmanager
-async def encrypted(folder: Path) -> AsyncIterator[Listener]:
-    """The same listener behind TLS, with a certificate that nobody has signed."""
-    openssl = await asyncio.create_subprocess_exec(
-        *OPENSSL.split(), "-keyout", "key.pem", "-out", "cert.pem",
-        cwd=folder, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    assert await openssl.wait() == 0
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    async with listening(context) as listener:
-        yield listener
-
-
-@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
 async def test_tls_works_and_a_false_certificate_is_refused(tmp_path: Path) -> None:
     ears = Ears()
-    async with encrypted(tmp_path) as server:
+    async with listening(certificate(tmp_path).server()) as server:
         async with running(server.port, ears, tls=True, tls_verify=False) as network:
             wire = await server.accept()
             await wire.welcome()

@@ -1,0 +1,200 @@
+"""`terrarium run irc` as a network sees it that asks for something: CAP, SASL, TLS and STS.
+
+The agent server cannot be reached in any of these tests; that must not keep the tendril away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kit.certificates import Certificate, certificate
+from tests.kit.command import begun, line_with
+from tests.kit.irc_script import PATIENCE, Wire, listening
+from tests.kit.scram_server import ScramServer
+
+JILLES = ('sasl_username = "jilles"', 'sasl_password = "sesame"')
+LOGGED_IN = ("900 * * jilles :You are now logged in.", "903 * :SASL authentication successful")
+
+
+@asynccontextmanager
+async def run(folder: Path, port: int, *lines: str, **environment: str) -> AsyncIterator[Process]:
+    """The command, configured for one network on loopback; `lines` add to its table."""
+    config, data = folder / "config.toml", folder / "data"
+    network = ("[irc]", 'server = "127.0.0.1"', f"port = {port}", 'channels = ["#c"]', *lines)
+    config.write_text("\n".join(("[agent]", 'api_url = "http://127.0.0.1:9"', *network)))
+    arguments = ("run", "irc", "--config", str(config), "--data", str(data))
+    async with begun(*arguments, cwd=folder, **environment) as process:
+        yield process
+
+
+async def stopped(process: Process) -> int:
+    """Its status after SIGTERM."""
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(PATIENCE):
+        await process.communicate()
+    assert process.returncode is not None
+    return process.returncode
+
+
+async def test_a_server_that_offers_nothing_lets_us_in(tmp_path: Path) -> None:
+    async with listening() as server, run(tmp_path, server.port) as process:
+        wire = await server.accept()
+        assert await wire.line() == "CAP LS 302"
+        await wire.say("CAP * LS :")
+        assert await wire.answer() == "CAP END"
+        await wire.say(":s 433 * Terra :Nickname is already in use", "PING :x")
+        assert {await wire.line(), await wire.line()} == {"NICK Terra_", "PONG x"}
+        assert await stopped(process) == 0
+
+
+@pytest.mark.parametrize("password", ["sesame", "éèà" * 100, "éè" * 147 + "x"])
+async def test_plain_logs_in_with_passwords_of_any_length(password: str, tmp_path: Path) -> None:
+    lines = ('sasl = ["PLAIN"]', 'sasl_username = "jilles"', f'sasl_password = "{password}"')
+    async with listening() as server, run(tmp_path, server.port, *lines):
+        wire = await server.accept()
+        assert await wire.offer("sasl") == ["sasl"]
+        assert await wire.answer() == "AUTHENTICATE PLAIN"
+        await wire.say("AUTHENTICATE +")
+        assert await wire.authenticated() == f"jilles\0jilles\0{password}".encode()
+        await wire.say(*LOGGED_IN)
+        assert await wire.answer() == "CAP END"
+
+
+async def test_a_mechanism_we_do_not_have_does_not_keep_us_waiting(tmp_path: Path) -> None:
+    async with listening() as server, run(tmp_path, server.port, 'sasl = ["PLAIN"]', *JILLES):
+        wire = await server.accept()
+        assert await wire.offer("sasl=EXTERNAL") == ["sasl"]
+        assert await wire.answer() == "CAP END"
+
+
+async def _scram(wire: Wire, server: ScramServer) -> bytes | None:
+    await wire.offer("sasl=SCRAM-SHA-256")
+    assert await wire.answer() == "AUTHENTICATE SCRAM-SHA-256"
+    await wire.say("AUTHENTICATE +")
+    await wire.challenge(server.first(await wire.authenticated()))
+    return server.final(await wire.authenticated())
+
+
+@pytest.mark.parametrize("lying", [False, True])
+async def test_scram_believes_only_who_knows_the_password(lying: bool, tmp_path: Path) -> None:
+    settings = ('sasl = ["SCRAM-SHA-256"]', *JILLES)
+    async with listening() as server, run(tmp_path, server.port, *settings):
+        wire = await server.accept()
+        final = await _scram(wire, ScramServer("sesame", lying=lying))
+        assert final is not None
+        await wire.challenge(final)
+        assert await wire.answer() == ("AUTHENTICATE *" if lying else "AUTHENTICATE +")
+        await wire.say("906 * :SASL aborted" if lying else "903 * :Welcome back")
+        assert await wire.answer() == "CAP END"
+
+
+async def test_scram_with_a_bad_password_is_told_so(tmp_path: Path) -> None:
+    settings = ('sasl = ["SCRAM-SHA-256"]', *JILLES)
+    async with listening() as server, run(tmp_path, server.port, *settings):
+        wire = await server.accept()
+        assert await _scram(wire, ScramServer("notsesame")) is None
+        await wire.say("904 * :SASL authentication failed")
+        assert await wire.answer() == "CAP END"
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Certificate:
+    return certificate(tmp_path, "good")
+
+
+def trusting(good: Certificate) -> str:
+    return f'tls_fingerprints = ["{good.fingerprint}"]'
+
+
+async def test_a_certificate_is_trusted_by_its_fingerprint(
+    tmp_path: Path, good: Certificate
+) -> None:
+    async with (
+        listening(good.server()) as server,
+        run(tmp_path, server.port, "tls = true", trusting(good)),
+    ):
+        assert await (await server.accept()).line() == "CAP LS 302"
+
+
+async def test_another_certificate_gets_not_a_byte(tmp_path: Path, good: Certificate) -> None:
+    async with (
+        listening(certificate(tmp_path, "bad").server()) as server,
+        run(tmp_path, server.port, "tls = true", trusting(good)) as process,
+    ):
+        assert await (await server.accept()).at_end() == b""
+        await line_with(process.stderr, "is not trusted")
+
+
+async def test_an_authority_can_vouch_for_a_certificate(tmp_path: Path, good: Certificate) -> None:
+    async with (
+        listening(good.server()) as server,
+        run(tmp_path, server.port, "tls = true", SSL_CERT_FILE=str(good.path)),
+    ):
+        assert await (await server.accept()).line() == "CAP LS 302"
+
+
+@pytest.mark.parametrize("also", ["", ",port=12345"])
+async def test_tls_is_insisted_on_for_as_long_as_the_server_has_said(
+    also: str, tmp_path: Path, good: Certificate
+) -> None:
+    settings = (trusting(good), 'password = "secret"')
+    async with listening() as plain, listening(good.server()) as secure:
+        async with run(tmp_path, plain.port, *settings) as process:
+            wire = await plain.accept()
+            assert await wire.line() == "CAP LS 302"
+            await wire.say(f"CAP * LS :sasl sts=port={secure.port}", ":s 001 Terra :Welcome")
+            assert await wire.at_end() == b"", "nothing more is said in the clear"
+            wire = await secure.accept()
+            assert await wire.line() == "CAP LS 302"
+            await wire.until("PASS secret")
+            await wire.say(f"CAP * LS :sts=duration=1000{also}")
+            await wire.until("CAP END")
+            await wire.say("ERROR :closing link")
+            assert await (await secure.accept()).line() == "CAP LS 302"
+            assert await stopped(process) == 0
+        async with run(tmp_path, plain.port, *settings) as process:
+            wire = await secure.accept()
+            await wire.until("USER")
+            await wire.say("CAP * LS :sts=duration=0")
+            await wire.until("CAP END")
+            assert await stopped(process) == 0
+        assert plain.wires.empty()
+        async with run(tmp_path, plain.port):
+            assert await (await plain.accept()).line() == "CAP LS 302", "it has been taken back"
+
+
+async def test_there_is_no_way_back_to_clear_text(tmp_path: Path, good: Certificate) -> None:
+    async with listening() as plain:
+        async with (
+            listening(good.server()) as secure,
+            run(tmp_path, plain.port, trusting(good)),
+        ):
+            wire = await plain.accept()
+            await wire.say(f"CAP * LS :sts=port={secure.port}")
+            wire = await secure.accept()
+            await wire.say("CAP * LS :sts=duration=1000")
+            await wire.until("CAP END")
+        async with run(tmp_path, plain.port, trusting(good)) as process:
+            for _ in range(2):
+                await line_with(process.stderr, "irc.connect_failed")
+        assert plain.wires.empty()
+
+
+async def test_a_certificate_nobody_trusts_is_no_way_to_upgrade(
+    tmp_path: Path, good: Certificate
+) -> None:
+    async with listening() as plain, listening(good.server()) as secure:
+        async with run(tmp_path, plain.port) as process:
+            wire = await plain.accept()
+            await wire.say(f"CAP * LS :sts=port={secure.port}")
+            await line_with(process.stderr, "CERTIFICATE_VERIFY_FAILED")
+            await line_with(process.stderr, "irc.connect_failed")
+        assert plain.wires.empty()
+        assert secure.wires.empty()

@@ -1,0 +1,122 @@
+"""An IRC server whose every word the test says: bytes over real sockets, with TLS if wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+PATIENCE = 30.0
+"""Seconds that a test waits for the client before it fails."""
+
+WELCOME = b":s 001 Terra :Welcome Terra!~t@h\r\n:s 422 Terra :No MOTD\r\n"
+
+
+class Wire:
+    """The server's end of one connection, in the hands of a test."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.lines: list[str] = []
+
+    async def until(self, beginning: str) -> str:
+        """Read lines up to the one that begins so."""
+        while True:
+            if (line := await self.line()).startswith(beginning):
+                return line
+
+    async def line(self, *but: str) -> str:
+        """The next line, passing over those that begin with one of `but`."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                line = (await self._reader.readuntil(b"\r\n")).decode().rstrip("\r\n")
+                self.lines.append(line)
+                if not line.startswith(but):
+                    return line
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def say(self, *lines: str) -> None:
+        """Send lines."""
+        await self.send("".join(f"{line}\r\n" for line in lines).encode())
+
+    async def offer(self, capabilities: str) -> list[str]:
+        """Let the client ask for capabilities and grant them all; what it has asked for."""
+        assert await self.line() == "CAP LS 302"
+        await self.say(f"CAP * LS :{capabilities}")
+        asked = (await self.until("CAP REQ ")).removeprefix("CAP REQ ").removeprefix(":")
+        await self.say(f"CAP * ACK :{asked}")
+        return asked.split()
+
+    async def answer(self) -> str:
+        """The client's next line that is not part of its introduction."""
+        return await self.line("NICK ", "USER ")
+
+    async def authenticated(self) -> bytes:
+        """What the client says in its next AUTHENTICATE messages, decoded."""
+        text = ""
+        while len(word := (await self.answer()).removeprefix("AUTHENTICATE ")) == 400:
+            text += word
+        return base64.b64decode(text + word.removesuffix("+" if word == "+" else ""))
+
+    async def challenge(self, data: bytes) -> None:
+        """Send a challenge of SASL."""
+        await self.say(f"AUTHENTICATE :{base64.b64encode(data).decode()}")
+
+    async def welcome(self) -> None:
+        """Let the client in and into #c."""
+        await self.until("USER")
+        await self.send(WELCOME)
+        await self.until("JOIN #c")
+        await self.send(b":Terra!~t@h JOIN #c\r\n:s 366 Terra #c :End\r\n")
+
+    async def at_end(self) -> bytes:
+        """What is left to read until the client closes; nothing more when it resets."""
+        async with asyncio.timeout(PATIENCE):
+            try:
+                return await self._reader.read()
+            except ConnectionError:
+                return b""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+
+
+class Listener:
+    """A server whose words the test says."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.wires: asyncio.Queue[Wire] = asyncio.Queue()
+
+    async def accept(self) -> Wire:
+        """The next connection."""
+        async with asyncio.timeout(PATIENCE):
+            return await self.wires.get()
+
+
+@asynccontextmanager
+async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[Listener]:
+    """A listener on a free port, with all its connections closed at the end."""
+    listener, writers = Listener(), []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await listener.wires.put(Wire(reader, writer))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+    listener.port = server.sockets[0].getsockname()[1]
+    try:
+        yield listener
+    finally:
+        for writer in writers:
+            writer.close()
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+        server.close()
+        await server.wait_closed()
