@@ -23,6 +23,7 @@ from agent_server.mind import Mind
 from agent_server.model_store import model_file
 from agent_server.prices import UsageSettings
 from agent_server.routes import chat, completions, health, messages, models
+from agent_server.routes import usage as usage_route
 from agent_server.settings import ModelSettings, ServerSettings
 from storage.config import Config
 from storage.database import Database
@@ -43,7 +44,8 @@ def create_app(config: Config) -> FastAPI:
     """
     server, model = config.section(ServerSettings), config.section(ModelSettings)
     server.require_key()
-    metrics, ledger = Metrics(), Ledger(config.section(UsageSettings).prices)
+    usage = config.section(UsageSettings)
+    metrics, ledger = Metrics(), Ledger(usage.prices)
     admission = Admission(config.section(AdmissionSettings), ledger, metrics)
     mind = Mind(admission.guard(engine_for(model), model.name, places_of(model)), model)
     ring = KeyRing(server.admin_key.get_secret_value() if server.admin_key else None)
@@ -56,11 +58,13 @@ def create_app(config: Config) -> FastAPI:
             ledger.kept_in(UsageTable(database)),
             mind.engine.running(),
         ):
+            await admission.restore()
             yield
 
     app = FastAPI(title="Terrarium agent server", lifespan=lifespan)
     app.state.mind, app.state.metrics, app.state.started = mind, metrics, int(time.time())
-    for noun in (chat, completions, messages, models, health):
+    app.state.ledger, app.state.currency = ledger, usage.currency
+    for noun in (chat, completions, messages, models, usage_route, health):
         app.include_router(noun.router)
     refusals.install(app)
     # The last one added is the outermost.

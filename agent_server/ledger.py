@@ -29,6 +29,7 @@ class Ledger:
 
     def __init__(self, prices: Mapping[str, Price]) -> None:
         self._prices = prices
+        self._table: UsageTable | None = None
         self._amounts: dict[Entry, Amount] = {}
         self._writing = asyncio.Lock()
         self._behind = False
@@ -44,39 +45,42 @@ class Ledger:
     @asynccontextmanager
     async def kept_in(self, table: UsageTable) -> AsyncIterator[None]:
         """Write what comes to `table`, every few seconds and at the end."""
+        self._table = table
         async with asyncio.TaskGroup() as tasks:
-            writer = tasks.create_task(self._keep_writing(table))
+            writer = tasks.create_task(self._keep_writing())
             try:
                 yield
             finally:
                 async with self._writing:  # not in the middle of a transaction
                     writer.cancel()
-                    await self._write(table)
+                    await self._write()
 
-    async def _keep_writing(self, table: UsageTable) -> None:
+    async def _keep_writing(self) -> None:
         while True:
             await asyncio.sleep(PAUSE)
             async with self._writing:
-                await self._write(table)
+                await self._write()
 
     async def read(
-        self, table: UsageTable, since: date, until: date, tendril: str | None
+        self, since: date, until: date, tendril: str | None = None
     ) -> Mapping[Entry, Amount]:
         """All amounts of these days, written or not. Raises Unavailable."""
+        assert self._table is not None
         async with self._writing:
-            await self._write(table)
-            found = dict(await table.read(since, until, tendril))
+            await self._write()
+            found = dict(await self._table.read(since, until, tendril))
         for entry, amount in self._amounts.items():
             if since <= entry.day <= until and tendril in (None, entry.tendril):
                 found[entry] = found.get(entry, Amount()) + amount
         return dict(sorted(found.items()))
 
-    async def _write(self, table: UsageTable) -> None:
+    async def _write(self) -> None:
+        assert self._table is not None
         amounts, self._amounts = self._amounts, {}
         if not amounts:
             return
         try:
-            await table.add(amounts)
+            await self._table.add(amounts)
         except Unavailable as error:
             self._take_back(amounts)
             if not self._behind:

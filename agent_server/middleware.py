@@ -188,4 +188,4 @@ def too_large(most: int) -> BodyTooLarge:
 
 
 def _is_guarded(path: str) -> bool:
-    return path.startswith("/v1/") or path in ("/v1", "/tokenize")
+    return path.startswith("/v1/") or path in ("/v1", "/tokenize", "/usage")

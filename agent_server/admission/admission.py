@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from datetime import UTC, datetime
+
 from agent_server.admission.engine import AdmittedEngine
 from agent_server.admission.gate import Gate
 from agent_server.admission.quota import Quotas
@@ -19,7 +23,17 @@ class Admission:
         self._settings = settings
         self._ledger = ledger
         self._metrics = metrics
-        self.quotas = Quotas()
+        self._quotas = Quotas()
+
+    async def restore(self) -> None:
+        """Take up what was used today before this start. Raises Unavailable."""
+        now = time.time()
+        today = datetime.fromtimestamp(now, UTC).date()
+        used: Counter[str] = Counter()
+        for entry, amount in (await self._ledger.read(today, today)).items():
+            used[entry.tendril] += amount.prompt + amount.completion
+        for tendril, tokens in used.items():
+            self._quotas.restore(tendril, tokens, now)
 
     def guard(self, engine: Engine, name: str, places: int) -> AdmittedEngine:
         """Put `engine`, which serves the model `name`, behind a gate.
@@ -39,4 +53,4 @@ class Admission:
             interactive=settings.max_wait,
             background=settings.max_wait_background,
         )
-        return AdmittedEngine(engine, name, gate, self.quotas, self._ledger, self._metrics)
+        return AdmittedEngine(engine, name, gate, self._quotas, self._ledger, self._metrics)

@@ -1,0 +1,88 @@
+"""GET /usage: what each tendril has used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+
+from agent_server.errors import EngineUnavailable, InvalidRequest
+from agent_server.ledger import Ledger
+from agent_server.visit import ADMIN, ANYBODY, visit
+from storage.errors import Unavailable
+from storage.usage import Amount, Entry
+
+router = APIRouter()
+
+DAYS = 30
+"""How many days the answer has by default."""
+
+
+class Used(BaseModel):
+    """Requests, tokens and what they cost; the cached tokens are a part of the prompts'."""
+
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost: float = Field(description="in `currency`, by the price table of [usage]")
+
+
+class UsedBy(Used):
+    """What one tendril has used of one model on one day."""
+
+    day: date
+    tendril: str
+    model: str
+
+
+class UsageAnswer(BaseModel):
+    """What was used from `since` to `until`, both included; days are UTC days."""
+
+    since: date
+    until: date
+    currency: str
+    total: Used
+    data: list[UsedBy]
+
+
+Day = Annotated[date | None, Query(description="a UTC day, YYYY-MM-DD")]
+
+
+@router.get("/usage")
+async def usage(request: Request, since: Day = None, until: Day = None) -> UsageAnswer:
+    """Tell what was used: of everybody for the admin key, else of the key that asks."""
+    until = until or datetime.now(UTC).date()
+    since = since or until - timedelta(days=DAYS - 1)
+    if since > until:
+        raise InvalidRequest("since is after until", param="since")
+    key, ledger = visit().key, request.app.state.ledger
+    assert isinstance(ledger, Ledger)
+    try:
+        found = await ledger.read(since, until, None if key in (ADMIN, ANYBODY) else key.name)
+    except Unavailable as error:
+        raise EngineUnavailable("the usage cannot be read now") from error
+    return UsageAnswer(
+        since=since,
+        until=until,
+        currency=request.app.state.currency,
+        total=Used(**_amount(sum(found.values(), Amount()))),
+        data=[_row(entry, amount) for entry, amount in found.items()],
+    )
+
+
+def _row(entry: Entry, amount: Amount) -> UsedBy:
+    return UsedBy(day=entry.day, tendril=entry.tendril, model=entry.model, **_amount(amount))
+
+
+def _amount(amount: Amount) -> Mapping[str, float]:
+    return {
+        "requests": amount.requests,
+        "prompt_tokens": amount.prompt,
+        "cached_tokens": amount.cached,
+        "completion_tokens": amount.completion,
+        "cost": round(amount.cost, 6),
+    }
