@@ -31,8 +31,11 @@ format: $(VENV)/.dev ## put the code into the style that `check` asks for
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## measure, print and save under benchmarks/results
+bench: $(VENV)/.dev ## measure, print and save under benchmarks/results; bench-NAME for one
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-%: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks $* $(ARGS)
 
 docs: $(VENV)/.dev ## check that the documentation is true and complete
 	@$(BIN)/python -m pytest tests/docs $(ARGS)

@@ -12,13 +12,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import reply, startup
+from benchmarks import pages, reply, startup
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "startup": startup.figures,
     "reply": reply.figures,
+    "pages": pages.figures,
 }
 
 

@@ -32,6 +32,14 @@ _PROBLEMS: dict[int | str, dict[str, object]] = {
     404: {"model": ProblemAnswer, "description": "no such event on a public channel"},
     422: {"model": ProblemAnswer, "description": "a parameter is wrong; the message says which"},
 }
+# Where the answer itself is no JSON, the framework would promise problems in its form too.
+_PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
+    status: {
+        "description": problem["description"],
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}},
+    }
+    for status, problem in _PROBLEMS.items()
+}
 router = APIRouter(prefix="/api", tags=["log"], responses=_PROBLEMS)
 health = APIRouter(tags=["health"])
 
@@ -109,7 +117,7 @@ async def list_messages(
     return Messages(messages=_messages(found), more=more)
 
 
-@router.get("/messages.jsonl", response_class=JsonLines)
+@router.get("/messages.jsonl", response_class=JsonLines, responses=_PROBLEMS_OF_STREAMS)
 async def dump_messages(reader: TheReader, query: Filter) -> JsonLines:
     """Every event that fits, oldest first, one JSON object a line, however many there are."""
 
@@ -181,7 +189,7 @@ async def show_stats(
     return LogStats.of(await reader.stats(query, top=10))
 
 
-@router.get("/stream", response_class=EventSourceResponse)
+@router.get("/stream", response_class=EventSourceResponse, responses=_PROBLEMS_OF_STREAMS)
 async def stream(
     reader: TheReader,
     where: InChannel,

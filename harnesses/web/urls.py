@@ -27,10 +27,13 @@ def permalink(event: Event) -> str:
     It has channel, time and id, so that a reader, or another copy of the log, can find the line
     even where the id means nothing any more.
     """
+    return f"{channel_path(Place(event.network, event.channel))}{moment(event)}"
+
+
+def moment(event: Event) -> str:
+    """The permalink of an event as it is written on a page of its channel."""
     time = f"{event.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    place = Place(event.network, event.channel)
-    path = channel_path(place, at=event.id)
-    return f"{path}&time={time}#e{event.id}"
+    return f"?at={event.id}&time={time}#e{event.id}"
 
 
 def day_path(

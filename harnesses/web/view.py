@@ -15,7 +15,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from harnesses.web.text import answer_html, happened, nick_colour, plain, said
-from harnesses.web.urls import channel_path, day_path, permalink, person_path, zone_query
+from harnesses.web.urls import (
+    channel_path,
+    day_path,
+    moment,
+    permalink,
+    person_path,
+    zone_query,
+)
 from harnesses.web.zone import UTC, in_words, local_day, short, zone_of
 from storage.event import SPOKEN, Event
 
@@ -102,6 +109,7 @@ _templates.filters |= {
     "ago": _ago,
     "colour": nick_colour,
     "permalink": permalink,
+    "moment": moment,
     "channel_path": channel_path,
     "day_path": day_path,
     "person_path": person_path,

@@ -1,0 +1,43 @@
+"""The pages are for everybody: axe-core finds nothing grave on any, and no page is too wide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from storage.event import EventType
+from tests.kit.axe import barriers
+from tests.kit.browser import DESKTOP, PHONE, browser, visit
+from tests.kit.web_site import two_days, web_site
+
+PAGES = [
+    "/",
+    "/channel/irc/%23ubuntu",
+    "/channel/irc/%23ubuntu?day=2004-11-15",
+    "/channel/irc/%23ubuntu?day=2006-01-01",
+    "/search",
+    "/search?q=k3b",
+    "/search?q=nothing+like+it",
+    "/chat",
+    "/tendrils",
+    "/zone",
+    "/login",
+    "/no-such-page",
+]
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+async def test_nothing_grave_keeps_anybody_out_of_a_page(
+    tmp_path: Path, size: tuple[int, int], scheme: Literal["light", "dark"]
+) -> None:
+    async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
+        await site.said("waves", type=EventType.ACTION, channel="#terrarium")
+        await site.said("careful", type=EventType.NOTICE, channel="#terrarium", own=True)
+        page = await visit(chromium, "about:blank", size=size, scheme=scheme)
+        for path in PAGES:
+            await page.goto(site.url + path)
+            assert await barriers(page) == [], path
+            width = "() => document.documentElement.scrollWidth <= innerWidth"
+            assert await page.evaluate(width), path
