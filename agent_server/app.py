@@ -11,27 +11,21 @@ from fastapi import FastAPI
 from agent_server import refusals
 from agent_server.admission.admission import Admission
 from agent_server.admission.settings import AdmissionSettings
-from agent_server.engines.base import Engine
-from agent_server.engines.child import Spec
-from agent_server.engines.embedded import EmbeddedEngine
-from agent_server.engines.http import HttpEngine
 from agent_server.key_ring import KeyRing
 from agent_server.ledger import Ledger
 from agent_server.metrics import Metrics
 from agent_server.middleware import BearerKey, BodyLimit, RequestContext
 from agent_server.mind import Mind
-from agent_server.model_store import model_file
 from agent_server.prices import UsageSettings
+from agent_server.reload import follow
 from agent_server.routes import chat, completions, health, messages, models
 from agent_server.routes import usage as usage_route
-from agent_server.settings import ModelSettings, ServerSettings
+from agent_server.routing import Routes
+from agent_server.settings import ServerSettings
 from storage.config import Config
 from storage.database import Database
 from storage.keys import server_path
 from storage.usage import UsageTable
-
-UPSTREAM_PLACES = 32
-"""Requests that an upstream is trusted to run at once."""
 
 PATIENCE = 1.0
 """Seconds to wait for another process that writes to the server's file."""
@@ -42,12 +36,12 @@ def create_app(config: Config) -> FastAPI:
 
     The engine starts and stops with the application's lifespan.
     """
-    server, model = config.section(ServerSettings), config.section(ModelSettings)
+    server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
     metrics, ledger = Metrics(), Ledger(usage.prices)
     admission = Admission(config.section(AdmissionSettings), ledger, metrics)
-    mind = Mind(admission.guard(engine_for(model), model.name, places_of(model)), model)
+    mind = Mind(Routes.of(config, admission.guarded))
     ring = KeyRing(server.admin_key.get_secret_value() if server.admin_key else None)
 
     @asynccontextmanager
@@ -56,7 +50,8 @@ def create_app(config: Config) -> FastAPI:
             Database.opened(server_path(config.data), patience=PATIENCE) as database,
             ring.kept_up(database),
             ledger.kept_in(UsageTable(database)),
-            mind.engine.running(),
+            mind.running(),
+            follow(mind, config, admission.guarded),
         ):
             await admission.restore()
             yield
@@ -72,29 +67,3 @@ def create_app(config: Config) -> FastAPI:
     app.add_middleware(BearerKey, ring=ring)
     app.add_middleware(RequestContext, metrics=metrics)
     return app
-
-
-def places_of(settings: ModelSettings) -> int:
-    """How many requests the engine of `settings` runs at once."""
-    return len(settings.upstream) * UPSTREAM_PLACES or settings.slots
-
-
-def engine_for(settings: ModelSettings) -> Engine:
-    """The engine that `settings` ask for, not yet running. Raises ConfigError."""
-    if settings.upstream:
-        key = settings.upstream_key
-        return HttpEngine(
-            settings.upstream,
-            key=key.get_secret_value() if key else None,
-            model=settings.upstream_model,
-            timeout=settings.timeout,
-        )
-    spec = Spec(
-        path=str(model_file(settings)),
-        name=settings.name,
-        context=settings.context,
-        slots=settings.slots,
-        threads=settings.threads,
-        key="",
-    )
-    return EmbeddedEngine(spec, timeout=settings.timeout)

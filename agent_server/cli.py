@@ -13,7 +13,8 @@ import typer
 
 from agent_server import model_store
 from agent_server.errors import PullError
-from agent_server.settings import ModelSettings, ServerSettings
+from agent_server.model_settings import ModelSettings
+from agent_server.settings import ServerSettings
 from storage.config import load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]

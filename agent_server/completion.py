@@ -13,9 +13,12 @@ from agent_server.engines.base import Chunk, Chunks
 from agent_server.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Head:
-    """What every chunk of one answer carries, and its whole object too."""
+    """What every chunk of one answer carries, and its whole object too.
+
+    `model` is known for sure when the answer begins: the mind writes it then.
+    """
 
     model: str
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")

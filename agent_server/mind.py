@@ -1,109 +1,128 @@
-"""The one mind: takes a checked request to the engine and brings the answer back."""
+"""The one mind: takes a checked request to a model that answers it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from agent_server.completion import Head, normalise
-from agent_server.constrained.turn import TOOL_KEYS, converse, prepare
-from agent_server.engines.base import Chunks, Engine, TokenCount
-from agent_server.errors import NotFound
-from agent_server.reasoning import split_reasoning
-from agent_server.requests import ChatRequest, Prompted, TokenizePrompt
-from agent_server.settings import ModelSettings
-from agent_server.text_completions import CompletionRequest, continued
+import structlog
 
-PROMPT_FIELDS = {"messages", "tools", "tool_choice", "parallel_tool_calls"}
-PASSED_ON = PROMPT_FIELDS | {
-    "frequency_penalty", "logit_bias", "logprobs", "min_p", "n", "presence_penalty",
-    "reasoning_effort", "response_format", "seed", "stop", "temperature", "top_k",
-    "top_logprobs", "top_p", "verbosity",
-}  # fmt: skip
+from agent_server.completion import Head
+from agent_server.engines.base import Chunks, TokenCount
+from agent_server.errors import EngineTimeout, EngineUnavailable, RateLimited, Unsupported
+from agent_server.model import Model
+from agent_server.requests import ChatRequest, Prompted, TokenizePrompt
+from agent_server.routing import Routes
+from agent_server.text_completions import CompletionRequest
+
+log = structlog.get_logger()
+
+ELSEWHERE = (EngineUnavailable, EngineTimeout, RateLimited, Unsupported)
+"""What lets the next model of a chain try, before the first chunk."""
+
+BUSY_CHECK = 0.2
+"""Seconds between looks at whether a model that leaves has ended its answers."""
+
+Begin = Callable[[Model], Chunks]
 
 
 class Mind:
-    """One engine under one name, with tool calls and reasoning made whole."""
+    """All models of the table, running. `head.model` becomes the one that answers."""
 
-    def __init__(self, engine: Engine, settings: ModelSettings) -> None:
-        self.engine = engine
-        self.name = settings.name
-        self.context = settings.context
-        self._settings = settings
+    def __init__(self, routes: Routes) -> None:
+        self.routes = routes
+        self._leave: dict[Model, asyncio.Event] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def name(self) -> str:
+        """The default model's name."""
+        return self.routes.default.name
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start and stop the models' engines."""
+        async with asyncio.TaskGroup() as self._tasks:
+            self._settle()
+            try:
+                yield
+            finally:
+                for leave in self._leave.values():
+                    leave.set()
+                self._tasks = None
+
+    def change(self, routes: Routes) -> None:
+        """Route by another table from now on; models it lacks stop when their answers end."""
+        self.routes = routes
+        self._settle()
 
     def require_model(self, name: str | None) -> None:
-        """Raise NotFound unless `name` is this model, or no name was given."""
-        if name not in (None, self.name):
-            raise NotFound(
-                f"no model is called {name!r}; this server has {self.name!r}",
-                param="model",
-                code="model_not_found",
-            )
+        """Raise NotFound unless a model has this name, or no name was given."""
+        self.routes.find(name)
 
     def answer(self, request: ChatRequest, head: Head, session: str | None) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
         request.require_known()
-        self.require_model(request.model)
-        self._require_senses(request)
-        body = self._body(request)
-
-        def ask(wanted: Mapping[str, Any]) -> Chunks:
-            return split_reasoning(self.engine.chat(wanted, session))
-
-        if self._settings.tool_mode == "native":
-            return normalise(ask(body), head)
-        return normalise(converse(ask, body), head)
+        return self._ask(request.model, head, lambda model: model.answer(request, head, session))
 
     def complete(self, request: CompletionRequest, head: Head, session: str | None) -> Chunks:
         """Stream what follows bare texts, as chat chunks. Raises ApiError."""
         request.require_known()
-        self.require_model(request.model)
-
-        def ask(body: Mapping[str, Any]) -> Chunks:
-            return self.engine.chat(body, session)
-
-        return normalise(continued(ask, request), head)
+        return self._ask(request.model, head, lambda model: model.complete(request, head, session))
 
     async def count(self, request: Prompted | TokenizePrompt) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""
-        self.require_model(request.model)
-        if isinstance(request, TokenizePrompt):
-            return await self.engine.count({"prompt": request.prompt})
-        self._require_senses(request)
-        body = self._offering(_wire(request, PROMPT_FIELDS))
-        if self._settings.tool_mode != "native":
-            body = prepare(body)
-        return await self.engine.count(body)
+        return await self.routes.find(request.model)[0].count(request)
 
-    def _require_senses(self, request: Prompted) -> None:
-        """An upstream may see and hear; the embedded engine is loaded without."""
-        if not self._settings.upstream:
-            request.require_words_only()
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Let the upstream that `body` names make embeddings. Raises ApiError."""
+        return await self.routes.find(body.get("model"))[0].embeddings(body)
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
-        limit = request.max_completion_tokens or request.max_tokens or self._settings.max_tokens
-        return {**self._offering(_wire(request, PASSED_ON)), "max_tokens": limit}
+    async def ready(self) -> bool:
+        """Whether the default model could make a token now."""
+        return await self.routes.default.engine.ready()
 
-    def _offering(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body without the tools of which the model cannot choose one."""
-        free = body.get("tool_choice", "auto") == "auto"
-        if free and self._settings.tool_mode == "forced":
-            return {key: value for key, value in body.items() if key not in TOOL_KEYS}
-        return body
+    def _ask(self, name: str | None, head: Head, begin: Begin) -> Chunks:
+        models = self.routes.find(name)
+        head.model = models[0].name
+        return begin(models[0]) if len(models) == 1 else _first(models, head, begin)
+
+    def _settle(self) -> None:
+        """Start the models of the table that do not run, and let go of the others."""
+        if self._tasks is None:
+            return
+        wanted = set(self.routes.models.values())
+        for model in self._leave.keys() - wanted:
+            self._leave.pop(model).set()
+        for model in wanted - self._leave.keys():
+            self._leave[model] = leave = asyncio.Event()
+            self._tasks.create_task(self._live(model, leave))
+
+    async def _live(self, model: Model, leave: asyncio.Event) -> None:
+        async with model.engine.running():
+            learning = asyncio.create_task(model.learn())
+            try:
+                await leave.wait()
+                while self._tasks is not None and model.engine.busy:  # noqa: ASYNC110
+                    await asyncio.sleep(BUSY_CHECK)
+            finally:
+                learning.cancel()
+                await asyncio.wait({learning})
 
 
-def _wire(request: Prompted, fields: set[str]) -> dict[str, Any]:
-    """The request as JSON again: what the client set, null content included."""
-    dumped = request.model_dump(include=fields, exclude_unset=True, by_alias=True)
-    body = {key: value for key, value in dumped.items() if value is not None}
-    body["messages"] = [_message(message) for message in body["messages"]]
-    return body
-
-
-def _message(message: dict[str, Any]) -> dict[str, Any]:
-    if message["role"] == "developer":
-        # Chat templates of open models know the older name only.
-        message["role"] = "system"
-    if message.get("tool_calls") in (None, []):
-        message.pop("tool_calls", None)
-    return message
+async def _first(models: Sequence[Model], head: Head, begin: Begin) -> Chunks:
+    """The answer of the first model that begins one."""
+    for place, model in enumerate(models):
+        head.model, begun = model.name, False
+        try:
+            async with aclosing(begin(model)) as chunks:
+                async for chunk in chunks:
+                    begun = True
+                    yield chunk
+            return
+        except ELSEWHERE as error:
+            if begun or place == len(models) - 1:
+                raise
+            log.warning("routing.next", model=model.name, status=error.status)

@@ -15,7 +15,7 @@ import structlog
 
 from agent_server.download import fetch, require_sha256, sha256_of
 from agent_server.errors import PullError
-from agent_server.settings import ModelSettings
+from agent_server.model_settings import ModelSettings
 from storage.config import ConfigError
 
 log = structlog.get_logger()
@@ -39,9 +39,14 @@ def folder(settings: ModelSettings) -> Path:
 
 def model_file(settings: ModelSettings) -> Path:
     """The GGUF file to load. Raises ConfigError when it is not there or not a GGUF file."""
-    path = settings.path or folder(settings) / DEFAULT_NAME
+    if settings.path:
+        return gguf(settings.path)
+    return gguf(folder(settings) / DEFAULT_NAME, "fetch it with: terrarium model pull")
+
+
+def gguf(path: Path, hint: str = "correct it") -> Path:
+    """`path`, when it is a GGUF file. Raises ConfigError with `hint` when it is not there."""
     if not path.is_file():
-        hint = "correct it" if settings.path else "fetch it with: terrarium model pull"
         raise ConfigError(f"the model file {path} is not there; {hint} (MODEL_PATH, [model] path)")
     if not _is_gguf(path):
         raise ConfigError(f"{path} is not a GGUF file (MODEL_PATH, [model] path)")
@@ -50,7 +55,7 @@ def model_file(settings: ModelSettings) -> Path:
 
 def ensure(settings: ModelSettings) -> None:
     """Pull the default model if the settings need it and it is not there. Raises PullError."""
-    needed = not settings.path and not settings.upstream
+    needed = not settings.path and not settings.urls
     if needed and not (folder(settings) / DEFAULT_NAME).is_file():
         pull_default(folder(settings))
 

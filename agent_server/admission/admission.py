@@ -12,8 +12,13 @@ from agent_server.admission.quota import Quotas
 from agent_server.admission.scheduler import Scheduler
 from agent_server.admission.settings import AdmissionSettings
 from agent_server.engines.base import Engine
+from agent_server.engines.factory import engine_for
 from agent_server.ledger import Ledger
 from agent_server.metrics import Metrics
+from agent_server.model_settings import OneModel
+
+UPSTREAM_PLACES = 32
+"""Requests that an upstream is trusted to run at once."""
 
 
 class Admission:
@@ -34,6 +39,11 @@ class Admission:
             used[entry.tendril] += amount.prompt + amount.completion
         for tendril, tokens in used.items():
             self._quotas.restore(tendril, tokens, now)
+
+    def guarded(self, name: str, settings: OneModel) -> AdmittedEngine:
+        """The engine of the model `name`, behind a gate, not yet running. Raises ConfigError."""
+        places = len(settings.urls) * UPSTREAM_PLACES or settings.slots
+        return self.guard(engine_for(name, settings), name, places)
 
     def guard(self, engine: Engine, name: str, places: int) -> AdmittedEngine:
         """Put `engine`, which serves the model `name`, behind a gate.

@@ -15,7 +15,7 @@ from typing import Any
 from agent_server.admission.fair_queue import Request
 from agent_server.admission.gate import Gate
 from agent_server.admission.quota import Charge, Quotas
-from agent_server.engines.base import Chunk, Chunks, Engine, TokenCount
+from agent_server.engines.base import Chunk, Chunks, Engine, TokenCount, Traits
 from agent_server.ledger import Ledger
 from agent_server.metrics import Metrics
 from agent_server.usage import Usage
@@ -53,6 +53,11 @@ class AdmittedEngine:
         self._length = float(FIRST_GUESS)
         metrics.show_gate(name, gate.scheduler)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way or waits."""
+        return self._gate.busy or self._engine.busy
+
     def running(self) -> AbstractAsyncContextManager[None]:
         """Start and stop the engine."""
         return self._engine.running()
@@ -60,6 +65,10 @@ class AdmittedEngine:
     async def ready(self) -> bool:
         """Whether the engine could make a token now."""
         return await self._engine.ready()
+
+    async def traits(self) -> Traits:
+        """Ask the engine what its model can do."""
+        return await self._engine.traits()
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens: nothing is generated, so nobody waits."""

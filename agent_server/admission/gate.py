@@ -19,6 +19,12 @@ class Gate:
         self._patience = {False: interactive, True: background}
         self._waiting: dict[Request, asyncio.Future[bool]] = {}
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request runs or waits."""
+        waiting = (self.scheduler.waiting(background=each) for each in (False, True))
+        return bool(self.scheduler.running or any(waiting))
+
     async def enter(self, request: Request) -> None:
         """Return when `request` may run; then `leave` must be called.
 

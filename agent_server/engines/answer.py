@@ -18,7 +18,10 @@ FAREWELL = 0.05
 
 
 class Answer:
-    """The status, the headers and the body of one answer, of which `first` has been read."""
+    """The status, the headers and the body of one answer, of which `first` has been read.
+
+    The upstream has it among those it is `asking` until it is closed.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,6 @@ class Answer:
         self._timeout = timeout
         self._left = False
         self.upstream = upstream
-        upstream.asking += 1
 
     @property
     def status(self) -> int:

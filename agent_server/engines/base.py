@@ -22,8 +22,23 @@ class TokenCount:
     limit: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an engine says of its model; None is silence. `context` is in tokens."""
+
+    context: int | None = None
+    tools: bool | None = None
+    vision: bool | None = None
+    reasoning: bool | None = None
+    embeddings: bool | None = None
+
+
 class Engine(Protocol):
     """One model, wherever it runs."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Start and stop what the engine needs."""
@@ -32,8 +47,9 @@ class Engine(Protocol):
         """Stream the answer to `{"messages"}`, or what follows the bare text of `{"prompt"}`.
 
         Closing the generator stops the generation. Choices of a prompt have `text` where those
-        of a chat have `delta`. `session` keeps a conversation on one engine. Raises ApiError,
-        before the first chunk or between two.
+        of a chat have `delta`. A `model` in the body is one of the upstream's, for upstreams of
+        many; without one the engine's own is asked. `session` keeps a conversation on one
+        engine. Raises ApiError, before the first chunk or between two.
         """
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
@@ -44,3 +60,6 @@ class Engine(Protocol):
 
     async def ready(self) -> bool:
         """Whether a token could be made now."""
+
+    async def traits(self) -> Traits:
+        """Ask what the model can do. Raises ApiError."""

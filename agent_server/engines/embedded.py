@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from agent_server.control_tokens import defused
-from agent_server.engines.base import Chunks, TokenCount
+from agent_server.engines.base import Chunks, TokenCount, Traits
 from agent_server.engines.child import Spec
 from agent_server.engines.http import HttpEngine
 from agent_server.errors import EngineUnavailable, Unsupported
@@ -41,6 +41,11 @@ class EmbeddedEngine:
         self._spec = spec
         self._timeout = timeout
         self._http: HttpEngine | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._http is not None and self._http.busy
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -69,6 +74,10 @@ class EmbeddedEngine:
     async def ready(self) -> bool:
         """Whether the child has loaded the model and answers."""
         return self._http is not None and await self._http.ready()
+
+    async def traits(self) -> Traits:
+        """The child's own word; it is loaded without a projector and cannot see."""
+        return replace(await self._engine().traits(), vision=False, embeddings=False)
 
     def _engine(self) -> HttpEngine:
         if self._http is None:

@@ -32,6 +32,7 @@ OPTIONAL = frozenset(
         "/tokenize",
         "/apply-template",
         "/props",
+        "/api/show",
     ]
 )
 """What an upstream may lack and still answer chats."""

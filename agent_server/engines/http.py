@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 from pydantic_core import from_json
 
 from agent_server.engines.answer import Answer
-from agent_server.engines.base import Chunk, Chunks, TokenCount
+from agent_server.engines.base import Chunk, Chunks, TokenCount, Traits
 from agent_server.engines.faults import fault_event
+from agent_server.engines.traits import card_traits, merged, props_traits, show_traits
 from agent_server.engines.upstreams import Call, Upstreams
-from agent_server.errors import EngineUnavailable, InvalidRequest, Unsupported
+from agent_server.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
 from llm.sse import EventData, EventTooLong
 
 UNNAMED = "default"
@@ -42,6 +43,11 @@ class HttpEngine:
         self._model = model
         self._counts_chats = True  # until it turns out to be llama.cpp, which counts texts only
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._upstreams.busy
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Hold the connections open."""
@@ -52,7 +58,7 @@ class HttpEngine:
         """Stream the chunks of an answer. Always a stream: only a stream can be cancelled."""
         asked = {
             **body,
-            "model": self._model or await self._model_name(),
+            "model": body.get("model") or await self._model_name(),
             "stream": True,
             "stream_options": {"include_usage": True},
         }
@@ -79,7 +85,7 @@ class HttpEngine:
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens as vLLM's /tokenize does, or with llama.cpp's template and tokenizer."""
-        asked = {**body, "model": await self._model_name()}
+        asked = {**body, "model": body.get("model") or await self._model_name()}
         if self._counts_chats:
             answer = await self._json("POST", "/tokenize", asked)
             if "count" in answer:
@@ -103,16 +109,38 @@ class HttpEngine:
         """Whether an upstream lists its models: it is up and takes our key."""
         return await self._upstreams.healthy()
 
+    async def traits(self) -> Traits:
+        """Ask the list of models, then what llama.cpp or Ollama have besides."""
+        name = await self._model_name()
+        found = card_traits(await self._card(name))
+        with suppress(ApiError):
+            return merged(props_traits(await self._json("GET", "/props", None)), found)
+        with suppress(ApiError):
+            return merged(
+                show_traits(await self._json("POST", "/api/show", {"model": name})), found
+            )
+        return found
+
+    async def _card(self, name: str) -> dict[str, Any]:
+        return next((card for card in await self._cards() if card["id"] == name), {})
+
     async def _model_name(self) -> str:
         if self._model is None:
-            try:
-                listed = (await self._json("GET", "/v1/models", None)).get("data") or []
-            except Unsupported:
-                listed = [{"id": UNNAMED}]
-            if not listed:
+            cards = await self._cards()
+            if not cards:
                 raise EngineUnavailable("the engine lists no model")
-            self._model = str(listed[0]["id"])
+            self._model = cards[0]["id"]
         return self._model
+
+    async def _cards(self) -> list[dict[str, Any]]:
+        try:
+            listed = (await self._json("GET", "/v1/models", None)).get("data")
+        except Unsupported:
+            return [{"id": UNNAMED}]
+        cards = listed if isinstance(listed, list) else []
+        return [
+            card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)
+        ]
 
     async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         content = None if body is None else encoded(body)

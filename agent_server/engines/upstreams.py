@@ -70,6 +70,11 @@ class Upstreams:
         self._http: aiohttp.ClientSession | None = None
         self._turn = itertools.count()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return any(each.asking for each in self._pool)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Hold the connections open and check the upstreams' health."""
@@ -108,10 +113,22 @@ class Upstreams:
         return any(check.result() for check in checks)
 
     async def _ask(self, upstream: Upstream, call: Call) -> Answer:
+        upstream.asking += 1
+        try:
+            response, first = await self._begin(upstream, call)
+        except BaseException:
+            upstream.asking -= 1
+            raise
+        answer = Answer(response, first, upstream, self._timeout)
+        await self._require_success(answer, call)
+        return answer
+
+    async def _begin(self, upstream: Upstream, call: Call) -> tuple[aiohttp.ClientResponse, bytes]:
+        """The response with the first bytes of its body. Raises ApiError."""
         try:
             response = await self._response(upstream, call)
             try:
-                first = await response.content.readany()
+                return response, await response.content.readany()
             except BaseException:
                 response.close()
                 raise
@@ -124,9 +141,6 @@ class Upstreams:
         except aiohttp.ClientError as error:
             upstream.failed(type(error).__name__)
             raise EngineUnavailable("the engine went away before it answered") from error
-        answer = Answer(response, first, upstream, self._timeout)
-        await self._require_success(answer, call)
-        return answer
 
     async def _response(self, upstream: Upstream, call: Call) -> aiohttp.ClientResponse:
         if self._http is None:

@@ -20,7 +20,7 @@ async def health() -> dict[str, str]:
 @router.get("/ready")
 async def ready(mind: TheMind) -> dict[str, str]:
     """Say whether a token could be made now; 503 when not."""
-    if not await mind.engine.ready():
+    if not await mind.ready():
         raise EngineUnavailable("the model is not there yet")
     return {"status": "ready"}
 

@@ -26,15 +26,14 @@ Countable = Annotated[
 
 @router.get("/v1/models")
 async def models(request: Request, mind: TheMind) -> dict[str, Any]:
-    """List the one model."""
-    return {"object": "list", "data": [_card(request, mind)]}
+    """List the models and their aliases."""
+    return {"object": "list", "data": [_card(request, mind, name) for name in mind.routes.names()]}
 
 
 @router.get("/v1/models/{name:path}")
 async def model(request: Request, name: str, mind: TheMind) -> dict[str, Any]:
     """Describe one model."""
-    mind.require_model(name)
-    return _card(request, mind)
+    return _card(request, mind, name)
 
 
 @router.post("/tokenize")
@@ -44,10 +43,16 @@ async def tokenize(body: Countable, mind: TheMind) -> dict[str, Any]:
     The shape is vLLM's: `{"prompt"}` or `{"messages", "tools"?}`.
     """
     counted = await mind.count(body)
-    limit = counted.limit or mind.context
-    return {"count": counted.count, "max_model_len": limit, "tokens": list(counted.tokens)}
+    return {"count": counted.count, "max_model_len": counted.limit, "tokens": list(counted.tokens)}
 
 
-def _card(request: Request, mind: Mind) -> dict[str, Any]:
-    created: int = request.app.state.started
-    return {"id": mind.name, "object": "model", "created": created, "owned_by": "terrarium"}
+def _card(request: Request, mind: Mind, name: str) -> dict[str, Any]:
+    model = mind.routes.find(name)[0]
+    return {
+        "id": name,
+        "object": "model",
+        "created": request.app.state.started,
+        "owned_by": "terrarium",
+        "max_model_len": model.capabilities.context,
+        "capabilities": model.capabilities.as_wire(),
+    }

@@ -62,12 +62,16 @@ class Plan:
         return cls(
             programs=tuple(_programs(config, wanted, irc, environment)),
             needs=needs,
-            pull=None if model["path"] or model["upstream"] else _pull(config),
+            pull=_pull(config) if _is_default(model) else None,
             upstream=tuple(model["upstream"]),
             server=url(server["host"], int(ports["SERVER_PORT"])),
             web=url(web["host"], int(ports["WEB_PORT"])) if web else None,
             irc=irc,
         )
+
+
+def _is_default(model: Mapping[str, Any]) -> bool:
+    return not model["path"] and not model["upstream"] and model["api"] == "openai"
 
 
 def _wanted(config: Config) -> list[str]:

@@ -40,12 +40,16 @@ _SHOWN = {
     "irc.sasl_username": '"Terra"',
     "irc.server": '"irc.example.org"',
     "irc.tls_cert": '"/etc/terrarium/irc.pem"',
+    "model.aliases": '{ fast = "terra", smart = ["big", "terra"] }',
     "model.cache_dir": '"/var/cache/terrarium"',
     "model.path": '"/models/model.gguf"',
     "model.threads": "4",
     "model.tools": '"constrained"',
+    "model.embeddings": "true",
+    "model.reasoning": "true",
     "model.upstream_key": '"..."',
     "model.upstream_model": '"..."',
+    "model.vision": "true",
     "server.admin_key": '"..."',
     "storage.db_path": '"/var/lib/terrarium/irc.db"',
     "web.token": '"..."',
@@ -80,6 +84,19 @@ _JOBS = """\
 #deliver = "#terrarium"
 """
 
+_MODELS = """\
+# More models; clients ask for them by name, for "openai:gpt-5" by an upstream's own name, and for
+# the aliases above.
+#[model.models.big]
+#upstream = "http://192.0.2.7:8000, http://192.0.2.8:8000"
+#[model.models.openai]
+#upstream = "https://api.openai.com"
+#upstream_key = "..."
+#[model.models.anthropic]
+#api = "anthropic"
+#upstream_key = "..."
+"""
+
 _TOKENS = """\
 # A token for some channels only: whoever has it sees no other.
 #[web.tokens.guests]
@@ -97,6 +114,7 @@ _PRICES = """\
 
 _EXTRA = {
     "irc.networks": _NETWORKS,
+    "model.models": _MODELS,
     "cron.jobs": _JOBS,
     "usage.prices": _PRICES,
     "web.tokens": _TOKENS,

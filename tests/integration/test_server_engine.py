@@ -119,7 +119,7 @@ async def test_what_people_type_is_never_a_control_token(model_file: Path) -> No
 async def test_many_waiting_streams_leave_the_server_answering(engine: EngineAddress) -> None:
     async with (
         agent_server(engine.settings()) as url,
-        httpx2.AsyncClient(timeout=10) as http,
+        httpx2.AsyncClient(timeout=60) as http,
         asyncio.TaskGroup() as tasks,
     ):
         streams = [tasks.create_task(http.post(f"{url}{CHAT}", json=LONG)) for _ in range(30)]
@@ -135,7 +135,7 @@ async def test_many_waiting_streams_leave_the_server_answering(engine: EngineAdd
 
 async def until_waiting(engine: EngineAddress, count: int) -> None:
     headers = {"authorization": f"Bearer {engine.key}"}
-    async with asyncio.timeout(10), httpx2.AsyncClient(headers=headers, timeout=10) as http:
+    async with asyncio.timeout(60), httpx2.AsyncClient(headers=headers, timeout=60) as http:
         wanted = f"requests_deferred {count}"
         while wanted not in (await http.get(f"{engine.url}/metrics")).text:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -10,7 +10,7 @@ import pytest
 from agent_server import model_store
 from agent_server.download import require_sha256
 from agent_server.errors import PullError
-from agent_server.settings import ModelSettings
+from agent_server.model_settings import ModelSettings
 from storage.config import Config, ConfigError
 from tests.integration.test_server_cli import ended, start
 

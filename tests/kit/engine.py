@@ -17,7 +17,7 @@ import pytest
 
 from agent_server import model_store
 from agent_server.engines.child import Spec
-from agent_server.settings import ModelSettings
+from agent_server.model_settings import ModelSettings
 from storage.config import Config
 from tests.kit.agent_server import CONTEXT, SLOTS, EngineAddress
 

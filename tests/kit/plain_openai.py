@@ -1,4 +1,4 @@
-"""The plainest server with the OpenAI chat API: no stream, no list of models, no tokenizer."""
+"""The plainest server with the OpenAI chat API: no stream, no tokenizer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from tests.kit.openai_script import serving
 
 
 @asynccontextmanager
-async def plain_openai(message: dict[str, Any]) -> AsyncIterator[str]:
-    """A server whose answer is always `message`, whole; yields its address."""
+async def plain_openai(
+    message: dict[str, Any], card: dict[str, Any] | None = None
+) -> AsyncIterator[str]:
+    """A server whose answer is always `message`, whole; yields its address.
+
+    It has a list of models only with a `card` to be on it.
+    """
 
     async def chat(_request: Request) -> JSONResponse:
         finish = "tool_calls" if message.get("tool_calls") else "stop"
@@ -24,6 +29,11 @@ async def plain_openai(message: dict[str, Any]) -> AsyncIterator[str]:
         usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
         return JSONResponse({"object": "chat.completion", "choices": [choice], "usage": usage})
 
-    route = Route("/v1/chat/completions", chat, methods=["POST"])
-    async with serving(Starlette(routes=[route])) as url:
+    async def models(_request: Request) -> JSONResponse:
+        return JSONResponse({"object": "list", "data": [card]})
+
+    routes = [Route("/v1/chat/completions", chat, methods=["POST"])]
+    if card is not None:
+        routes.append(Route("/v1/models", models))
+    async with serving(Starlette(routes=routes)) as url:
         yield url

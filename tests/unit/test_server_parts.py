@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from agent_server.constrained.schema import LONGEST_TEXT, either, many_calls, one_call
 from agent_server.constrained.sniff import Called, Verdict, sniff
+from agent_server.model_settings import ModelSettings
 from agent_server.reasoning import ThinkSplitter
-from agent_server.settings import ModelSettings, ServerSettings
+from agent_server.settings import ServerSettings
 from agent_server.usage import Usage
 from llm.sse import LONGEST as LONGEST_EVENT
 from llm.sse import EventData, EventTooLong

@@ -1,0 +1,36 @@
+"""The engine that a model's settings ask for."""
+
+from __future__ import annotations
+
+from agent_server.engines.base import Engine
+from agent_server.engines.child import Spec
+from agent_server.engines.embedded import EmbeddedEngine
+from agent_server.engines.http import HttpEngine
+from agent_server.model_settings import ModelSettings, OneModel
+from agent_server.model_store import gguf, model_file
+
+
+def engine_for(name: str, settings: OneModel) -> Engine:
+    """The engine of the model `name`, not yet running. Raises ConfigError."""
+    if settings.urls:
+        key = settings.upstream_key
+        return HttpEngine(
+            settings.urls,
+            key=key.get_secret_value() if key else None,
+            model=settings.upstream_model,
+            timeout=settings.timeout,
+        )
+    if isinstance(settings, ModelSettings):
+        path = model_file(settings)
+    else:
+        assert settings.path is not None  # settings_of_models requires one
+        path = gguf(settings.path)
+    spec = Spec(
+        path=str(path),
+        name=name,
+        context=settings.context,
+        slots=settings.slots,
+        threads=settings.threads,
+        key="",
+    )
+    return EmbeddedEngine(spec, timeout=settings.timeout)

@@ -1,0 +1,195 @@
+"""Which model answers for which name, and what happens when the table changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from structlog.testing import capture_logs
+
+from agent_server.app import create_app
+from agent_server.model_settings import settings_of_models
+from storage.config import Config, ConfigError, load
+from tests.kit.agent_server import agent_server, until_ready
+from tests.kit.openai_script import PATIENCE, ScriptedOpenAI, serving
+from tests.kit.plain_openai import plain_openai
+
+CHAT = "/v1/chat/completions"
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+@asynccontextmanager
+async def three() -> AsyncIterator[tuple[ScriptedOpenAI, ScriptedOpenAI, httpx2.AsyncClient]]:
+    """A server whose default is the first script and whose model `big` is the second."""
+    async with ScriptedOpenAI(model="one") as one, ScriptedOpenAI(model="two") as two:
+        model = {
+            "upstream": one.url,
+            "aliases": {"fast": "terra", "smart": ["big", "terra"]},
+            "models": {"big": {"upstream": two.url, "vision": False, "context": 512}},
+        }
+        async with agent_server(model) as url, httpx2.AsyncClient(base_url=url) as http:
+            yield one, two, http
+
+
+async def ask(http: httpx2.AsyncClient, model: str | None) -> httpx2.Response:
+    return await http.post(CHAT, json={**HELLO, "model": model})
+
+
+async def test_names_aliases_and_prefixes_choose_the_model() -> None:
+    async with three() as (one, two, http):
+        for name, script, answers, asked in (
+            (None, one, "terra", "one"),
+            ("terra", one, "terra", "one"),
+            ("fast", one, "terra", "one"),
+            ("local:terra", one, "terra", "one"),
+            ("big", two, "big", "two"),
+            ("smart", two, "big", "two"),
+            ("big:other", two, "big:other", "other"),
+        ):
+            answer = await ask(http, name)
+            assert answer.json()["model"] == answers
+            assert script.requests[-1]["model"] == asked
+        for name in ("nobody", "big:", "local:nobody", "nobody:big"):
+            answer = await ask(http, name)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+
+async def test_the_list_of_models_is_the_table_with_what_each_can_do() -> None:
+    async with three() as (_, _two, http):
+        cards = (await http.get("/v1/models")).json()["data"]
+        assert [card["id"] for card in cards] == ["terra", "big", "fast", "smart"]
+        card = (await http.get("/v1/models/smart")).json()
+        assert card["max_model_len"] == 512
+        assert card["capabilities"]["vision"] is False
+        assert (await http.get("/v1/models/nobody")).status_code == 404
+
+
+async def test_the_next_of_a_chain_answers_when_the_first_cannot() -> None:
+    async with three() as (one, two, http):
+        two.fail(503, "not now")
+        whole = await ask(http, "smart")
+        assert whole.json()["model"] == "terra"
+        two.fail(429, "busy")
+        stream = await http.post(CHAT, json={**HELLO, "model": "smart", "stream": True})
+        assert '"model":"terra"' in stream.text
+        assert (len(one.requests), len(two.requests)) == (2, 2)
+
+
+async def test_a_chain_goes_no_further_once_an_answer_has_begun() -> None:
+    async with three() as (one, two, http):
+        two.cut("a beginning")
+        answer = await http.post(CHAT, json={**HELLO, "model": "smart", "stream": True})
+        assert "beginning" in answer.text
+        assert "engine_unavailable" in answer.text
+        assert one.requests == []
+
+
+async def test_a_bad_request_is_not_tried_elsewhere() -> None:
+    async with three() as (one, two, http):
+        two.fail(400, "no such thing")
+        assert (await ask(http, "smart")).status_code == 400
+        assert one.requests == []
+
+
+def toml(path: Path, model: Mapping[str, Any]) -> None:
+    lines = [f'{key} = "{value}"' for key, value in model.items()]
+    path.write_text("\n".join(["[model]", *lines, ""]), encoding="utf-8")
+
+
+@asynccontextmanager
+async def following(path: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    config = load(path, path.parent)
+    async with serving(create_app(config)) as url, httpx2.AsyncClient(base_url=url) as http:
+        await until_ready(url)
+        yield http
+
+
+async def until_logged(logs: list[Any], event: str) -> Mapping[str, Any]:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            for entry in logs:
+                if entry["event"] == event:
+                    return dict(entry)
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_the_table_follows_its_file_and_answers_under_way_end_well(
+    tmp_path: Path, told: bool
+) -> None:
+    path = tmp_path / "terrarium.toml"
+    async with ScriptedOpenAI() as one, ScriptedOpenAI() as two:
+        toml(path, {"upstream": one.url})
+        with capture_logs() as logs:
+            async with following(path) as http:
+                one.hang("a beginning")
+                slow = asyncio.ensure_future(ask(http, None))
+                await one.arrived()
+                toml(path, {"upstream": two.url, "name": "new"})
+                if told:
+                    os.kill(os.getpid(), signal.SIGHUP)
+                changed = await until_logged(logs, "routing.changed")
+                assert changed["models"] == ["new"]
+                assert (await ask(http, "new")).status_code == 200
+                assert len(two.requests) == 1
+                one.release()
+                answer = (await slow).json()
+                assert answer["choices"][0]["message"]["content"] == "a beginning"
+
+
+async def test_a_bad_table_keeps_the_old_one_and_the_log_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "terrarium.toml"
+    async with ScriptedOpenAI() as script:
+        toml(path, {"upstream": script.url})
+        with capture_logs() as logs:
+            async with following(path) as http:
+                toml(path, {"upsteam": script.url})
+                kept = await until_logged(logs, "routing.kept")
+                assert "upstream" in kept["reason"]
+                assert (await ask(http, None)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ({"aliases": {"fast": "nobody"}}, "nobody"),
+        ({"models": {"big": {}}}, "neither path nor upstream"),
+        ({"models": {"big": {"upsteam": "http://a"}}}, "upstream"),
+        ({"models": {"terra": {"upstream": "http://a"}}}, "default"),
+        ({"models": {"a:b": {"upstream": "http://a"}}}, "a:b"),
+    ],
+)
+def test_a_table_that_cannot_be_meant_is_refused(model: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        settings_of_models(Config({"model": model}, None, Path("data")))
+
+
+async def test_what_an_upstream_says_of_its_model_counts_unless_the_table_says_it() -> None:
+    card = {
+        "id": "m",
+        "context_length": 2048,
+        "architecture": {"input_modalities": ["text"]},
+        "supported_parameters": ["tools", "reasoning"],
+    }
+    with capture_logs() as logs:
+        async with (
+            plain_openai({"role": "assistant", "content": "Hi."}, card=card) as upstream,
+            agent_server({"upstream": upstream, "reasoning": False}) as url,
+            httpx2.AsyncClient(base_url=url) as http,
+        ):
+            await until_logged(logs, "model.learned")
+            found = (await http.get("/v1/models/terra")).json()
+    assert found["max_model_len"] == 2048
+    assert found["capabilities"] == {
+        "tools": "native",
+        "vision": False,
+        "reasoning": False,
+        "embeddings": None,
+    }
