@@ -22,6 +22,8 @@ from llm.thinking import ThinkSplitter
 from llm.wire import CallPart, Chunk, CountAnswer, Delta, error_in_stream, error_of
 
 OnText = Callable[[str], Awaitable[None]]
+"""Is given each piece of a text as it is written; in a turn, an empty one says that the model
+begins anew, as what it wrote before came with tool calls."""
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
 
@@ -42,10 +44,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What goes with every request of one run: whose it is and how urgent."""
+    """What goes with every request of one run: whose it is, how urgent, and which model it asks
+    when not the configured one."""
 
     session: str
     priority: Priority = "interactive"
+    model: str = ""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
@@ -74,6 +78,10 @@ class AgentClient:
         ) as http:
             yield cls(http, settings)
 
+    def configure(self, settings: AgentSettings) -> None:
+        """Go by other settings from now on; the server stays the one it was."""
+        self._settings = settings
+
     async def chat(
         self,
         messages: Sequence[Message],
@@ -88,7 +96,7 @@ class AgentClient:
         A server that is away or full is asked again for some seconds, as long as `on_text` has
         been given no piece. Raises ModelError.
         """
-        body = self._body(messages, tools, tool_choice)
+        body = self._body(messages, call.model, tools, tool_choice)
         tried: list[_Gathering] = []
         try:
             async with asyncio.timeout(self._settings.model_timeout):
@@ -100,13 +108,15 @@ class AgentClient:
             raise TimedOut(f"no answer in {self._settings.model_timeout:g} s") from error
         return tried[-1].reply()
 
-    async def count(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Count:
+    async def count(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
+    ) -> Count:
         """How many tokens the model would read. Estimated for a server that cannot tell.
 
         Raises ModelError.
         """
         body: dict[str, Any] = {
-            "model": self._settings.model,
+            "model": model or self._settings.model,
             "messages": [wire(message) for message in messages],
         }
         if tools:
@@ -123,10 +133,14 @@ class AgentClient:
         return Count(answer.count, answer.max_model_len)
 
     def _body(
-        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], choice: ToolChoice
+        self,
+        messages: Sequence[Message],
+        model: str,
+        tools: Sequence[dict[str, Any]],
+        choice: ToolChoice,
     ) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": self._settings.model,
+            "model": model or self._settings.model,
             "messages": [wire(message) for message in messages],
             "temperature": self._settings.temperature,
             "max_tokens": self._settings.max_tokens,

@@ -7,7 +7,7 @@ begins is remembered, and moves rarely and far.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -29,14 +29,17 @@ Counter = Callable[[Sequence[Message]], Awaitable[Count]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What somebody asks, and who it is."""
+    """What somebody asks, and who it is; `anchor` is the log event that holds a question which
+    joins another one."""
 
     who: str
     text: str
+    anchor: int = 0
 
     def message(self) -> Message:
         """The question as memory keeps it."""
-        return {"role": "user", "content": self.text, "name": self.who}
+        message: Message = {"role": "user", "content": self.text, "name": self.who}
+        return message | {"anchor": self.anchor} if self.anchor else message
 
 
 class Context:
@@ -67,7 +70,7 @@ class Context:
         self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
         self._turns = _recent(turns)
         if self._view:
-            asked = {turn.anchor for turn in self._turns}
+            asked = _anchors(self._turns)
             self._events = await self._view.events(self._known.log_start, asked)
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
@@ -121,9 +124,9 @@ class Context:
             if isinstance(item, Event):
                 lines.append(item)
             else:
-                messages += [_asked(item.messages[0], lines), *item.messages[1:]]
+                messages += [_asked(item.messages[0], lines), *map(_sent, item.messages[1:])]
                 lines = []
-        return [*messages, _asked(self._question.message(), lines), *steps]
+        return [*messages, _asked(self._question.message(), lines), *map(_sent, steps)]
 
     def _past(self) -> list[Event | Turn]:
         """Log lines and turns in order of arrival."""
@@ -144,7 +147,7 @@ class Context:
         self._events = [item for item in past if isinstance(item, Event)]
         if (live := self._live()) and self._events:
             # Questions and answers that are shown as turns no longer are log lines now.
-            asked = {turn.anchor for turn in self._turns}
+            asked = _anchors(self._turns)
             self._events = await live.events(self._events[0].id, asked)
 
 
@@ -164,6 +167,17 @@ def _asked(question: Message, events: Sequence[Event]) -> Message:
     """A question as it is sent: the lines before it, then who asked it, once."""
     text = neutral(f"{question['name']} asks: {question['content']}")
     return {"role": "user", "content": block(events) + text}
+
+
+def _sent(step: Message) -> Message:
+    """A step as it is sent; one of a person is a question that joined the first one."""
+    return _asked(step, ()) if step["role"] == "user" else step
+
+
+def _anchors(turns: Iterable[Turn]) -> set[int]:
+    """The log events that are shown as turns: the questions, those that joined included."""
+    joined = {message.get("anchor", 0) for turn in turns for message in turn.messages}
+    return joined | {turn.anchor for turn in turns}
 
 
 def _size(item: Event | Turn) -> int:

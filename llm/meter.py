@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm.client import AgentClient, Count
+from llm.client import AgentClient, Call, Count
 from llm.message import Message, wire
 
 _FRAME = 32  # tokens, at most, that a chat template puts around a message
@@ -43,22 +43,22 @@ class Meter:
 
     async def count(
         self,
-        conversation: str,
+        call: Call,
         messages: Sequence[Message],
         tools: Sequence[dict[str, Any]],
         reserve: int,
     ) -> Count:
-        """The tokens of a prompt: the number itself, or a bound that leaves `reserve` free.
+        """The tokens of `call`'s prompt: the number itself, or a bound that leaves `reserve` free.
 
         Raises ModelError.
         """
-        known = self._known.get(conversation)
+        known = self._known.get(call.session)
         most = known.most(messages, tools) if known else None
         if known and most is not None and most <= known.count.window - reserve:
             return Count(most, known.count.window)
-        count = await self._client.count(messages, tools)
-        self._known[conversation] = _Known(tuple(messages), tools, count)
-        self._known.move_to_end(conversation)
+        count = await self._client.count(messages, tools, call.model)
+        self._known[call.session] = _Known(tuple(messages), tools, count)
+        self._known.move_to_end(call.session)
         if len(self._known) > _KEPT:
             self._known.popitem(last=False)
         return count

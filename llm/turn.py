@@ -17,6 +17,9 @@ from llm.tools import Toolbox, wrapped
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Given the steps of the run so far, the whole prompt, fitted to the model's window."""
 
+Joining = Callable[[], Sequence[Message]]
+"""What people have added to their question since it was last called."""
+
 SPEECHLESS = "I have no good answer to that."
 
 _log = structlog.get_logger()
@@ -46,12 +49,14 @@ class Turn:
         toolbox: Toolbox,
         call: Call,
         on_text: OnText | None = None,
+        joining: Joining = tuple,
     ) -> None:
         self._client = client
         self._settings = settings
         self._toolbox = toolbox
         self._call = call
         self._on_text = on_text
+        self._joining = joining
         self._guard = Guardrails(settings.max_tool_calls)
         self._steps: list[Message] = []
         self._usage = Usage()
@@ -78,6 +83,9 @@ class Turn:
 
     async def _ask(self, fit: Fit, choice: ToolChoice) -> Reply:
         self._iterations += 1
+        self._steps += self._joining()
+        if self._on_text and self._iterations > 1:
+            await self._on_text("")
         reply = await self._client.chat(
             await fit(self._steps),
             self._call,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from harnesses.core.errors import root_cause
+from harnesses.core.lane import Lane
 from harnesses.core.status import Status
 from llm.client import AgentClient, Call, OnText, Priority
 from llm.context import Context, Question
@@ -29,18 +30,25 @@ from llm.tools import Toolbox
 from llm.turn import Turn
 from llm.untrusted import neutral
 from storage.config import Config, ConfigError
-from storage.conversations import Conversations
+from storage.conversations import Conversations, Window
 from storage.database import Database
 from storage.errors import StorageError
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
+
+COMPACTED = 4
+"""Turns that are shown to the model after a conversation was made compact."""
+
+Deliver = Callable[["Answer"], Awaitable[None]]
+"""Brings an answer to the person who asked."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person gets. `ok` is False when the text is an apology and nothing was kept."""
+    """What a person gets. `ok` is False when the text is an apology and nothing was kept; an empty
+    text means that there is nothing to say, as the question has joined another or was stopped."""
 
     text: str
     ok: bool = True
@@ -61,11 +69,16 @@ class Harness(ABC):
     conversations: Conversations
 
     def __init__(self, config: Config) -> None:
-        self.config = config
-        self.agent = config.section(AgentSettings)
+        self.configure(config)
         self.status = Status(config.data, self.name)
-        self._persona = Template(_read(self._persona_file()))
-        self._running: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._lanes: WeakValueDictionary[str, Lane[Answer]] = WeakValueDictionary()
+
+    def configure(self, config: Config) -> None:
+        """Go by another configuration from now on; the agent server stays the one it was. Raises
+        ConfigError, and then everything is as before."""
+        agent = config.section(AgentSettings)
+        self._persona = Template(_read(self._persona_file(agent)))
+        self.config, self.agent = config, agent
 
     @abstractmethod
     async def serve(self) -> None:
@@ -102,21 +115,79 @@ class Harness(ABC):
         values: Mapping[str, str] | None = None,
         priority: Priority = "interactive",
         on_text: OnText | None = None,
+        persona: str | None = None,
+        model: str = "",
+        joins: bool = False,
+        deliver: Deliver | None = None,
     ) -> Answer:
         """Answer `text`, which `who` asked in `conversation`; one turn at a time in each.
 
         `view` is the log that belongs to it, `tools` are the owners of `@tool` methods beside
-        this class's own, `values` fill the `$names` of the persona, and `on_text` is given each
-        piece of the answer as the model writes it. Never raises: what goes wrong becomes a
-        sentence for the person, and is logged.
+        this class's own, `values` fill the `$names` of the persona (`persona`, if it is given, in
+        place of the tendril's), `model` is asked instead of the configured one, and `on_text` is
+        given each piece of the answer as the model writes it. A question that `joins` becomes
+        part of the one that is being answered, if that can still take it. `deliver` is given
+        the answer before the conversation's next question has its turn. Never raises: what goes
+        wrong becomes a sentence for the person, and is logged.
         """
-        question = Question(who, text)
-        harmless = {name: neutral(value) for name, value in (values or {}).items()}
-        system = self._persona.safe_substitute(harmless)
-        context = Context(self.conversations, conversation, system, question, view)
-        call = Call(f"{self.name}/{conversation}", priority)
-        async with self._running.setdefault(conversation, asyncio.Lock()):
-            return await self.safely(self._answer(context, call, (self, *tools), on_text))
+        lane = self._lanes.setdefault(conversation, Lane())
+        question = Question(who, text, view.anchor if view and joins else 0)
+        if not await lane.enter(question, joins):
+            return Answer("", ok=False)
+        context = Context(
+            self.conversations,
+            conversation,
+            self._system(persona, values or {}),
+            Question(who, text),
+            view,
+        )
+        call = Call(f"{self.name}/{conversation}", priority, model)
+
+        async def answered() -> Answer:
+            work = self._answer(lane, context, call, (self, *tools), on_text)
+            answer = await self.safely(work)
+            if deliver:
+                await deliver(answer)
+            return answer
+
+        try:
+            return await lane.run(answered()) or Answer("", ok=False)
+        finally:
+            lane.leave()
+
+    def stop(self, conversation: str) -> bool:
+        """End what is being answered in a conversation and what waits there; whether there was
+        anything. Nothing of it is remembered."""
+        lane = self._lanes.get(conversation)
+        return lane.stop() if lane else False
+
+    async def clear(self, conversation: str) -> int:
+        """Forget a conversation, what is being answered in it included; how many turns it had."""
+        lane = self._lanes.setdefault(conversation, Lane())
+        lane.discarded = True
+        async with lane.memory:
+            return await self.conversations.clear(conversation)
+
+    async def compact(self, conversation: str) -> int:
+        """Show the model only the newest turns of a conversation from now on, and the log lines
+        anew; how many turns are left out."""
+        lane = self._lanes.setdefault(conversation, Lane())
+        if not await lane.enter(Question("", ""), joins=False):
+            return 0
+        try:
+            window = await self.conversations.window(conversation)
+            turns = await self.conversations.turns(conversation, start=window.turn_start)
+            if len(turns) > COMPACTED:
+                window = Window(0, turns[-COMPACTED].id)
+                await self.conversations.move_window(conversation, window)
+            return max(0, len(turns) - COMPACTED)
+        finally:
+            lane.leave()
+
+    @property
+    def questions(self) -> int:
+        """How many are being answered or wait for it."""
+        return sum(map(len, self._lanes.values()))
 
     async def safely(self, work: Awaitable[Answer]) -> Answer:
         """The answer, or a sentence for the person in place of whatever went wrong."""
@@ -129,18 +200,28 @@ class Harness(ABC):
             _log.exception("turn.failed", tendril=self.name)
             return Answer(FAILED, ok=False)
 
+    def _system(self, persona: str | None, values: Mapping[str, str]) -> str:
+        harmless = {name: neutral(value) for name, value in values.items()}
+        template = self._persona if persona is None else Template(persona)
+        return template.safe_substitute(harmless)
+
     async def _answer(
-        self, context: Context, call: Call, tools: Sequence[object], on_text: OnText | None
+        self,
+        lane: Lane[Answer],
+        context: Context,
+        call: Call,
+        tools: Sequence[object],
+        on_text: OnText | None,
     ) -> Answer:
         await context.load()
         toolbox = Toolbox.of(*tools)
         schemas, reserve = toolbox.schemas(), self.agent.max_tokens
-        turn = Turn(self.client, self.agent, toolbox, call, on_text)
+        turn = Turn(self.client, self.agent, toolbox, call, on_text, lane.joining)
         try:
             outcome = await turn.run(
                 lambda steps: context.fit(
                     steps,
-                    lambda messages: self._meter.count(call.session, messages, schemas, reserve),
+                    lambda messages: self._meter.count(call, messages, schemas, reserve),
                     reserve,
                 )
             )
@@ -148,7 +229,9 @@ class Harness(ABC):
             self._meter.forget(call.session)
             raise
         try:
-            await context.remember(outcome.messages)
+            async with lane.memory:
+                if not lane.discarded:
+                    await context.remember(outcome.messages)
         except StorageError as error:  # the person still gets the answer
             _log.error("turn.not_kept", error=str(error))
         _log.info(
@@ -173,9 +256,9 @@ class Harness(ABC):
             self._meter = Meter(self.client)
             yield
 
-    def _persona_file(self) -> Path:
+    def _persona_file(self, agent: AgentSettings) -> Path:
         own = Path(inspect.getfile(type(self))).with_name("persona.md")
-        return self.agent.personas.get(self.name, own)
+        return agent.personas.get(self.name, own)
 
 
 def _read(persona: Path) -> str:

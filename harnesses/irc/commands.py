@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Protocol
 
-from harnesses.irc.network import Network
+from harnesses.irc.admin import AdminCommands, Office
+from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.trigger import ASK, trigger
 from storage.chat_log import ChatLog, Query
-from storage.event import SPOKEN, Event, Place, Scope
+from storage.event import SPOKEN, Event, Scope
 
 _SHOWN = 3  # lines of a search
 _LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A command as somebody gave it. `stored` will be the log's id of the line."""
-
-    network: Network
-    place: Place
-    private: bool
-    nick: str
-    words: str
-    scope: Scope
-    stored: asyncio.Future[int]
-
-
-Command = Callable[[Request], Awaitable[str]]
-
-
-class Desk(Protocol):
+class Desk(Office, Protocol):
     """What commands need of the tendril."""
 
     log: ChatLog
-    prefix: str
+
+    def prefix(self, request: Request) -> str:
+        """What a command begins with where `request` was given."""
 
     async def ask(self, request: Request) -> str:
-        """The model's answer to `request.words`."""
+        """Answer `request.words` with the model's help; what else there is to say."""
 
-    async def clear(self, place: Place) -> int:
-        """Forget the conversation of `place`; how many turns it had."""
+    async def clear_for(self, request: Request) -> int:
+        """Forget the person's conversation; how many turns it had."""
 
-    def more(self, place: Place) -> str:
-        """The rest of the last long answer in `place`."""
+    async def compact_for(self, request: Request) -> int:
+        """Show the model only the newest turns of it; how many are left out."""
+
+    def stop_for(self, request: Request, nick: str) -> bool:
+        """End what is being answered for `nick`; whether there was anything."""
+
+    async def more(self, request: Request) -> bool:
+        """Say on what the last long answer has left; whether there was anything."""
 
 
 class Commands:
@@ -54,6 +46,7 @@ class Commands:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._admin = AdminCommands(desk).known
         self.known: Mapping[str, Command] = {
             ASK: self.terrarium,
             "ask": self.terrarium,
@@ -61,22 +54,25 @@ class Commands:
             "stats": self.stats,
             "who": self.who,
             "clear": self.clear,
+            "compact": self.compact,
+            "stop": self.stop,
             "more": self.more,
             "ping": self.ping,
             "version": self.version,
             "help": self.help,
+            **{name: _for_admins(command) for name, command in self._admin.items()},
         }
 
     async def terrarium(self, request: Request) -> str:
         """terrarium QUESTION: ask me"""
         if not request.words:
-            return f"Ask me something: {self._desk.prefix}{ASK} QUESTION"
+            return f"Ask me something: {self._desk.prefix(request)}{ASK} QUESTION"
         return await self._desk.ask(request)
 
     async def search(self, request: Request) -> str:
         """search WORDS: find lines of this channel"""
         if not request.words:
-            return f"Search for what? {self._desk.prefix}search WORDS"
+            return f"Search for what? {self._desk.prefix(request)}search WORDS"
         before = await request.stored
         query = Query(
             scope=request.scope,
@@ -86,7 +82,8 @@ class Commands:
             text=request.words,
             limit=_LOOKED_AT,
         )
-        found = [event for event in await self._desk.log.find(query) if not self._asked(event)]
+        events = await self._desk.log.find(query)
+        found = [event for event in events if not self._asked(event, request)]
         return "\n".join(map(_quoted, found[-_SHOWN:])) or "Nothing found."
 
     async def stats(self, request: Request) -> str:
@@ -104,12 +101,26 @@ class Commands:
 
     async def clear(self, request: Request) -> str:
         """clear: forget our conversation (the log stays)"""
-        turns = await self._desk.clear(request.place)
-        return f"Forgotten: our conversation of {turns} turn{'' if turns == 1 else 's'}."
+        turns = await self._desk.clear_for(request)
+        return f"Forgotten: our conversation of {_turns(turns)}."
+
+    async def compact(self, request: Request) -> str:
+        """compact: look at the newest turns of our conversation only (the others are not summed
+        up)"""
+        turns = await self._desk.compact_for(request)
+        return f"I look no more at the oldest {_turns(turns)}." if turns else "It is short already."
+
+    async def stop(self, request: Request) -> str:
+        """stop: end the answer that I am working on for you"""
+        nick = request.words.split()[0] if request.words else request.nick
+        if not request.admin and request.network.fold(nick) != request.network.fold(request.nick):
+            return Notice("Only admins may stop what others have asked.")
+        stopped = self._desk.stop_for(request, nick)
+        return "Stopped." if stopped else Notice("There is nothing to stop.")
 
     async def more(self, request: Request) -> str:
         """more: the rest of a long answer"""
-        return self._desk.more(request.place) or "There is no more."
+        return "" if await self._desk.more(request) else "There is no more."
 
     async def ping(self, request: Request) -> str:
         """ping: am I there?"""
@@ -121,13 +132,33 @@ class Commands:
 
     async def help(self, request: Request) -> str:
         """help: this"""
-        texts = dict.fromkeys(command.__doc__ or "" for command in self.known.values())
-        return " | ".join(f"{self._desk.prefix}{text}" for text in texts)
+        shown = [
+            command
+            for name, command in self.known.items()
+            if request.admin or name not in self._admin
+        ]
+        texts = dict.fromkeys(" ".join((command.__doc__ or "").split()) for command in shown)
+        return " | ".join(f"{self._desk.prefix(request)}{text}" for text in texts)
 
-    def _asked(self, event: Event) -> bool:
+    def _asked(self, event: Event, request: Request) -> bool:
         """Whether a line is a command, which nobody searches for."""
-        found = trigger(event.text, prefix=self._desk.prefix, nick="", private=False)
+        prefix = self._desk.prefix(request)
+        found = trigger(event.text, prefix=prefix, nick="", private=False)
         return found is not None and found.command in self.known
+
+
+def _for_admins(command: Command) -> Command:
+    """The command, refused to everybody else."""
+
+    @functools.wraps(command)
+    async def guarded(request: Request) -> str:
+        return await command(request) if request.admin else Notice("Only admins may do that.")
+
+    return guarded
+
+
+def _turns(count: int) -> str:
+    return f"{count} turn{'' if count == 1 else 's'}"
 
 
 def unpinged(nick: str) -> str:

@@ -1,40 +1,85 @@
-"""Whose questions are being answered: nobody may crowd out the others."""
+"""How much people may ask: nobody may crowd out the others.
+
+Everybody has a token bucket, and so has every channel. What one person is refused costs a token
+too: who floods is heard again after being quiet for a while, not while the flood goes on.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from storage.event import Place
+WAITING = 5
+"""Questions of one person that are being answered or wait for it."""
 
-MOST = 5
-"""Questions of one person in one place that are answered or wait for it."""
+_BURST = 10.0  # seconds' worth of tokens in a full bucket
+_TOLD_EVERY = 60.0  # seconds
+_KEPT = 2_000  # buckets; an older one is full again anyway
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Somebody in a place, by folded nick."""
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled: float
+    told: float = -math.inf
 
-    place: Place
-    nick: str
+
+class Buckets:
+    """A token bucket each: `rate` tokens a second, ten seconds' worth when full.
+
+    `clock` returns seconds and never goes back.
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], float], *, refusals_cost: bool) -> None:
+        self._rate, self._clock, self._most = rate, clock, max(1.0, rate * _BURST)
+        self._refusals_cost = refusals_cost
+        self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
+
+    def take(self, key: Hashable) -> bool:
+        """Take a token of this bucket; whether there was one."""
+        bucket = self._filled(key)
+        if bucket.tokens >= 1:
+            bucket.tokens -= 1
+            return True
+        if self._refusals_cost:
+            bucket.tokens = max(bucket.tokens - 1, -self._most)
+        return False
+
+    def tell(self, key: Hashable) -> bool:
+        """Whether to tell of a refusal: once a minute."""
+        bucket = self._filled(key)
+        if bucket.filled - bucket.told < _TOLD_EVERY:
+            return False
+        bucket.told = bucket.filled
+        return True
+
+    def _filled(self, key: Hashable) -> _Bucket:
+        now = self._clock()
+        bucket = self._buckets.setdefault(key, _Bucket(self._most, now))
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > _KEPT:
+            self._buckets.popitem(last=False)
+        bucket.tokens = min(self._most, bucket.tokens + (now - bucket.filled) * self._rate)
+        bucket.filled = now
+        return bucket
 
 
 class Crowd:
-    """The people who wait for answers."""
+    """The people whose questions are being answered or wait for it."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._waiting: Counter[Person] = Counter()
-        self._told: set[tuple[Person, str]] = set()
+    def __init__(self) -> None:
+        self._waiting: Counter[Hashable] = Counter()
+        self._told: set[tuple[Hashable, str]] = set()
 
-    def full(self, person: Person) -> bool:
+    def full(self, person: Hashable) -> bool:
         """Whether a person has asked as much as one may at once."""
-        return self._waiting[person] >= self._most
+        return self._waiting[person] >= WAITING
 
     @contextmanager
-    def waiting(self, person: Person) -> Iterator[None]:
+    def waiting(self, person: Hashable) -> Iterator[None]:
         """Count a question while it is being answered."""
         self._waiting[person] += 1
         try:
@@ -45,7 +90,7 @@ class Crowd:
                 del self._waiting[person]
                 self._told = {entry for entry in self._told if entry[0] != person}
 
-    def once(self, person: Person, text: str) -> bool:
+    def once(self, person: Hashable, text: str) -> bool:
         """Whether to tell a person `text`: once, until nothing of theirs is left to answer."""
         first = (person, text) not in self._told
         self._told.add((person, text))

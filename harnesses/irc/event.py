@@ -41,3 +41,5 @@ class IrcEvent:
     """Whether we did it ourselves."""
     batch_type: str | None
     """The IRCv3 batch it is part of: `chathistory` and `playback` are lines of the past."""
+    bot: bool = False
+    """Whether the server says that who did it is a bot."""

@@ -46,6 +46,7 @@ class Link:
         self._outbox = Outbox(self._write)
         self._opening = asyncio.timeout(CONNECT_WITHIN)
         self._heard = self._loop.time()
+        self._pings: dict[str, asyncio.Future[None]] = {}
 
     async def open(self, server: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Connect. Raises OSError (a TimeoutError is one) or UnicodeError for an odd name."""
@@ -93,6 +94,18 @@ class Link:
         """Send a line as soon as pacing lets it go."""
         return self._outbox.send(line, urgent)
 
+    async def lag(self) -> float:
+        """Seconds until the server answers; for ever, when it does not."""
+        began = self._loop.time()
+        token, answered = f"lag-{began}", self._loop.create_future()
+        self._pings[token] = answered
+        try:
+            self.send_line(f"PING :{token}", urgent=True)
+            await answered
+        finally:
+            del self._pings[token]
+        return self._loop.time() - began
+
     def close(self) -> None:
         """Drop the connection and all that waits for it."""
         self._outbox.close()
@@ -111,6 +124,9 @@ class Link:
         self._heard = self._loop.time()
         if not (message := parse(line)):
             return
+        pinged = self._pings.get(message.param(-1)) if message.command == "PONG" else None
+        if pinged and not pinged.done():
+            pinged.set_result(None)
         for event in self._session.receive(message):
             self._on_event(event)
         self._flush()

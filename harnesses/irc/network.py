@@ -35,6 +35,9 @@ SILENCE = 90.0
 QUIT_WITHIN = 2.0
 """Seconds."""
 
+LAG_WITHIN = 5.0
+"""Seconds in which a server answers, or its lag is unknown."""
+
 UNWELCOME_WAIT = 60.0
 """Seconds to wait at least after the server has called us banned or too fast."""
 
@@ -87,6 +90,11 @@ class Network:
         return self._session.nick
 
     @property
+    def server(self) -> str:
+        """The server's name or address, as configured."""
+        return self._server
+
+    @property
     def channels(self) -> list[str]:
         """The channels we are in."""
         return self._session.roster.channels
@@ -96,9 +104,29 @@ class Network:
         known = self._session.roster.channel(channel)
         return sorted((m.nick for m in known.members.values()), key=str.casefold) if known else []
 
+    def is_channel(self, name: str) -> bool:
+        """Whether `name` is that of a channel here."""
+        return self._session.isupport.is_channel(name)
+
+    def topic(self, channel: str) -> str:
+        """The topic of `channel`; empty where there is none, or we are not there."""
+        known = self._session.roster.channel(channel)
+        return known.topic if known else ""
+
+    def configure(self, settings: NetworkSettings) -> None:
+        """Use other settings from the next connection on."""
+        self._settings = settings
+
     def fold(self, name: str) -> str:
         """`name` in the form in which equal nicks and channels are equal strings here."""
         return self._session.isupport.fold(name)
+
+    async def lag(self) -> float | None:
+        """Seconds until the server answers, or None when it does not in good time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAG_WITHIN):
+                return await self._link.lag() if self._link else None
+        return None
 
     async def until_joined(self) -> None:
         """Wait until we are in every channel we want; for ever, when one does not let us in."""

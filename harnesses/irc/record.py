@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from harnesses.irc.event import IrcEvent
@@ -12,6 +12,17 @@ from storage.event import Event, EventType, Place, Scope
 def place_of(event: IrcEvent) -> Place:
     """The channel of an event, or the person at the other end of a private conversation."""
     return Place(event.network, event.channel or event.nick)
+
+
+def conversation_of(place: Place, nick: str, fold: Callable[[str], str]) -> str:
+    """The name of the conversation of a person in a place.
+
+    Everybody has one of their own on each channel, so that nobody waits for another's answer, and
+    nobody else's `clear` ends it. What others ask there is in the log lines that the model sees.
+    """
+    channel, person = fold(place.channel), fold(nick)
+    parts = [place.network, channel] if channel == person else [place.network, channel, person]
+    return "/".join(parts)
 
 
 def recorded(event: IrcEvent) -> Event:
@@ -34,13 +45,21 @@ def recorded(event: IrcEvent) -> Event:
     )
 
 
-def said(place: Place, nick: str, text: str, *, private: bool, reply_to: int | None) -> Event:
+def said(
+    place: Place,
+    nick: str,
+    text: str,
+    *,
+    private: bool,
+    reply_to: int | None,
+    kind: EventType = EventType.PRIVMSG,
+) -> Event:
     """A line of our own, as it went out."""
     return Event(
         network=place.network,
         channel=place.channel,
         private=private,
-        type=EventType.PRIVMSG,
+        type=kind,
         time=datetime.now(UTC),
         nick=nick,
         text=text,

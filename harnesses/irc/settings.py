@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
+from harnesses.irc.behaviour import ChannelKeys
 from storage.config import Config, ConfigError, Section
 
 
@@ -96,6 +97,21 @@ class NetworkSettings(Section):
     nickserv_password: SecretStr | None = Field(
         None, description="Password to identify to NickServ with, when SASL has not logged us in"
     )
+    rejoin_after: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds to stay away after a kick; after the third one in an hour for good",
+    )
+    channel: dict[str, ChannelKeys] = Field(
+        default_factory=dict,
+        description='What differs on a channel, by its name; "*" is every channel',
+    )
+
+    @field_validator("channel", mode="before")
+    @classmethod
+    def _known_channel_keys(cls, channels: object) -> object:
+        _require_known(channels, ChannelKeys.model_fields)
+        return channels
 
 
 class IrcSettings(NetworkSettings):
@@ -118,6 +134,36 @@ class IrcSettings(NetworkSettings):
     progress_after: float = Field(
         10.0, gt=0, description="Seconds after which a slow answer is announced"
     )
+    stream_after: float = Field(
+        2.0,
+        ge=0,
+        description="Seconds of writing after which the first line of an answer goes out before "
+        "the rest",
+    )
+    paste_hours: float = Field(
+        168.0, gt=0, description="How long the whole of a long answer can be read, in hours"
+    )
+    admins: Words = Field(
+        (),
+        description="Who may give admin commands: services accounts, or masks such as "
+        '"*!*@staff.example.org"; nobody when empty',
+    )
+    admin_tools: bool = Field(
+        False,
+        description="Let the model kick, ban, and set topics and modes when an admin asks it to "
+        "and it is a channel operator",
+    )
+    ignore: Words = Field((), description="Whose commands are not heard, as in admins")
+    bots: Words = Field((), description="Who else is a bot and never answered, as in admins")
+    relays: Words = Field(
+        (), description='Bots that repeat "<nick> words" from elsewhere, as in admins'
+    )
+    person_per_minute: float = Field(
+        60.0, gt=0, description="Commands of one person; a sixth of that at once"
+    )
+    channel_per_minute: float = Field(
+        180.0, gt=0, description="Commands on one channel; a sixth of that at once"
+    )
     networks: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Networks by name, each a table with the keys above"
     )
@@ -125,13 +171,18 @@ class IrcSettings(NetworkSettings):
     @field_validator("networks")
     @classmethod
     def _known_keys(cls, networks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        known = list(NetworkSettings.model_fields)
-        for name, values in networks.items():
-            for key in values:
-                if key not in known:
-                    near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
-                    raise ValueError(f'unknown key "{key}" in {name}; the nearest is "{near}"')
+        _require_known(networks, NetworkSettings.model_fields)
         return networks
+
+
+def _require_known(tables: object, keys: Iterable[str]) -> None:
+    """Raise ValueError for a table by name that has another key."""
+    known = list(keys)
+    for name, values in tables.items() if isinstance(tables, Mapping) else ():
+        for key in values if isinstance(values, Mapping) else ():
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+                raise ValueError(f'unknown key "{key}" in {name}; the nearest is "{near}"')
 
 
 def networks(config: Config) -> dict[str, NetworkSettings]:

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
 
+import structlog
+
+from harnesses.core.addresses import with_agent_address
 from harnesses.core.harness import Answer, Harness
-from harnesses.irc.commands import Command, Commands, Request
-from harnesses.irc.crowd import Crowd, Person
+from harnesses.irc.asking import SLOWLY, Asking
+from harnesses.irc.behaviour import Behaviour, Behaviours, stored
+from harnesses.irc.choices import Choices
+from harnesses.irc.commands import Commands
+from harnesses.irc.delivery import deliver
 from harnesses.irc.event import IrcEvent
+from harnesses.irc.hearing import Hearing, May
+from harnesses.irc.links import paste_link
 from harnesses.irc.network import Network
-from harnesses.irc.record import place_of, recorded, said, scope_of
-from harnesses.irc.settings import IrcSettings, networks
+from harnesses.irc.record import place_of, recorded
+from harnesses.irc.request import Command, Notice, Request
+from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
+from harnesses.irc.speech import Speech, Target
 from harnesses.irc.sts import StsPolicies
-from harnesses.irc.tools import ChannelTools
-from harnesses.irc.trigger import trigger
-from llm.log_tools import LogTools
-from llm.log_view import LogView
+from storage.audit import Audit
+from storage.channel_settings import ChannelSettings
 from storage.chat_log import ChatLog
-from storage.config import Config
+from storage.config import Config, ConfigError, load
 from storage.database import Database
 from storage.event import Place
-from storage.outbox import Outbox, Parcel, outbox_path
+from storage.outbox import Outbox, outbox_path
+from storage.pastes import Pastes
 from storage.settings import log_path
 
-_POLL = 1.0  # seconds between looks at the outbox and at the networks' state
-_UNSAYABLE = {code: None for code in (*range(32), 127) if chr(code) not in "\n\t"}
+_POLL = 1.0  # seconds between looks at the networks' state
 
-ENOUGH = "that is enough for now; ask again when I have answered."
-PATIENCE = "still at it, one moment."
+_log = structlog.get_logger()
 
 
 class IrcTendril(Harness):
@@ -41,11 +50,15 @@ class IrcTendril(Harness):
     name: ClassVar[str] = "irc"
 
     log: ChatLog
+    speech: Speech
+    behaviours: Behaviours
+    choices: Choices
+    audit: Audit
+    hearing: Hearing
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.settings = config.section(IrcSettings)
-        self.prefix = self.settings.command_prefix
         policies = StsPolicies(config.data / "sts.json")
         self.networks: Mapping[str, Network] = {
             name: Network(
@@ -54,8 +67,7 @@ class IrcTendril(Harness):
             for name, settings in networks(config).items()
         }
         self._commands = Commands(self)
-        self._crowd = Crowd()
-        self._rest: dict[Place, list[str]] = {}
+        self._asking = Asking(self)
 
     def database_path(self) -> Path:
         """The log and the conversations share a file."""
@@ -66,128 +78,180 @@ class IrcTendril(Harness):
         async with AsyncExitStack() as stack:
             outbox = await stack.enter_async_context(Database.opened(outbox_path(self.config.data)))
             self.log = await stack.enter_async_context(ChatLog.opened(self.database))
+            await self._prepare()
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            self._tasks.create_task(deliver(Outbox(outbox), self.networks, self._post))
+            self._tasks.create_task(self._tell_state())
             for network in self.networks.values():
                 self._tasks.create_task(network.run())
-            self._tasks.create_task(self._deliver(outbox))
-            self._tasks.create_task(self._tell_state())
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
             try:
                 await asyncio.Event().wait()
             finally:
+                loop.remove_signal_handler(signal.SIGHUP)
                 await self._leave()
 
-    async def ask(self, request: Request) -> str:
-        """The model's answer to the words of a request."""
-        person = Person(request.place, request.network.fold(request.nick))
-        if self._crowd.full(person):
-            return ENOUGH if self._crowd.once(person, ENOUGH) else ""
-        with self._crowd.waiting(person):
-            answering = self._tasks.create_task(self._asked(request))
-            answer = await self._patiently(answering, request, person)
-        return unaddressed(answer.text, request.nick)
+    async def _prepare(self) -> None:
+        """Take up what admins have chosen earlier, and count from now."""
+        clock = asyncio.get_running_loop().time
+        self._started = clock()
+        kept = ChannelSettings(self.database)
+        self.choices, self.audit = Choices(kept), Audit(self.database)
+        self.speech = Speech(self.log, Pastes(self.database), self._link, self._paste_lifetime)
+        await self.choices.load()
+        self.hearing = Hearing(self.settings, self.choices, clock)
+        self.behaviours = Behaviours(await stored(kept))
+        self._configure(networks(self.config))
+        for name, network in self.networks.items():
+            for channel, key in self.choices.channels(name).items():
+                network.part(channel) if key is None else network.join(channel, key)
 
-    async def _asked(self, request: Request) -> Answer:
-        anchor = await request.stored
-        place = request.place
-        tools: list[object] = [LogTools(self.log, request.scope, before=anchor)]
-        if not request.private:
-            tools.append(ChannelTools(request.network, place.channel))
-        last = self.agent.max_context_messages
-        return await self.turn(
-            self._conversation(place),
-            who=request.nick,
-            text=request.words,
-            view=LogView(log=self.log, place=place, anchor=anchor, last=last),
-            tools=tools,
-            values={"nick": request.network.nick, "channel": place.channel},
+    def _configure(self, found: Mapping[str, NetworkSettings]) -> None:
+        for name, network in self.networks.items():
+            default = Behaviour(
+                command_prefix=self.settings.command_prefix,
+                line_budget=self.settings.line_budget,
+                model=self.agent.model,
+                max_context_messages=self.agent.max_context_messages,
+            )
+            channels = {network.fold(key): keys for key, keys in found[name].channel.items()}
+            self.behaviours.configure(name, default, channels)
+
+    # What commands ask of us.
+
+    async def ask(self, request: Request) -> str:
+        """Answer a question with the model's help; returns what else there is to say."""
+        return await self._asking.ask(request)
+
+    def prefix(self, request: Request) -> str:
+        """What a command begins with where `request` was given."""
+        return self.behaviour(request.network, request.place).command_prefix
+
+    async def clear_for(self, request: Request) -> int:
+        """Forget the conversation of whoever asks; how many turns it had."""
+        return await self.clear(self._asking.conversation(request))
+
+    async def compact_for(self, request: Request) -> int:
+        """Show the model only the newest turns of it; how many are left out."""
+        return await self.compact(self._asking.conversation(request))
+
+    def stop_for(self, request: Request, nick: str) -> bool:
+        """End what is being answered for `nick`; whether there was anything."""
+        return self.stop(self._asking.conversation(request, nick))
+
+    async def more(self, request: Request) -> bool:
+        """Say on what the last long answer there has left; whether there was anything."""
+        return await self.speech.more(self.target(request, await request.stored))
+
+    def reload(self) -> str:
+        """Read the configuration file anew; what that has changed. Raises ConfigError, and then
+        everything is as before."""
+        if self.config.path is None:
+            raise ConfigError("there is no file that it was read from")
+        config = with_agent_address(load(self.config.path, self.config.data))
+        settings, found = config.section(IrcSettings), networks(config)
+        if set(found) != set(self.networks):
+            raise ConfigError("another set of networks needs a restart")
+        before = networks(self.config)
+        self.configure(config)
+        self.client.configure(self.agent)
+        self.settings = settings
+        self.hearing.configure(settings)
+        self._configure(found)
+        for name, network in self.networks.items():
+            network.configure(found[name])
+            _move(network, before[name], found[name])
+        return "Read anew; how to connect counts from the next connection on."
+
+    async def state(self, request: Request) -> str:
+        """How we are, for admins."""
+        lag = await request.network.lag()
+        behaviour = self.behaviour(request.network, request.place)
+        up = timedelta(seconds=round(asyncio.get_running_loop().time() - self._started))
+        return (
+            f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
+            f" {self.questions} in the queue; model {behaviour.model};"
+            f" {self._asking.tokens_today:,} tokens today"
         )
 
-    async def clear(self, place: Place) -> int:
-        """Forget the conversation of `place`; how many turns it had."""
-        return await self.conversations.clear(self._conversation(place))
+    # What our other parts ask of us.
 
-    def more(self, place: Place) -> str:
-        """The rest of the last long answer in `place`."""
-        return "\n".join(self._rest.pop(place, ()))
+    def behaviour(self, network: Network, place: Place) -> Behaviour:
+        """What counts at a place."""
+        return self.behaviours.of(Place(network.name, network.fold(place.channel)))
+
+    def target(self, request: Request, anchor: int) -> Target:
+        """Where a reply to `request`, whose line has the id `anchor` in the log, goes."""
+        target = self._target(request.network, request.place, request.private)
+        return replace(target, nick=request.nick, reply_to=anchor or None)
+
+    async def tell(self, request: Request, text: str) -> None:
+        """Say `text` to the person who asked; nothing, when it is empty."""
+        if text:
+            target = self.target(request, await request.stored)
+            if isinstance(text, Notice) and not request.who.bridged:
+                await self.speech.notice(target, text)
+            else:
+                await self.speech.say(target, text)
+
+    # What happens.
 
     def _happened(self, event: IrcEvent) -> None:
         """Log an event in order of arrival, and answer it when it asks for that."""
-        stored = self.log.append(recorded(event))
-        private = event.channel is None
-        if event.own or event.batch_type or event.type != "PRIVMSG":
-            return
         network = self.networks[event.network]
-        asked = trigger(event.text, prefix=self.prefix, nick=network.nick, private=private)
+        event, who = self.hearing.speaker(network, event)
+        behaviour = self.behaviour(network, place_of(event))
+        if behaviour.logging:
+            kept = self.log.append(recorded(event))
+        else:
+            kept = asyncio.get_running_loop().create_future()
+            kept.set_result(0)
+        asked = self.hearing.asked(network, event, who, behaviour.command_prefix)
         command = self._commands.known.get(asked.command) if asked else None
         if asked and command:
-            place = place_of(event)
-            scope = scope_of(place, self.settings.channel_groups)
-            request = Request(network, place, private, event.nick, asked.words, scope, stored)
-            self._tasks.create_task(self._reply(command, request))
+            request = self.hearing.request(network, event, who, asked.words, kept)
+            match self.hearing.may(request):
+                case May.YES:
+                    self._tasks.create_task(self._reply(command, request))
+                case May.TELL:
+                    self._tasks.create_task(self.tell(request, Notice(SLOWLY)))
 
     async def _reply(self, command: Command, request: Request) -> None:
         async def answered() -> Answer:
             return Answer(await command(request))
 
-        await self._tell(request, (await self.safely(answered())).text)
+        await self.tell(request, (await self.safely(answered())).text)
+        self.hearing.answered(request)
 
-    async def _tell(self, request: Request, text: str) -> None:
-        """Say `text` to the person who asked; nothing, when it is empty."""
-        if not text:
-            return
-        addressed = text if request.private else f"{request.nick}: {text}"
-        asked = await request.stored
-        await self._say(request.network, request.place, addressed, request.private, asked)
+    async def _post(self, network: Network, place: Place, text: str) -> bool:
+        return await self.speech.say(self._target(network, place, private=False), text)
 
-    async def _patiently(
-        self, answering: asyncio.Task[Answer], request: Request, person: Person
-    ) -> Answer:
-        """The answer; a person who waits long is told, once, that it is on its way."""
-        done, _ = await asyncio.wait({answering}, timeout=self.settings.progress_after)
-        if not done and self._crowd.once(person, PATIENCE):
-            await self._tell(request, PATIENCE)
-        return await answering
+    def _target(self, network: Network, place: Place, private: bool) -> Target:
+        behaviour = self.behaviour(network, place)
+        return Target(
+            network=network,
+            place=place,
+            private=private,
+            nick="",
+            reply_to=None,
+            budget=behaviour.line_budget,
+            prefix=behaviour.command_prefix,
+            logged=behaviour.logging,
+        )
 
-    async def _say(
-        self, network: Network, place: Place, text: str, private: bool, reply_to: int | None
-    ) -> bool:
-        """Say `text`, up to the line budget, and log each line as it goes out.
+    def _link(self, token: str) -> str | None:
+        servers = [network.server for network in self.networks.values()]
+        return paste_link(self.config, servers, token)
 
-        Returns whether all of it went out.
-        """
-        lines = network.split(place.channel, text.translate(_UNSAYABLE))
-        if len(lines) > self.settings.line_budget:
-            shown = max(self.settings.line_budget - 1, 1)
-            self._rest[place] = lines[shown:]
-            lines = [*lines[:shown], f"({len(lines) - shown} more lines: {self.prefix}more)"]
-        for line in lines:
-            if not await network.privmsg(place.channel, line):
-                return False
-            self.log.append(said(place, network.nick, line, private=private, reply_to=reply_to))
-        return True
+    def _paste_lifetime(self) -> timedelta:
+        return timedelta(hours=self.settings.paste_hours)
 
-    async def _deliver(self, database: Database) -> None:
-        """Say what other tendrils have put in the outbox, once we are where it belongs."""
-        outbox = Outbox(database)
-        while True:
-            for parcel in await outbox.waiting():
-                network = self._reachable(parcel)
-                if network is None:
-                    continue
-                place = Place(network.name, parcel.place.channel)
-                if await self._say(network, place, parcel.text, private=False, reply_to=None):
-                    await outbox.sent(parcel)
-            await asyncio.sleep(_POLL)
-
-    def _reachable(self, parcel: Parcel) -> Network | None:
-        """The network on whose channel we are; a parcel that names none takes the first."""
-        for network in self.networks.values():
-            here = {network.fold(channel) for channel in network.channels}
-            if parcel.place.network in ("", network.name) and (
-                network.fold(parcel.place.channel) in here
-            ):
-                return network
-        return None
+    def _reload_on_signal(self) -> None:
+        try:
+            _log.info("irc.reloaded", changed=self.reload())
+        except ConfigError as error:
+            _log.error("irc.not_reloaded", error=str(error))
 
     async def _tell_state(self) -> None:
         while True:
@@ -204,14 +268,16 @@ class IrcTendril(Harness):
             for network in self.networks.values():
                 tasks.create_task(network.quit("Terrarium stops"))
 
-    def _conversation(self, place: Place) -> str:
-        network = self.networks[place.network]
-        return f"{place.network}/{network.fold(place.channel)}"
 
-
-def unaddressed(text: str, nick: str) -> str:
-    """`text` without the `nick:` that a model may begin with, as we say that ourselves."""
-    return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
+def _move(network: Network, before: NetworkSettings, after: NetworkSettings) -> None:
+    """Join and leave channels that the configuration has gained and lost."""
+    for channel in after.channels:
+        if channel not in before.channels:
+            name, _, key = channel.partition(" ")
+            network.join(name, key.strip())
+    for channel in before.channels:
+        if channel not in after.channels:
+            network.part(channel.partition(" ")[0])
 
 
 def _whereabouts(network: Network) -> str:

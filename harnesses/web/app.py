@@ -10,7 +10,7 @@ from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from harnesses.web import api, channel, chat, login, pages, preferences
+from harnesses.web import api, channel, chat, login, pages, paste, preferences
 from harnesses.web.compression import Compression
 from harnesses.web.cors import Cors
 from harnesses.web.etag import ETag
@@ -25,7 +25,14 @@ _ABOUT = """What was said on the public channels: to read, to search, to follow 
 Private conversations are never shown here. Times are ISO 8601 with a zone. An error is
 `{"error": {"message", "type", "param"}}`, and its message says what to do.
 """
-PAGES = (pages.router, channel.router, chat.router, login.router, preferences.router)
+PAGES = (
+    pages.router,
+    channel.router,
+    chat.router,
+    login.router,
+    preferences.router,
+    paste.router,
+)
 
 
 def create_app(site: Site) -> FastAPI:

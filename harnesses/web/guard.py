@@ -14,6 +14,7 @@ from harnesses.web.token import Tokens, is_feed
 from llm.loopback import host_of, is_loopback
 
 _OPEN = ("/health", "/login", "/favicon.ico")
+_CAPABILITY = "/paste/"  # an address that nobody can guess is the permission to read it
 _READING = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
     "Content-Security-Policy": (
@@ -61,6 +62,8 @@ class Guard:
 
     def _refusal(self, request: Request) -> Response | None:
         """The answer to a request that may not come in; else its visitor is noted."""
+        if request.scope["path"].startswith(_CAPABILITY) and request.method in _READING:
+            return None
         if not self._tokens.required and not is_loopback(host_of(request.headers.get("host", ""))):
             return refuse(
                 HTTPStatus.FORBIDDEN,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -46,8 +47,16 @@ def _is_an_origin(value: str) -> str:
     return value
 
 
+def _is_an_address(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or " " in value:
+        raise ValueError('write "https://host" or "https://host/path"')
+    return value.rstrip("/")
+
+
 BearerToken = Annotated[SecretStr, AfterValidator(_fits_a_header)]
 ChannelName = Annotated[str, AfterValidator(_names_a_channel)]
+Address = Annotated[str, AfterValidator(_is_an_address)]
 Origin = Annotated[str, AfterValidator(_is_an_origin)]
 
 
@@ -71,6 +80,11 @@ class WebSettings(Section):
     port: int = Field(8081, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     token: BearerToken | None = Field(
         None, description="bearer token; without one only this machine can read the pages"
+    )
+    public_url: Address | None = Field(
+        None,
+        description='where people reach these pages ("https://logs.example.org"); links to long'
+        " answers begin with it",
     )
     public: tuple[ChannelName, ...] = Field(
         (),

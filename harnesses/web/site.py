@@ -14,6 +14,7 @@ from harnesses.web.tail import Tail
 from harnesses.web.token import Visitor
 from storage.chat_log import ChatLog
 from storage.event import Scope
+from storage.pastes import Pastes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Site:
     log: ChatLog
     tail: Tail
     chat: ChatBox
+    pastes: Pastes
     data: Path
 
 

@@ -21,6 +21,7 @@ from llm.listener import listen
 from storage.chat_log import ChatLog
 from storage.config import Config
 from storage.database import Database
+from storage.pastes import Pastes
 from storage.settings import log_path
 
 _log = structlog.get_logger()
@@ -41,7 +42,8 @@ class WebTendril(Harness):
             async with Database.opened(log_path(self.config)) as database:
                 log, tail = ChatLog(database), Tail(database)
                 chat = ChatBox(self, log)
-                app = create_app(Site(self.settings, log, tail, chat, self.config.data))
+                pastes = Pastes(database)
+                app = create_app(Site(self.settings, log, tail, chat, pastes, self.config.data))
                 address = _address(listener)
                 self._announce(address)
                 async with asyncio.TaskGroup() as tasks:

@@ -52,6 +52,7 @@ _SHOWN = {
     "model.vision": "true",
     "server.admin_key": '"..."',
     "storage.db_path": '"/var/lib/terrarium/irc.db"',
+    "web.public_url": '"https://logs.example.org"',
     "web.token": '"..."',
 }
 
@@ -112,11 +113,19 @@ _PRICES = """\
 #completion = 0.6
 """
 
+_CHANNELS = """\
+# What differs on a channel; "*" is every channel of the network.
+#[irc.channel."#terrarium"]
+#command_prefix = "!"
+#persona = "You are $nick, a patient tutor on $channel. You answer with a question."
+"""
+
 _EXTRA = {
     "irc.networks": _NETWORKS,
     "model.models": _MODELS,
     "cron.jobs": _JOBS,
     "usage.prices": _PRICES,
+    "irc.channel": _CHANNELS,
     "web.tokens": _TOKENS,
 }
 
@@ -164,11 +173,13 @@ def _keys(table: str, kind: type[Section]) -> Iterator[str]:
     for key, field in kind.model_fields.items():
         where = f"{table}.{key}"
         if where in _EXTRA:
-            yield f"\n{_EXTRA[where].rstrip()}"
             continue
         shown = _SHOWN.get(where) or _toml(_default(field))
         about = textwrap.wrap(_described(field, where in _SHOWN), 96)
         yield from ("", *(f"# {line}" for line in about), f"#{key} = {shown}")
+    for key in kind.model_fields:  # tables come after all keys
+        if extra := _EXTRA.get(f"{table}.{key}"):
+            yield f"\n{extra.rstrip()}"
 
 
 def _table(table: str, fields: Mapping[str, FieldInfo]) -> str:

@@ -15,6 +15,7 @@ from harnesses.core.harness import FAILED, Answer
 from harnesses.core.status import State, report
 from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
 from llm.message import Usage
+from llm.settings import AgentSettings
 from llm.tools import tool
 from storage.config import Config, ConfigError
 from tests.kit.openai_script import Answer as Scripted
@@ -223,7 +224,7 @@ class Brief(SmallTendril):
 
     error: Exception | None = None
 
-    def _persona_file(self) -> Path:
+    def _persona_file(self, agent: AgentSettings) -> Path:
         return Path(__file__)
 
     async def serve(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.client import AgentClient, Count
+from llm.client import AgentClient, Call, Count
 from llm.message import Message
 from llm.meter import Meter
 from llm.settings import AgentSettings
@@ -27,7 +27,7 @@ class Metered:
 
     async def count(self, *texts: str, conversation: str = "a", reserve: int = 100) -> Count:
         messages: list[Message] = [{"role": "user", "content": text} for text in texts]
-        return await self.meter.count(conversation, messages, (), reserve)
+        return await self.meter.count(Call(conversation), messages, (), reserve)
 
     @property
     def asked(self) -> int:

@@ -1,0 +1,95 @@
+"""The questions of one conversation: one is answered at a time, in order of arrival.
+
+A question that comes while another is being answered may join it: the run takes it in before its
+next call of the model. When there is none any more, the question has a turn of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from llm.context import Question
+from llm.message import Message
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A question, and whether it has its turn (True) or none any more (False)."""
+
+    question: Question
+    joins: bool
+    turn: asyncio.Future[bool]
+
+
+class Lane(Generic[T]):
+    """`enter`, then `run`, then `leave`; meanwhile others may `stop` or `discard` what runs.
+
+    `memory` is to be held while something of the conversation is written or deleted.
+    """
+
+    def __init__(self) -> None:
+        self.memory = asyncio.Lock()
+        self.discarded = False
+        self._busy = False
+        self._waiting: deque[_Waiting] = deque()
+        self._running: asyncio.Task[T] | None = None
+
+    def __len__(self) -> int:
+        return self._busy + len(self._waiting)
+
+    async def enter(self, question: Question, joins: bool) -> bool:
+        """Wait for the turn of `question`. False: it has joined another one, or was stopped."""
+        if not self._busy:
+            self._busy = True
+            return True
+        waiting = _Waiting(question, joins, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        try:
+            return await waiting.turn
+        except asyncio.CancelledError:
+            with suppress(ValueError):
+                self._waiting.remove(waiting)
+            if waiting.turn.done() and not waiting.turn.cancelled() and waiting.turn.result():
+                self.leave()
+            raise
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` returns, or None when it was stopped."""
+        self.discarded = False
+        async with asyncio.TaskGroup() as tasks:
+            self._running = running = tasks.create_task(work)
+        return None if running.cancelled() else running.result()
+
+    def leave(self) -> None:
+        """Let the next question have its turn."""
+        self._running = None
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.turn.done():
+                waiting.turn.set_result(True)
+                return
+        self._busy = False
+
+    def joining(self) -> list[Message]:
+        """The questions that join what runs now, in order; they no longer wait."""
+        joining = [each for each in self._waiting if each.joins and not each.turn.done()]
+        for each in joining:
+            self._waiting.remove(each)
+            each.turn.set_result(False)
+        return [each.question.message() for each in joining]
+
+    def stop(self) -> bool:
+        """End what runs and all that waits; whether there was anything."""
+        stopped = self._running is not None and self._running.cancel()
+        for waiting in self._waiting:
+            if not waiting.turn.done():
+                waiting.turn.set_result(False)
+        self._waiting.clear()
+        return stopped

@@ -1,0 +1,112 @@
+"""Questions to the model: who may ask now, what the model is shown, how the answer comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from harnesses.core.harness import Answer
+from harnesses.irc.crowd import Crowd
+from harnesses.irc.record import conversation_of
+from harnesses.irc.reply import Reply
+from harnesses.irc.request import Notice, Request
+from harnesses.irc.tools import ChannelTools
+from llm.log_tools import LogTools
+from llm.log_view import LogView
+
+if TYPE_CHECKING:
+    from harnesses.irc.tendril import IrcTendril
+
+SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
+PATIENCE = "still at it, one moment."
+
+
+class Asking:
+    """The questions of all people on all networks."""
+
+    def __init__(self, tendril: IrcTendril) -> None:
+        self._tendril = tendril
+        self._crowd = Crowd()
+        self._today, self._tokens = datetime.now(UTC).date(), 0
+
+    @property
+    def tokens_today(self) -> int:
+        """Tokens read and written since midnight UTC, or since the start if that was later."""
+        return self._tokens if self._today == datetime.now(UTC).date() else 0
+
+    async def ask(self, request: Request) -> str:
+        """Answer a question; returns what else there is to say."""
+        person = (request.network.name, request.network.fold(request.nick))
+        if self._crowd.full(person):
+            return Notice(SLOWLY) if self._tendril.hearing.tells(request) else ""
+        with self._crowd.waiting(person):
+            anchor = await request.stored
+            target = self._tendril.target(request, anchor)
+            loop = asyncio.get_running_loop()
+            after = self._tendril.settings.stream_after
+            reply = Reply(self._tendril.speech, target, after, loop.time)
+            async with self._patience(request, reply, person):
+                await self._turn(request, reply, anchor)
+        return ""
+
+    async def _turn(self, request: Request, reply: Reply, anchor: int) -> None:
+        tendril, network = self._tendril, request.network
+        behaviour = tendril.behaviour(network, request.place)
+        channel = request.place.channel
+        tools: list[object] = []
+        view: LogView | None = None
+        if anchor:
+            tools.append(LogTools(tendril.log, request.scope, before=anchor))
+            last = behaviour.max_context_messages
+            view = LogView(log=tendril.log, place=request.place, anchor=anchor, last=last)
+        if not request.private:
+            tools.append(ChannelTools(network, channel))
+
+        async def deliver(answer: Answer) -> None:
+            self._count(answer)
+            await reply.whole(answer)
+
+        await tendril.turn(
+            self.conversation(request),
+            who=request.nick,
+            text=request.words,
+            view=view,
+            tools=tools,
+            values={
+                "nick": network.nick,
+                "channel": channel,
+                "topic": network.topic(channel) or "(none)",
+            },
+            persona=behaviour.persona,
+            model=behaviour.model,
+            joins=True,
+            on_text=reply.piece,
+            deliver=deliver,
+        )
+
+    def conversation(self, request: Request, nick: str = "") -> str:
+        """The conversation of whoever asks, or of `nick`, where `request` was given."""
+        return conversation_of(request.place, nick or request.nick, request.network.fold)
+
+    @asynccontextmanager
+    async def _patience(
+        self, request: Request, reply: Reply, person: tuple[str, str]
+    ) -> AsyncIterator[None]:
+        """A person who waits long is told, once, that the answer is on its way."""
+
+        async def tell() -> None:
+            await asyncio.sleep(self._tendril.settings.progress_after)
+            if not reply.begun and self._crowd.once(person, PATIENCE):
+                await self._tendril.tell(request, PATIENCE)
+
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(tell())
+            yield
+            telling.cancel()
+
+    def _count(self, answer: Answer) -> None:
+        self._tokens = self.tokens_today + answer.usage.prompt + answer.usage.completion
+        self._today = datetime.now(UTC).date()

@@ -1,0 +1,135 @@
+"""How the bot behaves on one channel: the defaults, the file, and what admins have set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from storage.channel_settings import EVERYWHERE, ChannelSettings
+from storage.event import Place
+
+
+class ChannelKeys(BaseModel):
+    """What can differ on one channel; the channel "*" stands for every channel of the network."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command_prefix: str | None = Field(
+        None, min_length=1, max_length=8, description="What a command begins with"
+    )
+    persona: str | None = Field(
+        None,
+        min_length=1,
+        max_length=8_000,
+        description="Who the bot is, in place of its persona file",
+    )
+    line_budget: int | None = Field(None, ge=1, le=50, description="Lines of a reply that are sent")
+    model: str | None = Field(None, min_length=1, max_length=200, description="Model to ask for")
+    max_context_messages: int | None = Field(
+        None, ge=0, le=1_000, description="How many lines that people said the model is shown"
+    )
+    logging: bool | None = Field(None, description="Whether the log keeps what happens there")
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What counts on one channel."""
+
+    command_prefix: str
+    line_budget: int
+    model: str
+    max_context_messages: int
+    persona: str | None = None
+    logging: bool = True
+
+
+class UnknownKey(ValueError):
+    """There is no such key, or the words fit several."""
+
+
+class Behaviours:
+    """The behaviour of every place.
+
+    The most specific place wins, and on one place what an admin has set wins over the file: the
+    channel as set, the channel in the file, "*" as set, "*" in the file, the defaults.
+    `set_live` is what admins have set, by folded place.
+    """
+
+    def __init__(self, set_live: Mapping[Place, Mapping[str, Any]]) -> None:
+        self._live = {place: dict(values) for place, values in set_live.items()}
+        self._files: dict[str, dict[str, dict[str, Any]]] = {}
+        self._defaults: dict[str, Behaviour] = {}
+        self._known: dict[Place, Behaviour] = {}
+
+    def configure(self, network: str, default: Behaviour, file: Mapping[str, ChannelKeys]) -> None:
+        """Take what the configuration says of a network, its channels folded."""
+        self._defaults[network] = default
+        self._files[network] = {
+            name: keys.model_dump(exclude_none=True) for name, keys in file.items()
+        }
+        self._known.clear()
+
+    def of(self, place: Place) -> Behaviour:
+        """What counts at a folded place."""
+        if place not in self._known:
+            if len(self._known) > 1_000:  # private conversations are places too
+                self._known.clear()
+            self._known[place] = replace(
+                self._defaults[place.network], **{key: v for key, (v, _) in self.sources(place)}
+            )
+        return self._known[place]
+
+    def sources(self, place: Place) -> list[tuple[str, tuple[Any, str]]]:
+        """Each key that is not the default, its value and where that is from."""
+        found: dict[str, tuple[Any, str]] = {}
+        for channel in (EVERYWHERE, place.channel):
+            file = self._files.get(place.network, {}).get(channel, {})
+            live = self._live.get(Place(place.network, channel), {})
+            for values, how in ((file, "file"), (live, "set")):
+                found |= {key: (v, f"{how} for {channel}") for key, v in values.items()}
+        return sorted(found.items())
+
+    def put(self, place: Place, key: str, value: Any) -> None:
+        """Set a key of a folded place; None takes the setting back."""
+        values = self._live.setdefault(place, {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+        self._known.clear()
+
+
+def key_of(word: str) -> str:
+    """The key that a word means: its name, or a part of it that no other has. Raises UnknownKey."""
+    keys = list(ChannelKeys.model_fields)
+    fits = [key for key in keys if word.lower() in key.split("_")]
+    if word.lower() in keys:
+        return word.lower()
+    if len(fits) == 1:
+        return fits[0]
+    raise UnknownKey(f"There is no key {word!r}; there are: {', '.join(keys)}.")
+
+
+def value_of(key: str, text: str) -> Any:
+    """The value of a key as it is typed. Raises ValueError with a sentence for people."""
+    words = {"on": "true", "off": "false"} if key == "logging" else {}
+    try:
+        return getattr(ChannelKeys.model_validate({key: words.get(text.lower(), text)}), key)
+    except ValidationError as error:
+        raise ValueError(f"{key}: {error.errors(include_url=False)[0]['msg']}") from error
+
+
+async def stored(settings: ChannelSettings) -> dict[Place, dict[str, Any]]:
+    """What admins have set earlier and still fits."""
+    known = ChannelKeys.model_fields
+    found: dict[Place, dict[str, Any]] = {}
+    for place, values in (await settings.all()).items():
+        for key, text in values.items():
+            if key in known:
+                with suppress(ValueError):  # of another version: the file's value counts then
+                    found.setdefault(place, {})[key] = value_of(key, text)
+    return found

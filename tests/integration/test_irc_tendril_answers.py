@@ -1,0 +1,219 @@
+"""Long answers: what is said, what `.more` says on, what the link shows, what goes out early."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from harnesses.core.status import Status
+from storage.database import Database
+from storage.pastes import Pastes
+from storage.settings import log_path
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.ircd import Ircd, inspircd
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.web_site import web_site
+
+LINK = r"PRIVMSG \S+ :\(\d+ more lines: \.more\) (http://127\.0\.0\.1:\d+/paste/(\S+))$"
+CODE = "```\nif x:\n    three()\n```"
+LONG = f"one\n\ntwo\n{CODE}\n<script>alert(1)</script>\n[a](javascript:alert(1))"
+
+
+@asynccontextmanager
+async def asking(
+    data: Path, url: str, ircd: Ircd, **irc: Any
+) -> AsyncIterator[IrcClient]:
+    """Somebody in the room of a tendril."""
+    async with (
+        irc_tendril(irc_config(data, ircd.port, url, irc=irc)),
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join(ROOM)
+        yield alice
+
+
+def said(client: IrcClient, target: str = ROOM) -> list[str]:
+    """What the bot has said to `target`, line by line."""
+    found = [re.search(rf"^:Terra!\S+ PRIVMSG {target} :(.*)$", line) for line in client.lines]
+    return [match[1] for match in found if match]
+
+
+async def test_a_long_answer_ends_with_a_link_to_all_of_it(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        web_site(tmp_path),
+        asking(tmp_path, script.url, ircd) as alice,
+    ):
+        script.say(LONG)
+        await alice.say(ROOM, ".terrarium explain")
+        link = await alice.expect(LINK)
+        assert said(alice)[:3] == ["alice: one", "two", "```"]
+        assert len(link[2]) == 24
+        async with httpx2.AsyncClient() as anybody:
+            page = await anybody.get(link[1])
+            other = await anybody.get(link[1][:-1] + ("a" if link[1][-1] != "a" else "b"))
+        assert page.status_code == 200
+        assert "<pre><code>if x:\n    three()\n</code></pre>" in page.text
+        assert "<script>alert" not in page.text
+        assert "javascript:" not in re.sub(r"\[a\]\(javascript[^<]*", "", page.text)
+        assert page.headers["x-robots-tag"] == "noindex"
+        assert page.headers["cache-control"] == "no-store"
+        assert 'name="referrer" content="no-referrer"' in page.text
+        assert other.status_code == 404
+
+
+async def test_a_link_needs_no_token_and_opens_nothing_else(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, settings={"token": "sesame"}),
+        asking(tmp_path, script.url, ircd) as alice,
+    ):
+        script.say(LONG)
+        await alice.say("Terra", "explain in private")
+        link = await alice.expect(LINK)
+        assert said(alice, "alice")[0] == "one"
+        async with httpx2.AsyncClient() as anybody:
+            assert (await anybody.get(link[1])).status_code == 200
+            channels = link[1].partition("/paste/")[0] + "/api/channels"
+            assert (await anybody.get(channels)).status_code == 401
+
+
+async def test_no_link_is_claimed_while_nobody_could_open_it(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd) as alice,
+    ):
+        script.say(LONG)
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect(rf"PRIVMSG {ROOM} :\(5 more lines: \.more\)$")
+        Status(tmp_path, "web").ready("http://192.0.2.1:8081")
+        script.say(LONG)
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect(rf"PRIVMSG {ROOM} :\(5 more lines: \.more\)$")
+
+
+async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
+    web = {"public_url": "https://logs.example.org/irc/"}
+    status = Status(tmp_path, "web")
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url, web=web)),
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join(ROOM)
+        status.ready("http://0.0.0.0:8081")
+        script.say(LONG)
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect(r"more\) https://logs\.example\.org/irc/paste/[\w-]{24}$")
+        status.stopped()
+        script.say(LONG)
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect(r"\(5 more lines: \.more\)$")
+
+
+async def test_more_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with inspircd() as ircd, ScriptedOpenAI() as script:
+        script.say("\n".join(f"line {number}" for number in range(8)))
+        async with asking(tmp_path, script.url, ircd) as alice:
+            await alice.say(ROOM, ".terrarium count")
+            await alice.expect(r"\(5 more lines: \.more\)$")
+        async with asking(tmp_path, script.url, ircd) as alice:
+            await alice.say(ROOM, ".more")
+            await alice.expect(r"\(2 more lines: \.more\)$")
+            await alice.say(ROOM, ".more")
+            await alice.expect(r"line 7$")
+            await alice.say(ROOM, ".more")
+            await alice.expect(r"alice: There is no more\.$")
+        assert said(alice)[:4] == ["alice: line 3", "line 4", "line 5", "(2 more lines: .more)"]
+
+
+async def test_an_answer_that_has_expired_is_gone(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd, paste_hours=1e-9) as alice,
+    ):
+        script.say(LONG).say(LONG)
+        for _ in range(2):
+            await alice.say(ROOM, ".terrarium explain")
+            await alice.expect(r"\(5 more lines: \.more\)$")
+        await alice.say(ROOM, ".more")
+        await alice.expect(r"alice: There is no more\.$")
+        config = irc_config(tmp_path, ircd.port, script.url)
+        async with Database.opened(log_path(config)) as database:
+            kept = await database.all("SELECT id FROM pastes")
+            assert len(kept) == 1  # the next one takes it along
+            assert await Pastes(database).get(kept[0]["id"]) is None
+
+
+async def test_the_first_line_goes_out_while_the_model_still_writes(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd, stream_after=0) as alice,
+    ):
+        pieces = ("<thi", "nk>secret", "\nplan\n</th", "ink>Alice: fi", "rst\nsec", "ond")
+        script.answer(Answer("".join(pieces), pieces=pieces, hang=True))
+        await alice.say(ROOM, ".terrarium count")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: first$")
+        assert said(alice) == ["alice: first"]
+        script.release()
+        await alice.expect(rf"PRIVMSG {ROOM} :second$")
+        await alice.say(ROOM, ".ping")
+        await alice.expect("pong")
+        assert said(alice) == ["alice: first", "second", "alice: pong"]
+
+
+async def test_an_answer_that_is_written_quickly_is_said_at_once_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd, stream_after=600) as alice,
+    ):
+        script.hang("first\nsecond")
+        await alice.say(ROOM, ".terrarium count")
+        await script.arrived(1)
+        await alice.say(ROOM, ".ping")
+        await alice.expect("pong")
+        script.release()
+        await alice.expect(r"second$")
+        assert said(alice) == ["alice: pong", "alice: first", "second"]
+
+
+async def test_what_was_said_before_a_tool_call_is_not_taken_for_the_answer(
+    tmp_path: Path,
+) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd, stream_after=0, line_budget=3) as alice,
+    ):
+        script.answer(Answer("I look", calls=(("get_current_users", "{}"),)))
+        script.say("There are two.\nBoth are fine.")
+        await alice.say(ROOM, ".terrarium who is here?")
+        await alice.expect(r":Both are fine\.$")
+        assert said(alice) == ["alice: There are two.", "Both are fine."]
+
+
+async def test_an_answer_may_be_an_action(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd) as alice,
+    ):
+        script.say("/me waves\nHello.")
+        await alice.say(ROOM, ".terrarium greet us")
+        await alice.expect(rf"PRIVMSG {ROOM} :\x01ACTION waves\x01$")
+        await alice.expect(rf"PRIVMSG {ROOM} :Hello\.$")

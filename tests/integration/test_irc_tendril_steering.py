@@ -1,0 +1,161 @@
+"""Several questions at once: who joins whose run, who runs beside it, and what ends one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from harnesses.irc.tendril import IrcTendril
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.ircd import inspircd
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+
+@asynccontextmanager
+async def a_room(
+    data: Path, url: str, **irc: Any
+) -> AsyncIterator[tuple[IrcClient, IrcClient, IrcTendril]]:
+    """Two people in the room of a tendril."""
+    async with (
+        inspircd() as ircd,
+        irc_tendril(irc_config(data, ircd.port, url, irc=irc)) as tendril,
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        await alice.join(ROOM)
+        await bob.join(ROOM)
+        yield alice, bob, tendril
+
+
+def words(request: dict[str, Any]) -> list[str]:
+    """What people asked, as the model is sent it, without the log lines before."""
+    asked = [m["content"] for m in request["messages"] if m["role"] == "user"]
+    return [text.rpartition("</irc_logs>\n\n")[2] for text in asked]
+
+
+async def until(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
+    """Wait until so many questions are being answered or wait for it."""
+    async with asyncio.timeout(10):
+        await client.settle()
+        while tendril.questions != questions:  # noqa: ASYNC110 - the tendril tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.answer(Answer(calls=(("get_current_users", "{}"),), hang=True))
+        script.say("Two, and it is nine.").say("Later.")
+        await alice.say(ROOM, ".terrarium how many are here?")
+        await script.arrived(1)
+        await alice.say(ROOM, ".terrarium and the time?")
+        await until(alice, tendril, 2)
+        script.release()
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: Two, and it is nine\.$")
+        second = script.requests[1]["messages"]
+        assert [m["role"] for m in second[1:]] == ["user", "assistant", "tool", "user"]
+        assert words(script.requests[1]) == [
+            "alice asks: how many are here?",
+            "alice asks: and the time?",
+        ]
+        await alice.say(ROOM, ".terrarium when?")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: Later\.$")
+        third = script.requests[2]["messages"]
+        assert third[: len(second)] == second  # the engine's cache holds
+        assert sum("and the time?" in str(m["content"]) for m in third) == 1
+
+
+async def test_a_question_that_comes_too_late_to_join_is_the_next_turn(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.hang("First.").say("Second and third.")
+        await alice.say(ROOM, ".terrarium one")
+        await script.arrived(1)
+        await alice.say(ROOM, ".terrarium two")
+        await alice.say(ROOM, ".terrarium three")
+        await until(alice, tendril, 3)
+        script.release()
+        await alice.expect(r":alice: First\.$")
+        await alice.expect(r":alice: Second and third\.$")
+        assert words(script.requests[1]) == [f"alice asks: {n}" for n in ("one", "two", "three")]
+        assert len(script.requests) == 2
+
+
+async def test_others_are_answered_beside_a_run_and_each_hears_their_own_answer(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, _):
+        script.hang("Slow.").say("Quick.")
+        await alice.say(ROOM, ".terrarium think hard")
+        await script.arrived(1)
+        await bob.say(ROOM, ".terrarium be quick")
+        await bob.expect(rf"PRIVMSG {ROOM} :bob: Quick\.$")
+        script.release()
+        await bob.expect(rf"PRIVMSG {ROOM} :alice: Slow\.$")
+        assert words(script.requests[1]) == ["bob asks: be quick"]
+        assert "<alice> .terrarium think hard" in str(script.requests[1])
+
+
+async def test_stop_ends_ones_own_run_and_nothing_of_it_is_remembered(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, tendril):
+        script.hang("Half of")
+        await alice.say(ROOM, ".terrarium write a novel")
+        await script.arrived(1)
+        await alice.say(ROOM, ".terrarium a long one")
+        await until(alice, tendril, 2)
+        await bob.say(ROOM, ".stop")
+        await bob.expect(r"NOTICE bob :There is nothing to stop\.$")
+        await bob.say(ROOM, ".stop alice")
+        await bob.expect(r"NOTICE bob :Only admins may stop")
+        await alice.say(ROOM, ".stop")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: Stopped\.$")
+        await script.client_gone()
+        script.say("Yes.")
+        await alice.say(ROOM, ".terrarium still there?")
+        await alice.expect(r":alice: Yes\.$")
+        assert words(script.requests[-1]) == ["alice asks: still there?"]
+        assert not any("Half of" in line for line in alice.lines)
+
+
+async def test_an_admin_may_stop_what_others_have_asked(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        a_room(tmp_path, script.url, admins=["bob!*@*"]) as (alice, bob, _),
+    ):
+        script.hang("Half of")
+        await alice.say(ROOM, ".terrarium write a novel")
+        await script.arrived(1)
+        await bob.say(ROOM, ".stop Alice")
+        await bob.expect(rf"PRIVMSG {ROOM} :bob: Stopped\.$")
+        await script.client_gone()
+
+
+async def test_clear_forgets_what_is_being_answered_too(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, _tendril):
+        script.hang("Your secret is safe.").say("What secret?")
+        await alice.say(ROOM, ".terrarium keep my secret")
+        await script.arrived(1)
+        await alice.say(ROOM, ".clear")
+        await alice.expect(r"Forgotten: our conversation of 0 turns\.$")
+        script.release()
+        await alice.expect(r":alice: Your secret is safe\.$")
+        await alice.say(ROOM, ".terrarium what did I say?")
+        await alice.expect(r":alice: What secret\?$")
+        assert words(script.requests[1]) == ["alice asks: what did I say?"]
+
+
+async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, _tendril):
+        await alice.say(ROOM, ".compact")
+        await alice.expect(r"It is short already\.$")
+        for number in range(6):
+            await alice.say(ROOM, f".terrarium number {number}")
+            await alice.expect(r":alice: ok$")
+        await alice.say(ROOM, ".compact")
+        await alice.expect(r"I look no more at the oldest 2 turns\.$")
+        await alice.say(ROOM, ".terrarium last")
+        await alice.expect(r":alice: ok$")
+        asked = [*(f"alice asks: number {number}" for number in range(2, 6)), "alice asks: last"]
+        assert words(script.requests[-1]) == asked
