@@ -92,7 +92,7 @@ class AdminCommands:
         return Notice(f"I hear {mask} again.")
 
     async def set(self, request: Request) -> str:
-        """set [#CHANNEL] [KEY VALUE]: change a setting; "default" takes it back; alone, list them"""
+        """set [#CHANNEL] [KEY VALUE]: change a setting ("default": as before); alone, list them"""
         words = request.words.split(maxsplit=1)
         channel = EVERYWHERE
         if words and request.network.is_channel(words[0]):
