@@ -26,9 +26,7 @@ LONG = f"one\n\ntwo\n{CODE}\n<script>alert(1)</script>\n[a](javascript:alert(1))
 
 
 @asynccontextmanager
-async def asking(
-    data: Path, url: str, ircd: Ircd, **irc: Any
-) -> AsyncIterator[IrcClient]:
+async def asking(data: Path, url: str, ircd: Ircd, **irc: Any) -> AsyncIterator[IrcClient]:
     """Somebody in the room of a tendril."""
     async with (
         irc_tendril(irc_config(data, ircd.port, url, irc=irc)),
