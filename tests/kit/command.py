@@ -11,7 +11,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_SECTIONS = ("SERVER_", "MODEL_", "IRC_", "WEB_", "CRON_", "AGENT_", "STORAGE_", "UP_")
+_SECTIONS = (
+    "SERVER_",
+    "MODEL_",
+    "ADMISSION_",
+    "USAGE_",
+    "IRC_",
+    "WEB_",
+    "CRON_",
+    "AGENT_",
+    "STORAGE_",
+    "UP_",
+)
 PATIENCE = 60.0
 
 

@@ -1,0 +1,206 @@
+"""Who gets a place at the engine, over real HTTP in front of a scripted upstream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from storage.keys import Key
+from tests.kit.agent_server import agent_server
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.server_keys import make_keys, until_metric
+
+CHAT = "/v1/chat/completions"
+BACKGROUND = {"x-priority": "background"}
+WAITING = 'terrarium_waiting{model="terra",priority="%s"} %d.0'
+RUNNING = 'terrarium_running{model="terra"} %d.0'
+
+
+def says(text: str, **more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}], **more}
+
+
+def asked(script: ScriptedOpenAI) -> list[str]:
+    """What the upstream was asked, in order."""
+    return [request["messages"][-1]["content"] for request in script.requests]
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@asynccontextmanager
+async def client(
+    script: ScriptedOpenAI, data: Path | None = None, **admission: Any
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """A server with one place, unless `admission` has other wishes."""
+    settings = {"places": 1, **admission}
+    async with (
+        agent_server({"upstream": script.url}, None, data, admission=settings) as url,
+        httpx2.AsyncClient(base_url=url, timeout=60) as http,
+    ):
+        yield http
+
+
+async def test_interactive_requests_overtake_background_ones_that_wait(
+    script: ScriptedOpenAI,
+) -> None:
+    script.hang()
+    async with client(script) as http, asyncio.TaskGroup() as tasks:
+        tasks.create_task(http.post(CHAT, json=says("running")))
+        await script.arrived(1)
+        tasks.create_task(http.post(CHAT, json=says("job"), headers=BACKGROUND))
+        await until_metric(http, WAITING % ("background", 1))
+        tasks.create_task(http.post(CHAT, json=says("question")))
+        await until_metric(http, WAITING % ("interactive", 1))
+        script.release()
+    assert asked(script) == ["running", "question", "job"]
+
+
+async def test_every_endpoint_that_makes_tokens_waits_for_a_place(script: ScriptedOpenAI) -> None:
+    script.hang()
+    bodies = {
+        "/v1/generate": {"prompt": "one"},
+        "/v1/completions": {"model": "terra", "prompt": "two", "max_tokens": 3},
+        "/v1/messages": says("three", model="terra", max_tokens=3),
+        CHAT: says("four", stream=True),
+    }
+    async with client(script) as http, asyncio.TaskGroup() as tasks:
+        tasks.create_task(http.post(CHAT, json=says("running")))
+        await script.arrived(1)
+        for path, body in bodies.items():
+            tasks.create_task(http.post(path, json=body))
+        await until_metric(http, WAITING % ("interactive", len(bodies)))
+        assert len(script.requests) == 1
+        script.release()
+
+
+async def test_a_full_queue_is_a_429_that_says_when_to_come_back(script: ScriptedOpenAI) -> None:
+    script.hang()
+    async with client(script, max_waiting=1) as http, asyncio.TaskGroup() as tasks:
+        for count, text in enumerate(("running", "waiting")):
+            tasks.create_task(http.post(CHAT, json=says(text)))
+            await until_metric(http, RUNNING % 1)
+            await until_metric(http, WAITING % ("interactive", count))
+        refused = await http.post(CHAT, json=says("too much"))
+        assert refused.status_code == 429
+        assert refused.json()["error"]["code"] == "queue_full"
+        assert int(refused.headers["retry-after"]) >= 1
+        script.release()
+    assert asked(script) == ["running", "waiting"]
+
+
+async def test_a_flood_of_one_key_loses_its_newest_to_another_key(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    script.hang()
+    async with client(script, tmp_path, max_waiting=2) as http, asyncio.TaskGroup() as tasks:
+        made = await make_keys(http, tmp_path, Key("flood"), Key("quiet"))
+        flood = []
+        for count in range(3):
+            body = says(f"flood {count}")
+            flood.append(tasks.create_task(http.post(CHAT, json=body, headers=made["flood"])))
+            await until_metric(http, RUNNING % 1)
+            await until_metric(http, WAITING % ("interactive", count))
+        quiet = tasks.create_task(http.post(CHAT, json=says("quiet"), headers=made["quiet"]))
+        assert (await flood[2]).status_code == 429
+        script.release()
+    assert quiet.result().status_code == 200
+    assert asked(script) == ["flood 0", "quiet", "flood 1"]
+
+
+async def test_who_waits_too_long_gets_a_503_and_holds_no_place(script: ScriptedOpenAI) -> None:
+    script.hang()
+    async with client(script, max_wait=0.2) as http, asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(http.post(CHAT, json=says("running")))
+        await script.arrived(1)
+        late = await http.post(CHAT, json=says("late"))
+        assert late.status_code == 503
+        assert late.json()["error"]["code"] == "queue_timeout"
+        assert int(late.headers["retry-after"]) >= 1
+        await until_metric(http, WAITING % ("interactive", 0))
+        script.release()
+        assert (await running).status_code == 200
+        assert (await http.post(CHAT, json=says("after"))).status_code == 200
+    assert asked(script) == ["running", "after"]
+
+
+async def test_a_client_that_leaves_the_queue_or_its_answer_frees_its_place(
+    script: ScriptedOpenAI,
+) -> None:
+    script.hang("a beginning")
+    async with client(script) as http, asyncio.TaskGroup() as tasks:
+        async with http.stream("POST", CHAT, json=says("first", stream=True)) as response:
+            pieces = response.aiter_raw()
+            assert b"chat.completion.chunk" in await anext(pieces)
+            leaver = tasks.create_task(http.post(CHAT, json=says("leaver")))
+            await until_metric(http, WAITING % ("interactive", 1))
+            leaver.cancel()
+            await until_metric(http, WAITING % ("interactive", 0))
+            waiter = tasks.create_task(http.post(CHAT, json=says("waiter")))
+            await until_metric(http, WAITING % ("interactive", 1))
+        assert (await waiter).status_code == 200
+        await until_metric(http, RUNNING % 0)
+    assert asked(script) == ["first", "waiter"]
+
+
+async def test_answers_that_fail_or_break_off_give_their_place_back(
+    script: ScriptedOpenAI,
+) -> None:
+    async with client(script) as http:
+        for _ in range(3):
+            script.fail(500, "no").cut("half of")
+            assert (await http.post(CHAT, json=says("x"))).status_code >= 500
+            assert "error" in (await http.post(CHAT, json=says("y", stream=True))).text
+        assert (await http.post(CHAT, json=says("z"))).status_code == 200
+        await until_metric(http, RUNNING % 0)
+
+
+async def test_a_used_up_quota_is_a_429_for_this_key_only(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path) as http:
+        made = await make_keys(http, tmp_path, Key("irc", requests_per_minute=1), Key("web"))
+        statuses = [
+            (await http.post(CHAT, json=says("x"), headers=made[name])).status_code
+            for name in ("irc", "irc", "web", "web")
+        ]
+        assert statuses == [200, 429, 200, 200]
+        refused = await http.post(CHAT, json=says("x"), headers=made["irc"])
+        assert refused.json()["error"]["code"] == "quota_exceeded"
+        assert 1 <= int(refused.headers["retry-after"]) <= 61
+
+
+async def test_tokens_of_today_still_count_after_a_restart(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    script.say("one two three four")
+    async with client(script, tmp_path) as http:
+        made = await make_keys(http, tmp_path, Key("irc", tokens_per_day=5))
+        first = await http.post(CHAT, json=says("a question"), headers=made["irc"])
+        assert first.status_code == 200
+    async with client(script, tmp_path) as http:
+        again = await http.post(CHAT, json=says("again"), headers=made["irc"])
+    assert again.status_code == 429
+    assert "tokens per day" in again.json()["error"]["message"]
+
+
+async def test_of_one_key_only_so_many_run_at_once(script: ScriptedOpenAI, tmp_path: Path) -> None:
+    script.hang()
+    async with client(script, tmp_path, places=4) as http, asyncio.TaskGroup() as tasks:
+        made = await make_keys(http, tmp_path, Key("irc", parallel=1), Key("web"))
+        for text in ("first", "second"):
+            tasks.create_task(http.post(CHAT, json=says(text), headers=made["irc"]))
+            await until_metric(http, RUNNING % 1)
+        await until_metric(http, WAITING % ("interactive", 1))
+        assert (await http.post(CHAT, json=says("web"), headers=made["web"])).status_code == 200
+        script.release()
+    assert asked(script) == ["first", "web", "second"]

@@ -1,0 +1,126 @@
+"""Who may use the agent server, over real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from storage.keys import Key
+from tests.kit.agent_server import agent_server
+from tests.kit.command import terrarium
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.server_keys import bearer, key_table, make_keys, until_metric, until_status
+
+CHAT = "/v1/chat/completions"
+HELLO = {"messages": [{"role": "user", "content": "hello you"}]}
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@asynccontextmanager
+async def client(
+    script: ScriptedOpenAI, data: Path, **tables: Any
+) -> AsyncIterator[httpx2.AsyncClient]:
+    server = tables.pop("server", {})
+    async with (
+        agent_server({"upstream": script.url}, server, data, **tables) as url,
+        httpx2.AsyncClient(base_url=url, timeout=20) as http,
+    ):
+        yield http
+
+
+async def test_keys_count_in_a_running_server_as_soon_as_they_are_made_or_revoked(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path) as http, key_table(tmp_path) as keys:
+        assert (await http.get("/v1/models")).status_code == 200
+        irc = bearer(await keys.create(Key("irc")))
+        await until_status(http, 401, {})
+        assert (await http.post(CHAT, json=HELLO, headers=irc)).status_code == 200
+        assert (await http.get("/v1/models", headers=bearer("trm_guess"))).status_code == 401
+        await keys.revoke("irc")
+        await until_status(http, 401, irc)
+        assert (await http.get("/v1/models")).status_code == 401, "it must not open again"
+
+
+async def test_the_command_makes_lists_and_revokes_keys(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    async with client(script, data, usage={"prices": {"terra": {"prompt": 1_000_000}}}) as http:
+        made = await terrarium("keys", "create", "irc", "--weight", "3", cwd=tmp_path)
+        assert made.status == 0
+        assert "without a key" in made.err
+        irc = bearer(made.out.strip())
+        await until_status(http, 200, irc)
+        await until_status(http, 401, {})
+        script.cached_tokens = 1
+        assert (await http.post(CHAT, json=HELLO, headers=irc)).status_code == 200
+        await http.get("/usage", headers=irc)  # writes what there is
+        listed = await terrarium("keys", "list", cwd=tmp_path)
+        key, *_, use = listed.out.splitlines()[1:]
+        assert key.split()[:4] == ["irc", made.out[:8] + "...", "interactive", "3"]
+        assert use.split()[1:] == ["irc", "terra", "1", "2", "1", "1", "2.0000"]
+        again = await terrarium("keys", "create", "irc", cwd=tmp_path)
+        assert (again.status, again.out) == (1, "")
+        assert (await terrarium("keys", "revoke", "irc", cwd=tmp_path)).status == 0
+        await until_status(http, 401, irc)
+    assert (await terrarium("keys", "revoke", "irc", cwd=tmp_path)).status == 1
+    assert (await terrarium("keys", "create", "../x", cwd=tmp_path)).status == 2
+
+
+async def test_everybody_sees_their_own_use_and_the_admin_all(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    admin = bearer("master")
+    async with client(script, tmp_path, server={"admin_key": "master"}) as http:
+        made = await make_keys(http, tmp_path, Key("irc"), Key("web"))
+        for headers in (made["irc"], made["irc"], made["web"], admin):
+            assert (await http.post(CHAT, json=HELLO, headers=headers)).status_code == 200
+        own = (await http.get("/usage", headers=made["irc"])).json()
+        everybody = (await http.get("/usage", headers=admin)).json()
+        assert (await http.get("/usage")).status_code == 401
+    assert [(row["tendril"], row["requests"]) for row in own["data"]] == [("irc", 2)]
+    assert own["total"] == {
+        "requests": 2,
+        "prompt_tokens": 4,
+        "cached_tokens": 0,
+        "completion_tokens": 2,
+        "cost": 0.0,
+    }
+    assert [row["tendril"] for row in everybody["data"]] == ["admin", "irc", "web"]
+    assert everybody["total"]["requests"] == 4
+
+
+async def test_a_request_can_lower_its_priority_and_never_raise_it(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path) as http:
+        made = await make_keys(http, tmp_path, Key("cron", priority="background"), Key("irc"))
+        for name, asked in (("cron", "interactive"), ("irc", "background"), ("irc", "interactive")):
+            headers = made[name] | {"x-priority": asked}
+            assert (await http.post(CHAT, json=HELLO, headers=headers)).status_code == 200
+        count = "terrarium_wait_seconds_count"
+        for name, got in (("cron", "background"), ("irc", "background"), ("irc", "interactive")):
+            labels = f'model="terra",priority="{got}",tendril="{name}"'
+            await until_metric(http, f"{count}{{{labels}}} 1.0")
+        assert 'priority="interactive",tendril="cron"' not in (await http.get("/metrics")).text
+
+
+async def test_the_bearer_key_may_come_in_either_case_and_as_x_api_key(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path, server={"admin_key": "master"}) as http:
+        for headers in ({"authorization": "bearer master"}, {"x-api-key": "master"}):
+            assert (await http.get("/v1/models", headers=headers)).status_code == 200
+        for headers in ({"authorization": "Basic master"}, {"authorization": "Bearer"}, {}):
+            assert (await http.get("/v1/models", headers=headers)).status_code == 401

@@ -1,0 +1,98 @@
+"""Quotas, with a clock set by hand."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_server.admission.quota import DAY, MINUTE, Quotas, Window
+from agent_server.errors import RateLimited
+from storage.keys import Key
+
+NOON = 20_000 * DAY + DAY / 2
+
+
+def refusal(quotas: Quotas, key: Key, now: float, tokens: int = 10) -> int:
+    """The seconds that a refused request is told to wait."""
+    with pytest.raises(RateLimited) as caught:
+        quotas.charge(key, tokens, now)
+    assert caught.value.code == "quota_exceeded"
+    return int(caught.value.headers["retry-after"])
+
+
+def test_a_key_without_quotas_is_not_counted() -> None:
+    quotas = Quotas()
+    assert [quotas.charge(Key("irc", parallel=1), 10**9, NOON) for _ in range(3)] == [None] * 3
+
+
+def test_requests_over_the_quota_are_let_in_after_the_wait_that_was_told() -> None:
+    quotas, key = Quotas(), Key("irc", requests_per_minute=2)
+    quotas.charge(key, 10, NOON)
+    quotas.charge(key, 10, NOON + 20)
+    wait = refusal(quotas, key, NOON + 30)
+    assert wait == 31
+    refusal(quotas, key, NOON + 30 + wait - 2)
+    assert quotas.charge(key, 10, NOON + 30 + wait)
+
+
+def test_tokens_count_as_estimated_until_they_are_known() -> None:
+    quotas, key = Quotas(), Key("irc", tokens_per_minute=1000)
+    charge = quotas.charge(key, 1000, NOON)
+    assert charge
+    refusal(quotas, key, NOON + 1)
+    quotas.settle(charge, 900)
+    assert quotas.charge(key, 100, NOON + 2)
+    refusal(quotas, key, NOON + 3)
+
+
+def test_a_quota_for_a_day_frees_at_midnight_utc() -> None:
+    quotas, key = Quotas(), Key("irc", tokens_per_day=1000)
+    quotas.restore("irc", 1000, NOON)
+    assert refusal(quotas, key, NOON) == DAY / 2
+    assert quotas.charge(key, 10, NOON + DAY / 2)
+
+
+def test_what_ends_after_midnight_does_not_count_for_the_new_day() -> None:
+    quotas, key = Quotas(), Key("irc", tokens_per_day=100)
+    late = quotas.charge(key, 10, NOON + DAY / 2 - 1)
+    assert late
+    assert quotas.charge(key, 10, NOON + DAY / 2 + 1)
+    quotas.settle(late, 10_000)
+    assert quotas.charge(key, 10, NOON + DAY / 2 + 2)
+
+
+def test_a_second_part_of_an_answer_is_no_second_request() -> None:
+    quotas, key = Quotas(), Key("irc", requests_per_minute=1)
+    quotas.charge(key, 10, NOON)
+    assert quotas.charge(key, 10, NOON + 1, again=1)
+
+
+def test_two_keys_do_not_share_a_quota() -> None:
+    quotas = Quotas()
+    for name in ("irc", "web"):
+        assert quotas.charge(Key(name, requests_per_minute=1), 10, NOON)
+
+
+@given(
+    steps=st.lists(st.tuples(st.floats(0, 40), st.integers(1, 50)), min_size=1, max_size=60),
+    limit=st.integers(1, 200),
+)
+def test_a_window_never_lets_more_than_its_limit_and_one_more_into_a_minute(
+    steps: list[tuple[float, int]], limit: int
+) -> None:
+    window, now = Window(), 1_000_000.0
+    taken: list[tuple[float, int]] = []
+    for pause, amount in steps:
+        now += pause
+        wait = window.full_for(now, limit)
+        assert 0 <= wait <= MINUTE + 1
+        if wait:
+            assert deepcopy(window).full_for(now + wait + 0.001, limit) == 0
+            continue
+        before = sum(used for time, used in taken if time > now - MINUTE)
+        assert before < limit
+        window.add(now, amount)
+        taken.append((now, amount))
