@@ -18,7 +18,8 @@ from agent_server.middleware import BearerKey, BodyLimit, RequestContext
 from agent_server.mind import Mind
 from agent_server.prices import UsageSettings
 from agent_server.reload import follow
-from agent_server.routes import chat, completions, health, messages, models
+from agent_server.responses.store import ResponseStore
+from agent_server.routes import chat, completions, health, messages, models, responses
 from agent_server.routes import usage as usage_route
 from agent_server.routing import Routes
 from agent_server.settings import ServerSettings
@@ -59,7 +60,8 @@ def create_app(config: Config) -> FastAPI:
     app = FastAPI(title="Terrarium agent server", lifespan=lifespan)
     app.state.mind, app.state.metrics, app.state.started = mind, metrics, int(time.time())
     app.state.ledger, app.state.currency = ledger, usage.currency
-    for noun in (chat, completions, messages, models, usage_route, health):
+    app.state.responses = ResponseStore()
+    for noun in (chat, completions, responses, messages, models, usage_route, health):
         app.include_router(noun.router)
     refusals.install(app)
     # The last one added is the outermost.

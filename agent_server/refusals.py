@@ -15,8 +15,11 @@ from agent_server.error_shapes import ErrorResponse
 from agent_server.errors import ApiError, BodyTooLarge, InvalidRequest
 from agent_server.middleware import error_response
 
-TAGGED = ("messages", "content")
+TAGGED = ("messages", "content", "input")
 """Lists whose items pydantic names by index and by role or type; the second is not a field."""
+
+WORDS = ("literal_error", "union_tag_invalid")
+"""pydantic's errors for a word that is none of those there are."""
 
 KINDS = frozenset({"str", "int", "float", "bool"})
 """Steps of a pydantic location that name a branch of a union."""
@@ -37,7 +40,8 @@ async def _api_error(_request: Request, error: Exception) -> JSONResponse:
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     # Of the branches of a union the one that got furthest is the one that was meant.
-    problem = max(error.errors(), key=lambda each: len(each["loc"]))
+    # A wrong word says more than the fields that another branch would want.
+    problem = max(error.errors(), key=lambda each: (len(each["loc"]), each["type"] in WORDS))
     if problem["type"] == "json_invalid":
         return error_response(InvalidRequest("the body is not valid JSON", code="invalid_json"))
     param = _param(problem["loc"])

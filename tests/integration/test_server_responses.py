@@ -1,0 +1,405 @@
+"""/v1/responses, with the official SDK as the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from openai import AsyncOpenAI, BadRequestError, NotFoundError
+from openai.types.responses import FunctionToolParam, Response
+
+from agent_server.responses.store import Kept, ResponseStore
+from tests.kit.agent_server import EngineAddress, agent_server
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+pytest_plugins = ("tests.kit.engine",)
+
+WEATHER: FunctionToolParam = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather of a city",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 40}},
+        "required": ["city"],
+    },
+    "strict": True,
+}
+CALL = (("get_weather", '{"city": "Oslo"}'),)
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def url(script: ScriptedOpenAI) -> AsyncIterator[str]:
+    async with agent_server({"upstream": script.url}) as address:
+        yield address
+
+
+@pytest.fixture
+async def openai(url: str) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+async def real(engine: EngineAddress) -> AsyncIterator[AsyncOpenAI]:
+    async with (
+        agent_server(engine.settings()) as address,
+        AsyncOpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0) as client,
+    ):
+        yield client
+
+
+async def test_a_text_is_answered(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
+    script.cached_tokens = 1
+    script.say("Hello you")
+    made = await openai.responses.create(
+        model="terra",
+        input="Say hello.",
+        instructions="Be brief.",
+        max_output_tokens=50,
+        temperature=0.5,
+        top_p=0.9,
+        metadata={"a": "b"},
+        user="ada",
+    )
+    assert made.output_text == "Hello you"
+    assert (made.object, made.status, made.model) == ("response", "completed", "terra")
+    assert made.id.startswith("resp_")
+    assert (made.error, made.incomplete_details) == (None, None)
+    assert (made.instructions, made.max_output_tokens) == ("Be brief.", 50)
+    assert (made.metadata, made.temperature, made.top_p) == ({"a": "b"}, 0.5, 0.9)
+    assert made.usage is not None
+    assert (made.usage.input_tokens, made.usage.output_tokens, made.usage.total_tokens) == (4, 2, 6)
+    assert made.usage.input_tokens_details.cached_tokens == 1
+    (asked,) = script.requests
+    assert asked["messages"] == [
+        {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say hello."},
+    ]  # fmt: skip
+    assert (asked["max_tokens"], asked["temperature"], asked["top_p"]) == (50, 0.5, 0.9)
+
+
+async def test_an_answer_that_was_cut_off_is_incomplete(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer("half", finish="length"))
+    made = await openai.responses.create(model="terra", input="x", max_output_tokens=1)
+    assert made.status == "incomplete"
+    assert made.incomplete_details is not None
+    assert made.incomplete_details.reason == "max_output_tokens"
+
+
+async def test_the_events_of_a_stream_come_in_order(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer("Two words", calls=CALL, reasoning="Hm."))
+    stream = await openai.responses.create(model="terra", input="x", tools=[WEATHER], stream=True)
+    events = [event async for event in stream]
+    assert [event.type.removeprefix("response.") for event in events] == [
+        "created", "in_progress",
+        "output_item.added", "content_part.added", "reasoning_text.delta", "reasoning_text.done",
+        "content_part.done", "output_item.done",
+        "output_item.added", "content_part.added", "output_text.delta", "output_text.delta",
+        "output_text.done", "content_part.done", "output_item.done",
+        "output_item.added", "function_call_arguments.delta", "function_call_arguments.delta",
+        "function_call_arguments.done", "output_item.done",
+        "completed",
+    ]  # fmt: skip
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert {event.output_index for event in events if hasattr(event, "output_index")} == {0, 1, 2}
+    created, last = events[0], events[-1]
+    assert created.type == "response.created"
+    assert (created.response.status, created.response.output) == ("in_progress", [])
+    assert last.type == "response.completed"
+    assert [item.type for item in last.response.output] == ["reasoning", "message", "function_call"]
+    assert last.response.output_text == "Two words"
+    assert last.response.usage is not None
+
+
+async def test_the_sdk_puts_a_stream_together(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
+    script.answer(Answer("Looking.", calls=(*CALL, ("get_weather", '{"city": "Rome"}'))))
+    async with openai.responses.stream(model="terra", input="x", tools=[WEATHER]) as stream:
+        made = await stream.get_final_response()
+    calls = [item for item in made.output if item.type == "function_call"]
+    assert made.output_text == "Looking."
+    assert [json.loads(call.arguments) for call in calls] == [{"city": "Oslo"}, {"city": "Rome"}]
+    assert len({call.id for call in calls}) == 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_log_probabilities_come_when_they_are_asked_for(
+    url: str, real: AsyncOpenAI, stream: bool
+) -> None:
+    asked: dict[str, Any] = {
+        "model": "terra", "input": "Say hello.", "max_output_tokens": 16,
+        "include": ["message.output_text.logprobs"], "top_logprobs": 2,
+    }  # fmt: skip
+    made: Response
+    if stream:
+        events = [event async for event in await real.responses.create(**asked, stream=True)]
+        last = events[-1]
+        assert last.type in ("response.completed", "response.incomplete")
+        made = last.response
+    else:
+        made = await real.responses.create(**asked)
+    message = made.output[0]
+    assert message.type == "message"
+    part = message.content[0]
+    assert part.type == "output_text"
+    assert part.logprobs
+    assert "".join(entry.token for entry in part.logprobs).startswith(part.text)
+    assert all(len(entry.top_logprobs) == 2 for entry in part.logprobs)
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("none", "none"), ("auto", "auto"), ("required", "required"),
+        ({"type": "function", "name": "get_weather"},
+         {"type": "function", "function": {"name": "get_weather"}}),
+    ],
+)  # fmt: skip
+async def test_tools_and_their_choice_are_translated(
+    openai: AsyncOpenAI, script: ScriptedOpenAI, choice: Any, sent: Any
+) -> None:
+    script.answer(Answer(calls=CALL))
+    made = await openai.responses.create(
+        model="terra", input="x", tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False
+    )
+    (call,) = made.output
+    assert call.type == "function_call"
+    assert (call.call_id, call.name, call.status) == ("call_0", "get_weather", "completed")
+    assert json.loads(call.arguments) == {"city": "Oslo"}
+    (asked,) = script.requests
+    assert (asked["tool_choice"], asked["parallel_tool_calls"]) == (sent, False)
+    assert asked["tools"][0]["function"]["name"] == "get_weather"
+    assert asked["tools"][0]["function"]["strict"] is True
+
+
+async def test_a_conversation_goes_on_from_a_response(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer("Looking.", calls=CALL)).say("It is warm.").say("You are welcome.")
+    first = await openai.responses.create(
+        model="terra", input="How warm is it?", instructions="Old rules.", tools=[WEATHER]
+    )
+    second = await openai.responses.create(
+        model="terra",
+        previous_response_id=first.id,
+        instructions="New rules.",
+        input=[{"type": "function_call_output", "call_id": "call_0", "output": "17"}],
+    )
+    await openai.responses.create(model="terra", previous_response_id=second.id, input="Thanks.")
+    roles = [message["role"] for message in script.requests[2]["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+    rules, asked, called, result = script.requests[1]["messages"]
+    assert rules == {"role": "system", "content": "New rules."}
+    assert asked == {"role": "user", "content": "How warm is it?"}
+    assert called["content"] == "Looking."
+    assert called["tool_calls"][0]["id"] == "call_0"
+    assert result == {"role": "tool", "tool_call_id": "call_0", "content": "17"}
+
+
+async def test_items_of_an_answer_can_be_sent_back_by_hand(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer("Looking.", calls=CALL, reasoning="Hm."))
+    first = await openai.responses.create(model="terra", input="x", tools=[WEATHER], store=False)
+    sent: Any = [
+        {"role": "developer", "content": "Rules."},
+        {"role": "user", "content": [
+            {"type": "input_text", "text": "see"},
+            {"type": "input_image", "image_url": "http://example.org/a.png", "detail": "low"},
+        ]},
+        *first.output,
+        {"type": "function_call_output", "call_id": "call_0", "output": [
+            {"type": "input_text", "text": "17"}]},
+    ]  # fmt: skip
+    await openai.responses.create(model="terra", input=sent)
+    rules, person, answer, result = script.requests[1]["messages"]
+    assert rules == {"role": "system", "content": "Rules."}
+    assert [part["type"] for part in person["content"]] == ["text", "image_url"]
+    assert (answer["content"], answer["reasoning_content"]) == ("Looking.", "Hm.")
+    assert answer["tool_calls"][0]["function"]["name"] == "get_weather"
+    assert result["content"] == "17"
+
+
+async def test_the_form_of_the_text_reaches_the_engine(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    schema: dict[str, object] = {"type": "object", "properties": {}}
+    await openai.responses.create(
+        model="terra",
+        input="x",
+        text={"format": {"type": "json_schema", "name": "mood", "schema": schema},
+              "verbosity": "low"},
+        reasoning={"effort": "low"},
+    )  # fmt: skip
+    await openai.responses.create(
+        model="terra", input="x", text={"format": {"type": "json_object"}}
+    )
+    first, second = script.requests
+    assert first["response_format"]["json_schema"]["schema"] == schema
+    assert first["response_format"]["json_schema"]["name"] == "mood"
+    assert (first["verbosity"], first["reasoning_effort"]) == ("low", "low")
+    assert second["response_format"] == {"type": "json_object"}
+
+
+async def test_a_response_is_kept_until_it_is_deleted(openai: AsyncOpenAI) -> None:
+    made = await openai.responses.create(model="terra", input="x")
+    assert (await openai.responses.retrieve(made.id)).output_text == made.output_text
+    await openai.responses.delete(made.id)
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(made.id)
+    with pytest.raises(NotFoundError):
+        await openai.responses.delete(made.id)
+    with pytest.raises(BadRequestError) as failure:
+        await openai.responses.create(model="terra", input="x", previous_response_id=made.id)
+    assert failure.value.code == "previous_response_not_found"
+    assert failure.value.param == "previous_response_id"
+
+
+async def test_a_response_that_is_not_to_be_stored_is_not(openai: AsyncOpenAI) -> None:
+    made = await openai.responses.create(model="terra", input="x", store=False)
+    assert made.status == "completed"
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(made.id)
+
+
+async def test_a_stream_is_kept_when_it_is_complete(openai: AsyncOpenAI) -> None:
+    async with openai.responses.stream(model="terra", input="x") as stream:
+        made = await stream.get_final_response()
+    assert (await openai.responses.retrieve(made.id)).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"input": []}, "input"),
+        ({"input": None}, "input"),
+        ({"input": [{"role": "wizard", "content": "x"}]}, "input[0].role"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
+        ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]},
+         "input[0].content[0]"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [WEATHER, WEATHER]}, None),
+        ({"tool_choice": "required"}, None),
+        ({"include": ["reasoning.encrypted_content"]}, "include[0]"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"background": True}, "background"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
+        ({"max_tokens": 5}, "max_tokens"),
+        ({"service_tier": "flex"}, "service_tier"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_honoured_is_refused_by_name(
+    url: str, script: ScriptedOpenAI, body: dict[str, Any], param: str | None
+) -> None:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        answer = await http.post("/v1/responses", json={"input": "x", **body})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
+    assert script.requests == []
+
+
+async def test_a_stream_that_breaks_ends_with_a_failed_response(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.cut("half")
+    stream = await openai.responses.create(model="terra", input="x", stream=True)
+    events = [event async for event in stream]
+    last = events[-1]
+    assert last.type == "response.failed"
+    assert last.response.status == "failed"
+    assert last.response.error is not None
+    assert "broke off" in last.response.error.message
+    with pytest.raises(NotFoundError):
+        await openai.responses.retrieve(last.response.id)
+
+
+async def test_a_client_that_leaves_stops_the_answer(url: str, script: ScriptedOpenAI) -> None:
+    script.hang("begun")
+    async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
+        body = {"input": "x", "stream": True}
+        asking = asyncio.ensure_future(http.post("/v1/responses", json=body))
+        await script.arrived()
+        asking.cancel()
+        await asyncio.wait({asking})
+        await script.client_gone()
+
+
+async def test_one_key_does_not_see_the_responses_of_another() -> None:
+    store = ResponseStore()
+    store.put("irc", kept("resp_1"))
+    assert store.get("web", "resp_1") is None
+    assert not store.drop("web", "resp_1")
+    assert store.get("irc", "resp_1") is not None
+
+
+def test_the_store_forgets_what_was_used_longest_ago() -> None:
+    store = ResponseStore(most=2)
+    for name in ("a", "b"):
+        store.put("irc", kept(name))
+    assert store.get("irc", "a") is not None
+    store.put("irc", kept("c"))
+    assert [store.get("irc", name) is not None for name in "abc"] == [True, False, True]
+
+
+def test_the_store_is_bounded_in_bytes() -> None:
+    size = kept("a").size
+    store = ResponseStore(largest=2 * size)
+    for name in ("a", "b", "c"):
+        store.put("irc", kept(name))
+    assert len(store) == 2
+    store.put("irc", kept("d", "long" * size))
+    assert store.get("irc", "d") is None
+    assert len(store) == 2
+    store.drop("irc", "b")
+    store.drop("irc", "c")
+    store.put("irc", kept("e"))
+    assert len(store) == 1
+
+
+def kept(name: str, text: str = "") -> Kept:
+    return Kept({"id": name, "output": text}, [], "session")
+
+
+async def test_the_real_model_must_call_a_tool_and_follow_a_schema(real: AsyncOpenAI) -> None:
+    async with real.responses.stream(
+        model="terra",
+        input="How warm is it in Oslo?",
+        tools=[WEATHER],
+        tool_choice="required",
+        max_output_tokens=200,
+    ) as stream:
+        made = await stream.get_final_response()
+    (call,) = made.output
+    assert call.type == "function_call"
+    assert set(json.loads(call.arguments)) == {"city"}
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": {"mood": {"enum": ["good", "bad"]}},
+        "required": ["mood"],
+        "additionalProperties": False,
+    }
+    answer = await real.responses.create(
+        model="terra",
+        input="How are you?",
+        max_output_tokens=60,
+        text={"format": {"type": "json_schema", "name": "mood", "schema": schema}},
+    )
+    assert json.loads(answer.output_text)["mood"] in ("good", "bad")
+    with pytest.raises(BadRequestError) as failure:
+        await real.responses.create(model="terra", input="hi " * 3000)
+    assert failure.value.code == "context_length_exceeded"
