@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiosqlite
 
 from storage.errors import NewerSchema, Unavailable
+from storage.readers import Readers
+from storage.rebuild import rebuild
 
+_INDEXED = 3  # the migration from which on events are indexed and counted as they are written
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
 
+T = TypeVar("T")
 Row = sqlite3.Row
 Values = Sequence[Any] | Mapping[str, Any]
 
@@ -35,11 +39,14 @@ def from_micros(micros: int) -> datetime:
 
 
 class Database:
-    """A file with one writing and one reading connection. Get one with `opened`."""
+    """A file with one writing connection and readers. Get one with `opened`."""
 
-    def __init__(self, writer: aiosqlite.Connection, reader: aiosqlite.Connection) -> None:
+    def __init__(
+        self, writer: aiosqlite.Connection, reader: aiosqlite.Connection, readers: Readers
+    ) -> None:
         self._writer = writer
         self._reader = reader
+        self._readers = readers
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -52,8 +59,8 @@ class Database:
         writer = await _connect(path, patience)
         try:
             await _prepared(writer, path)
-            async with _reader(path) as reader:
-                yield cls(writer, reader)
+            async with _reader(path) as reader, Readers.opened(path, patience) as readers:
+                yield cls(writer, reader, readers)
         finally:
             await writer.close()
 
@@ -84,6 +91,14 @@ class Database:
         """Every row of a query, read beside the writer. Raises Unavailable."""
         try:
             return await read_all(self._reader, sql, values)
+        except sqlite3.Error as error:
+            raise Unavailable(f"the database cannot be read: {error}") from error
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns, run in a thread with a reading connection: for what takes several
+        queries or long, as nobody else waits for it. Raises Unavailable."""
+        try:
+            return await self._readers.run(work)
         except sqlite3.Error as error:
             raise Unavailable(f"the database cannot be read: {error}") from error
 
@@ -144,6 +159,8 @@ async def _migrate(connection: aiosqlite.Connection, path: Path) -> None:
     for script in scripts[version:]:
         for statement in _statements(script):
             await connection.execute(statement)
+    if 0 < version < _INDEXED:
+        await rebuild(connection)
     await connection.execute(f"PRAGMA user_version = {len(scripts)}")
     await connection.execute("COMMIT")
 

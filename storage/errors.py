@@ -2,7 +2,8 @@
 
 StorageError
 ├── Unavailable   the file cannot be opened or written
-└── NewerSchema   a newer Terrarium has written the file
+├── NewerSchema   a newer Terrarium has written the file
+└── BadCursor     a search was asked to go on from where it never was
 """
 
 from __future__ import annotations
@@ -18,3 +19,7 @@ class Unavailable(StorageError):
 
 class NewerSchema(StorageError):
     """The file was written by a newer Terrarium; this one does not know its tables."""
+
+
+class BadCursor(StorageError):
+    """The cursor of a page was not given away by a search."""

@@ -76,3 +76,10 @@ class Scope:
 PUBLIC = Scope(None)
 EVERYTHING = Scope(None, private=True)
 """Private conversations too: for whoever keeps the file, never for a reader."""
+
+
+def folded(name: str) -> str:
+    """A name as the log compares it: letters of ASCII have no case, as in SQLite's NOCASE."""
+    if name.isascii():
+        return name.lower()
+    return "".join(char.lower() if char.isascii() else char for char in name)

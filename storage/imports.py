@@ -16,17 +16,19 @@ from itertools import groupby
 
 import aiosqlite
 
-from storage.chat_log import insert, storable
 from storage.database import Database, to_micros
 from storage.event import Event
+from storage.event_row import storable
+from storage.log_writer import insert
 
 _MINUTE, _SECOND = 60_000_000, 1_000_000  # microseconds
 _REMEMBERED = timedelta(days=1)  # a source may go back in time by so much
 
 _LIKE = """
 SELECT type, time, nick, target, text FROM events
-WHERE channel_id = (SELECT id FROM channels WHERE network = ? AND name = ?)
-    AND time >= ? AND time < ?
+WHERE channel_id = (SELECT id FROM channels WHERE network = ?1 AND name = ?2)
+    AND time >= ?3 AND time < ?4
+    AND id BETWEEN ?3 / 1000 AND ?4 / 1000 + (SELECT coalesce(max(drift), 0) FROM partitions)
 """
 
 

@@ -1,0 +1,295 @@
+"""What people type into a search, read as words, operators and filters. Nothing is an error:
+what cannot be an operator is a word.
+
+    frogs awake            both words, anywhere in the line
+    frogs or toads         either; `and` may be written, and binds more tightly
+    "frogs are"            a phrase
+    -frogs, not frogs      lines without it
+    frog*                  words that begin so
+    *rog*, lib/frog.py     a part of the text, whatever stands around it
+    from:ada               said by ada; also user:, nick:
+    in:#pond               on a channel; also channel:, and in:network/#pond
+    -from:ada, -in:#pond   by others, elsewhere
+    since:2026-03-01       from that day, month, year or time on
+    until:2026-03          up to the end of that day, month or year, or up to that time
+    hours:24               in the last hours
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import Enum, StrEnum
+from string import punctuation
+
+_PIECE = re.compile(
+    r'(?P<minus>-(?!-))?(?:(?P<key>[a-zA-Z]+):)?(?:"(?P<quoted>[^"]*)"?|(?P<bare>\S+))'
+)
+_KEYS = {
+    **dict.fromkeys(("from", "user", "nick"), "nick"),
+    **dict.fromkeys(("in", "channel"), "channel"),
+    **{key: key for key in ("since", "until", "hours")},
+}
+_EDGES = "\"'.,;:!?()[]{}<>"
+_MOMENT = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")
+_MOST_HOURS = 24 * 366 * 1000
+_MOST_TERMS = 24  # of a search; who types more has pasted something
+# Scripts that do not put spaces between words: no tokenizer of SQLite splits them.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u30ff\u3400-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+
+
+class Mode(StrEnum):
+    """How words without an operator between them belong together."""
+
+    AND = "and"
+    OR = "or"
+    PHRASE = "phrase"
+
+
+class Kind(Enum):
+    """How a term matches."""
+
+    WORD = "word"
+    PHRASE = "phrase"
+    PREFIX = "prefix"
+    PART = "part"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One thing to look for. A PART is text that must occur as it stands, but for its case; of
+    all others accents do not matter either."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """Lines that have all of some terms and none of others."""
+
+    have: tuple[Term, ...] = ()
+    lack: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A search as it was understood: lines that fit any of `clauses` and every filter.
+
+    Of `nicks` and `channels` ("#name" or "network/#name") any will do, if there are any.
+    """
+
+    clauses: tuple[Clause, ...] = ()
+    nicks: frozenset[str] = frozenset()
+    other_nicks: frozenset[str] = frozenset()
+    channels: frozenset[str] = frozenset()
+    other_channels: frozenset[str] = frozenset()
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What is looked for, each once: what there is to highlight."""
+        return tuple(dict.fromkeys(term for clause in self.clauses for term in clause.have))
+
+    def __bool__(self) -> bool:
+        """Whether anything was asked for."""
+        return self != Parsed()
+
+
+def parse(text: str, mode: Mode = Mode.AND, *, now: datetime, zone: tzinfo = UTC) -> Parsed:
+    """Read a search. `now` is an aware time; days and times without a zone are of `zone`."""
+    text = text.encode("utf-8", "replace").decode().replace("\0", " ")
+    if mode is Mode.PHRASE:
+        term = _quoted_term(text.replace('"', " "))
+        return Parsed(clauses=(Clause(have=(term,)),) if term else ())
+    reader = _Reader(mode, now, zone)
+    for match in _PIECE.finditer(text):
+        reader.read(match)
+    return reader.parsed()
+
+
+@dataclass(slots=True)
+class _Clause:
+    have: list[Term] = field(default_factory=list)
+    lack: list[Term] = field(default_factory=list)
+
+
+class _Reader:
+    """Takes the pieces of a search one after another."""
+
+    def __init__(self, mode: Mode, now: datetime, zone: tzinfo) -> None:
+        self._mode = mode
+        self._now = now
+        self._zone = zone
+        self._clauses = [_Clause()]
+        self._joined = False  # by an `and`, in a search whose words are alternatives
+        self._negated = False
+        self._count = 0
+        self._names: dict[tuple[str, bool], set[str]] = {}
+        self._since: list[datetime] = []
+        self._until: list[datetime] = []
+
+    def read(self, match: re.Match[str]) -> None:
+        """Take one piece: an operator, a filter or a term."""
+        key, quoted, bare = match["key"], match["quoted"], match["bare"]
+        minus = bool(match["minus"]) or self._negated
+        word = bare.lower() if bare and not key and not match["minus"] else ""
+        if word in ("or", "|", "||"):
+            self._clauses.append(_Clause())
+        elif word in ("and", "&&", "not"):
+            self._negated = word == "not"
+            self._joined = word == "and" or self._joined
+        elif key and self._filtered(_KEYS.get(key.lower()), quoted or bare or "", minus):
+            self._negated = False
+        else:
+            self._negated = False
+            self._add(_term(match), minus)
+
+    def parsed(self) -> Parsed:
+        """All that was read. What must be lacking in an alternative search is so in each."""
+        lack = [term for clause in self._clauses for term in clause.lack]
+        clauses = [
+            Clause(tuple(clause.have), tuple(lack if self._mode is Mode.OR else clause.lack))
+            for clause in self._clauses
+            if clause.have or (clause.lack and self._mode is Mode.AND)
+        ]
+        if not clauses and lack:
+            clauses = [Clause(lack=tuple(lack))]
+        return Parsed(
+            clauses=tuple(dict.fromkeys(clauses)),
+            nicks=self._named("nick", False),
+            other_nicks=self._named("nick", True),
+            channels=self._named("channel", False),
+            other_channels=self._named("channel", True),
+            since=max(self._since, default=None),
+            until=min(self._until, default=None),
+        )
+
+    def _add(self, term: Term | None, minus: bool) -> None:
+        self._count += 1
+        if term is None or self._count > _MOST_TERMS:
+            return
+        if self._mode is Mode.OR and self._clauses[-1].have and not minus and not self._joined:
+            self._clauses.append(_Clause())
+        self._joined = False
+        clause = self._clauses[-1]
+        into = clause.lack if minus else clause.have
+        if term not in into:
+            into.append(term)
+
+    def _filtered(self, kind: str | None, value: str, minus: bool) -> bool:
+        """Whether a piece was a filter that makes sense; it is taken then."""
+        if kind is None or not value:
+            return False
+        if kind in ("nick", "channel"):
+            self._names.setdefault((kind, minus), set()).add(value)
+            return True
+        if minus:
+            return False
+        return self._hours(value) if kind == "hours" else self._moment(kind, value)
+
+    def _hours(self, value: str) -> bool:
+        try:
+            hours = float(value)
+        except ValueError:
+            return False
+        if not 0 < hours < _MOST_HOURS:
+            return False
+        self._since.append(self._now - timedelta(hours=hours))
+        return True
+
+    def _moment(self, kind: str, value: str) -> bool:
+        try:
+            begin, end = _span(value, self._zone)
+        except (ValueError, OverflowError):
+            return False
+        if kind == "since":
+            self._since.append(begin)
+        else:
+            self._until.append(end)
+        return True
+
+    def _named(self, kind: str, minus: bool) -> frozenset[str]:
+        return frozenset(self._names.get((kind, minus), ()))
+
+
+def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
+    """The first moment of a year, month, day or time, and the first one after (for a time, the
+    same). Raises ValueError and OverflowError."""
+    match = _MOMENT.fullmatch(value)
+    if match is None:
+        moment = datetime.fromisoformat(value)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        return moment.astimezone(UTC), moment.astimezone(UTC)
+    year, month, day = (int(part) if part else None for part in match.groups())
+    assert year is not None
+    begin = datetime(year, month or 1, day or 1, tzinfo=zone)
+    if day:
+        end = begin + timedelta(days=1)
+    elif month:
+        end = begin.replace(year=year + month // 12, month=month % 12 + 1)
+    else:
+        end = begin.replace(year=year + 1)
+    return begin.astimezone(UTC), end.astimezone(UTC)
+
+
+def _term(match: re.Match[str]) -> Term | None:
+    """The term of a piece that is neither operator nor filter."""
+    key = f"{match['key']}:" if match["key"] else ""
+    if match["quoted"] is not None:
+        return _quoted_term(f"{key}{match['quoted']}")
+    return _bare_term(f"{key}{match['bare']}")
+
+
+def _quoted_term(text: str) -> Term | None:
+    text = " ".join(text.split())
+    if not words(text) or _UNSPACED.search(text):
+        return Term(Kind.PART, text) if text else None
+    return Term(Kind.PHRASE if len(words(text)) > 1 else Kind.WORD, text)
+
+
+def _bare_term(text: str) -> Term | None:
+    core = text.strip(_EDGES)
+    inner = core.strip("*")
+    if not inner:
+        return Term(Kind.PART, text) if len(text.strip('*"')) > 1 else None
+    if len(inner) == 1 and inner in punctuation:
+        return None
+    if core.startswith(("*", "-")) or not words(inner) or not _is_wordy(inner):
+        return Term(Kind.PART, inner)
+    if core.endswith("*"):
+        return Term(Kind.PREFIX, inner)
+    return Term(Kind.PHRASE if len(words(inner)) > 1 else Kind.WORD, inner)
+
+
+def words(text: str) -> Sequence[str]:
+    """The words of a text as FTS5's `unicode61` splits it."""
+    return list(_words(text))
+
+
+def _words(text: str) -> Iterator[str]:
+    word = ""
+    for char in text:
+        category = unicodedata.category(char)
+        if category[0] in "LN" or category == "Co" or (word and category == "Mn"):
+            word += char
+        elif word:
+            yield word
+            word = ""
+    if word:
+        yield word
+
+
+def _is_wordy(text: str) -> bool:
+    """Whether a term is made of words and of what joins them in ordinary writing: all else is
+    code or an address, which is looked for as it stands."""
+    if _UNSPACED.search(text):
+        return False
+    return all(char in "-'_’" or words(char) for char in text)
