@@ -258,10 +258,8 @@ def _quoted_term(text: str) -> Term | None:
 def _bare_term(text: str) -> Term | None:
     core = text.strip(_EDGES)
     inner = core.strip("*")
-    if not inner:
-        return Term(Kind.PART, text) if len(text.strip('*"')) > 1 else None
-    if len(inner) == 1 and inner in punctuation:
-        return None
+    if not inner or inner in punctuation:
+        return None  # ":)" can be looked for in quotation marks
     if core.startswith(("*", "-")) or not words(inner) or not _is_wordy(inner):
         return Term(Kind.PART, inner)
     if core.endswith("*"):

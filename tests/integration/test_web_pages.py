@@ -95,15 +95,16 @@ async def test_a_page_goes_on_by_itself_after_a_restart_of_the_tendril(tmp_path:
 
 async def test_older_lines_are_a_link_away_and_a_permalink_finds_any_line(tmp_path: Path) -> None:
     async with seen(tmp_path, "/channel/irc/%23ubuntu") as (site, page):
-        assert await page.locator("#e1").count() == 0
+        assert await page.locator(f"#e{site.ids[0]}").count() == 0
         await page.locator("#older").click()
-        await expect(page.locator("#e2")).to_be_attached()
-        await page.goto(f"{site.url}/channel/irc/%23ubuntu?at=5#e5")
-        await expect(page.locator("#e5")).to_be_in_viewport()
+        await expect(page.locator(f"#e{site.ids[1]}")).to_be_attached()
+        fourth, fifth = site.ids[3:5]
+        await page.goto(f"{site.url}/channel/irc/%23ubuntu?at={fifth}#e{fifth}")
+        await expect(page.locator(f"#e{fifth}")).to_be_in_viewport()
         await page.goto("about:blank")
-        await page.goto(f"{site.url}/channel/irc/%23ubuntu#e4")  # not among the newest 200
-        await page.wait_for_url("**?at=4#e4")
-        await expect(page.locator("#e4")).to_be_in_viewport()
+        await page.goto(f"{site.url}/channel/irc/%23ubuntu#e{fourth}")  # not among the newest 200
+        await page.wait_for_url(f"**?at={fourth}#e{fourth}")
+        await expect(page.locator(f"#e{fourth}")).to_be_in_viewport()
 
 
 async def test_a_channel_is_found_without_its_mark_and_in_another_case(tmp_path: Path) -> None:
@@ -212,11 +213,11 @@ async def test_a_login_in_the_browser_opens_the_page_that_was_asked_for(tmp_path
         web_site(tmp_path, events=excerpt(), settings=settings) as site,
         browser() as chromium,
     ):
-        page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?at=9")
+        page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?at={site.ids[8]}")
         await page.keyboard.type("frogs")
         await page.keyboard.press("Enter")
-        await page.wait_for_url("**/channel/irc/%23ubuntu?at=9")
-        await expect(page.locator("#e9")).to_be_attached()
+        await page.wait_for_url(f"**/channel/irc/%23ubuntu?at={site.ids[8]}")
+        await expect(page.locator(f"#e{site.ids[8]}")).to_be_attached()
         await page.goto(f"{site.url}/channel/irc/%23ubuntu")
         await expect(page.locator("#state")).to_have_text("live")
 

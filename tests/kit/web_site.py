@@ -87,6 +87,7 @@ class WebSite:
     http: httpx2.AsyncClient
     log: ChatLog
     data: Path
+    ids: Sequence[int]  # of the events that were there from the beginning
 
     async def said(self, text: str, **values: Any) -> int:
         """Log a line as the IRC tendril would, and return its id."""
@@ -111,14 +112,13 @@ async def web_site(
     tables = {"web": {"port": 0, **(settings or {})}, "agent": {"api_url": agent_url}}
     config = Config(tables, None, data)
     async with Database.opened(data / "irc.db") as database, ChatLog.opened(database) as log:
-        if events:
-            await asyncio.gather(*(log.append(each) for each in events))
+        ids = await asyncio.gather(*(log.append(each) for each in events))
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(WebTendril(config).run())
             try:
                 url = await ready(data, running)
                 async with httpx2.AsyncClient(base_url=url) as http:
-                    yield WebSite(url, http, log, data)
+                    yield WebSite(url, http, log, data, ids)
             finally:
                 running.cancel()
 
