@@ -10,6 +10,8 @@ from fastapi import FastAPI
 
 from agent_server import refusals
 from agent_server.admission.admission import Admission
+from agent_server.admission.engine import Books
+from agent_server.admission.quota import Quotas
 from agent_server.admission.settings import AdmissionSettings
 from agent_server.key_ring import KeyRing
 from agent_server.ledger import Ledger
@@ -41,7 +43,8 @@ def create_app(config: Config) -> FastAPI:
     server.require_key()
     usage = config.section(UsageSettings)
     metrics, ledger = Metrics(), Ledger(usage.prices)
-    admission = Admission(config.section(AdmissionSettings), ledger, metrics)
+    books = Books(Quotas(), ledger, metrics, server.log_prompts)
+    admission = Admission(config.section(AdmissionSettings), books)
     mind = Mind(Routes.of(config, admission.guarded))
     ring = KeyRing(server.admin_key.get_secret_value() if server.admin_key else None)
 

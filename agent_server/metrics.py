@@ -86,7 +86,7 @@ class Metrics:
             self._tokens.labels(tendril, model, kind).inc(tokens)
         if first is None:
             return
-        if not visit.asks:
+        if visit.usage is None:
             self._first.labels(tendril, model).observe(first - visit.began)
         if used.completion > 1 and ended > first:
             self._speed.labels(tendril, model).observe((used.completion - 1) / (ended - first))

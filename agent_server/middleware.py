@@ -105,7 +105,15 @@ class RequestContext:
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.answered(route, progress.outcome, seconds)
         tell = log.debug if route in QUIET else log.info
-        tell("request.done", route=route, status=progress.outcome, seconds=round(seconds, 3))
+        who = visiting.get()
+        facts = who.facts() if who else {}
+        tell(
+            "request.done",
+            route=route,
+            status=progress.outcome,
+            seconds=round(seconds, 3),
+            **facts,
+        )
 
 
 async def _farewell(progress: Progress, scope: Scope, receive: Receive, send: Send) -> None:

@@ -18,10 +18,15 @@ class ServerSettings(Section):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     admin_key: SecretStr | None = Field(
-        None, description="bearer key that every request must carry; needed beyond loopback"
+        None,
+        description="bearer key that may do everything; needed beyond loopback; other keys "
+        "are made by `terrarium keys create`",
     )
     max_body_bytes: int = Field(
         4 * 1024 * 1024, ge=1024, description="longest request body, in bytes"
+    )
+    log_prompts: bool = Field(
+        False, description="write what the model is asked to the log; private talk as well"
     )
 
     @field_validator("admin_key")

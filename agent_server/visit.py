@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from agent_server.usage import Usage
 from storage.keys import Key
@@ -30,6 +31,14 @@ class Visit:
     asks: int = 0
     waited: float = 0.0
     usage: Usage | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """For the log: who, and what it took. Seconds are rounded to milliseconds."""
+        priority = "background" if self.background else "interactive"
+        said: dict[str, Any] = {"tendril": self.key.name, "priority": priority}
+        if self.usage is not None:
+            said |= {"waited": round(self.waited, 3), **asdict(self.usage)}
+        return said
 
 
 visiting: ContextVar[Visit | None] = ContextVar("visiting", default=None)

@@ -6,15 +6,12 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 
-from agent_server.admission.engine import AdmittedEngine
+from agent_server.admission.engine import AdmittedEngine, Books
 from agent_server.admission.gate import Gate
-from agent_server.admission.quota import Quotas
 from agent_server.admission.scheduler import Scheduler
 from agent_server.admission.settings import AdmissionSettings
 from agent_server.engines.base import Engine
 from agent_server.engines.factory import engine_for
-from agent_server.ledger import Ledger
-from agent_server.metrics import Metrics
 from agent_server.model_settings import OneModel
 
 UPSTREAM_PLACES = 32
@@ -24,21 +21,19 @@ UPSTREAM_PLACES = 32
 class Admission:
     """The way to the engines."""
 
-    def __init__(self, settings: AdmissionSettings, ledger: Ledger, metrics: Metrics) -> None:
+    def __init__(self, settings: AdmissionSettings, books: Books) -> None:
         self._settings = settings
-        self._ledger = ledger
-        self._metrics = metrics
-        self._quotas = Quotas()
+        self._books = books
 
     async def restore(self) -> None:
         """Take up what was used today before this start. Raises Unavailable."""
         now = time.time()
         today = datetime.fromtimestamp(now, UTC).date()
         used: Counter[str] = Counter()
-        for entry, amount in (await self._ledger.read(today, today)).items():
+        for entry, amount in (await self._books.ledger.read(today, today)).items():
             used[entry.tendril] += amount.prompt + amount.completion
         for tendril, tokens in used.items():
-            self._quotas.restore(tendril, tokens, now)
+            self._books.quotas.restore(tendril, tokens, now)
 
     def guarded(self, name: str, settings: OneModel) -> AdmittedEngine:
         """The engine of the model `name`, behind a gate, not yet running. Raises ConfigError."""
@@ -63,4 +58,4 @@ class Admission:
             interactive=settings.max_wait,
             background=settings.max_wait_background,
         )
-        return AdmittedEngine(engine, name, gate, self._quotas, self._ledger, self._metrics)
+        return AdmittedEngine(engine, name, gate, self._books)

@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from agent_server.admission.fair_queue import Request
 from agent_server.admission.gate import Gate
 from agent_server.admission.quota import Charge, Quotas
@@ -21,6 +23,8 @@ from agent_server.metrics import Metrics
 from agent_server.usage import Usage
 from agent_server.visit import Visit, visit
 
+log = structlog.get_logger()
+
 BYTES_PER_TOKEN = 4
 FIRST_GUESS = 128
 """Tokens of an answer, before one has been seen."""
@@ -28,30 +32,32 @@ FIRST_GUESS = 128
 SAYING = ("content", "reasoning_content", "tool_calls")
 """What of a delta people or programs wait for."""
 
+NOTHING = Usage()
+
 _NEWEST = 0.1
 """How much the last answer counts in the running mean of answers' lengths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """Where it is written down what was used, the same for all engines."""
+
+    quotas: Quotas
+    ledger: Ledger
+    metrics: Metrics
+    log_prompts: bool = False
 
 
 class AdmittedEngine:
     """Another engine, whose chats and embeddings are let in one by one."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        name: str,
-        gate: Gate,
-        quotas: Quotas,
-        ledger: Ledger,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, engine: Engine, name: str, gate: Gate, books: Books) -> None:
         self._engine = engine
         self._name = name
         self._gate = gate
-        self._quotas = quotas
-        self._ledger = ledger
-        self._metrics = metrics
+        self._books = books
         self._length = float(FIRST_GUESS)
-        metrics.show_gate(name, gate.scheduler)
+        books.metrics.show_gate(name, gate.scheduler)
 
     @property
     def busy(self) -> bool:
@@ -97,37 +103,42 @@ class AdmittedEngine:
 
     async def _enter(self, body: Mapping[str, Any]) -> Ask:
         """Wait for a place. Raises RateLimited or QueueTimeout."""
-        who = visit()
+        who, books = visit(), self._books
+        if books.log_prompts:
+            log.info("engine.asked", model=self._name, body=body)
         prompt, length = who.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
-        charge = self._quotas.charge(who.key, round(prompt + length), time.time(), again=who.asks)
+        charge = books.quotas.charge(who.key, round(prompt + length), time.time(), again=who.asks)
         request = Request(
             who.key.name, prompt + length, who.key.weight, who.background, who.key.parallel
         )
-        ask, began = Ask(who, request, charge, prompt), time.monotonic()
+        ask, began = Ask(who, request, charge, prompt, body.get("model")), time.monotonic()
         try:
             await self._gate.enter(request)
         except BaseException:
             if charge:
-                self._quotas.settle(charge, 0)
+                books.quotas.settle(charge, 0)
             raise
         finally:
             waited = time.monotonic() - began
             who.waited += waited
-            self._metrics.waited(who, self._name, waited)
+            books.metrics.waited(who, self._name, waited)
         return ask
 
     def _leave(self, ask: Ask) -> None:
         """Give the place back and write down what was used."""
-        used, now = ask.used(), time.monotonic()
+        used, now, books = ask.used(), time.monotonic(), self._books
         self._gate.leave(ask.request, used.prompt - used.cached + used.completion)
         if ask.charge:
-            self._quotas.settle(ask.charge, used.prompt + used.completion)
+            books.quotas.settle(ask.charge, used.prompt + used.completion)
+        who = ask.visit
+        who.asks += 1
+        if used == NOTHING:
+            return
         if used.completion:
             self._length += (used.completion - self._length) * _NEWEST
-        who = ask.visit
-        self._metrics.used(who, self._name, used, ask.first, now)
-        self._ledger.note(who.key.name, self._name, used, requests=0 if who.asks else 1)
-        who.asks += 1
+        books.metrics.used(who, self._name, used, ask.first, now)
+        is_first = who.usage is None
+        books.ledger.note(who.key.name, ask.model(self._name), used, requests=int(is_first))
         who.usage = used if who.usage is None else who.usage + used
 
 
@@ -139,6 +150,7 @@ class Ask:
     request: Request
     charge: Charge | None
     prompt: int
+    variant: str | None = None
     pieces: int = 0
     first: float | None = None
     usage: Usage | None = None
@@ -153,9 +165,13 @@ class Ask:
         if chunk.get("choices"):
             self.pieces += 1
 
+    def model(self, name: str) -> str:
+        """What the model behind the engine `name` is called by those who ask for it."""
+        return f"{name}:{self.variant}" if self.variant else name
+
     def used(self) -> Usage:
         """What it took; an estimate where the answer broke off, nothing where none came."""
-        return self.usage or (Usage(self.prompt, self.pieces) if self.pieces else Usage())
+        return self.usage or (Usage(self.prompt, self.pieces) if self.pieces else NOTHING)
 
 
 def _limit(body: Mapping[str, Any]) -> float:

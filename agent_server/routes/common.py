@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import structlog
 from fastapi import Depends, Header, Request
 
 from agent_server.metrics import Metrics
@@ -31,7 +30,7 @@ async def _session(
         Literal["interactive", "background"], Header(description="who waits for the answer")
     ] = "interactive",
 ) -> str | None:
-    structlog.contextvars.bind_contextvars(priority=x_priority)
+    """The priority is only checked here: admission has read it with the key."""
     return x_session_id
 
 
