@@ -16,10 +16,13 @@ WANTED = frozenset(
     (
         "server-time", "message-tags", "batch", "msgid", "account-tag", "account-notify",
         "extended-join", "chghost", "setname", "away-notify", "multi-prefix",
-        "userhost-in-names", "invite-notify", "cap-notify",
+        "userhost-in-names", "invite-notify", "cap-notify", "standard-replies",
     )
 )  # fmt: skip
 """Capabilities that we know what to do with; only what a server offers is requested."""
+
+ECHO = frozenset({"echo-message", "labeled-response"})
+"""Of use only together: an echo must be told from a line that somebody else says in our name."""
 
 
 class Capabilities:
@@ -88,6 +91,7 @@ class Capabilities:
 
     def _ask(self, names: Iterable[str]) -> list[Message]:
         known = WANTED | {"sasl"} if self._sasl.wanted else WANTED
+        known |= ECHO if self._offered.keys() >= ECHO else frozenset()
         wanted = sorted(known.intersection(names) - self.enabled)
         if not wanted:
             return self._end()

@@ -79,6 +79,19 @@ class ISupport:
         """HOSTLEN: bytes of a host name."""
         return self._number("HOSTLEN", 63)
 
+    @property
+    def bot(self) -> str:
+        """BOT: the letter of the mode that marks us as a bot, or ""."""
+        return self.tokens.get("BOT", "")[:1]
+
+    def targets(self, command: str) -> int:
+        """TARGMAX, MAXTARGETS: how many targets `command` takes at once; 1 where none says."""
+        for item in self.tokens.get("TARGMAX", "").split(","):
+            name, _, limit = item.partition(":")
+            if name.upper() == command:
+                return int(limit) if limit.isascii() and limit.isdigit() and int(limit) else 1000
+        return max(self._number("MAXTARGETS", 1), 1)
+
     def is_channel(self, name: str) -> bool:
         """Whether `name` is that of a channel."""
         return name[:1] != "" and name[0] in self.chantypes

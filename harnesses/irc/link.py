@@ -45,6 +45,7 @@ class Link:
         self._connection = Connection(self._opened, self._received, trusted)
         self._outbox = Outbox(self._write)
         self._opening = asyncio.timeout(CONNECT_WITHIN)
+        self._receipts: dict[str, Sent] = {}
         self._heard = self._loop.time()
         self._pings: dict[str, asyncio.Future[None]] = {}
 
@@ -106,9 +107,17 @@ class Link:
             del self._pings[token]
         return self._loop.time() - began
 
+    def receipt(self, label: str) -> Sent:
+        """Done when the server has said whether the line with this label went through."""
+        return self._receipts.setdefault(label, self._loop.create_future())
+
     def close(self) -> None:
         """Drop the connection and all that waits for it."""
         self._outbox.close()
+        for receipt in self._receipts.values():
+            if not receipt.done():
+                receipt.set_result(False)
+        self._receipts.clear()
         self._connection.abort()
         self._session.roster.clear()
         self._bot.notify("connection_lost")
@@ -129,6 +138,9 @@ class Link:
             pinged.set_result(None)
         for event in self._session.receive(message):
             self._on_event(event)
+        for label, through in self._session.receipts():
+            if (receipt := self._receipts.pop(label, None)) and not receipt.done():
+                receipt.set_result(through)
         self._flush()
         self._bot.renamed(self._session.nick)
         self._changed()
@@ -150,4 +162,4 @@ class Link:
 
     def _write(self, line: str) -> None:
         self._connection.write(line)
-        self._bot.dispatch(line, iotype="out")
+        self._bot.dispatch(untagged(line), iotype="out")

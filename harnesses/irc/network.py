@@ -8,6 +8,7 @@ import functools
 import random
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import structlog
 
@@ -37,6 +38,9 @@ QUIT_WITHIN = 2.0
 
 LAG_WITHIN = 5.0
 """Seconds in which a server answers, or its lag is unknown."""
+
+ECHO_WITHIN = 10.0
+"""Seconds to wait for the server to show us a line of our own."""
 
 UNWELCOME_WAIT = 60.0
 """Seconds to wait at least after the server has called us banned or too fast."""
@@ -154,17 +158,18 @@ class Network:
     async def privmsg(self, target: str, text: str) -> list[str]:
         """Say `text`; return the lines that went out, which are none without a connection.
 
-        Raises InvalidMessage when `target` cannot be one.
+        Where the server echoes, it is those that it took. Raises InvalidMessage when `target`
+        cannot be one.
         """
-        return await self._said(self._say("PRIVMSG", target, text))
+        return await self._said(self._say("PRIVMSG", target, text, echoed=True))
 
     async def notice(self, target: str, text: str) -> list[str]:
         """Like `privmsg`, as a NOTICE."""
-        return await self._said(self._say("NOTICE", target, text))
+        return await self._said(self._say("NOTICE", target, text, echoed=True))
 
     async def action(self, target: str, text: str) -> list[str]:
         """Like `privmsg`, as an action; the lines returned are without its CTCP wrapping."""
-        return await self._said(self._say("ACTION", target, text))
+        return await self._said(self._say("ACTION", target, text, echoed=True))
 
     def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
         """The lines that `text` to `target` makes, as `privmsg` (or `command`) would send them."""
@@ -172,9 +177,12 @@ class Network:
         return split(text, space)
 
     def say(self, command: str, target: str, text: str) -> Sent | None:
-        """Put `text` in the queue; the result is done with its last line."""
-        lines = self._say(command, target, text)
-        return lines[-1][1] if lines else None
+        """Put `text` in the queue; the result is done with its last line.
+
+        Where the server echoes, what it took is an event, as nobody waits for it here.
+        """
+        lines = self._say(command, target, text, echoed=False)
+        return lines[-1].sent if lines else None
 
     def join(self, channel: str, key: str = "") -> None:
         """Join `channel`, now and after each reconnect. Raises InvalidMessage."""
@@ -280,23 +288,45 @@ class Network:
         if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
             raise InvalidMessage(f"{name!r} is not the name of a channel")
 
-    def _say(self, command: str, target: str, text: str) -> list[tuple[str, Sent]]:
+    def _say(self, command: str, target: str, text: str, echoed: bool) -> list[_Said]:
         Message("PRIVMSG", (target, "")).render()  # a bad target is an error also when offline
-        if not self.connected.is_set():
+        if not self._link or not self.connected.is_set():
             return []
         wire = "PRIVMSG" if command == "ACTION" else command
         wrapped = "\x01ACTION {}\x01" if command == "ACTION" else "{}"
-        pieces = self.split(target, text, command)
-        lines = [Message(wire, (target, wrapped.format(piece))).render() for piece in pieces]
-        return [(piece, self.send_line(line)) for piece, line in zip(pieces, lines, strict=True)]
+        lines = []
+        for piece in self.split(target, text, command):
+            label = self._session.label() if echoed else None
+            tags = {"label": label} if label else {}
+            line = Message(wire, (target, wrapped.format(piece)), tags=tags).render()
+            receipt = self._link.receipt(label) if label else None
+            lines.append(_Said(piece, self._link.send_line(line), receipt))
+        return lines
 
-    async def _said(self, lines: list[tuple[str, Sent]]) -> list[str]:
+    async def _said(self, lines: list[_Said]) -> list[str]:
         try:
-            return [piece for piece, sent in lines if await sent]
+            return [line.text for line in lines if await line.sent and await line.arrived()]
         except asyncio.CancelledError:
-            for _, sent in lines:
-                sent.cancel()
+            for line in lines:
+                line.sent.cancel()
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A line of ours: `sent` when it is out, `receipt` when the server has told what became of
+    it, where it does."""
+
+    text: str
+    sent: Sent
+    receipt: Sent | None
+
+    async def arrived(self) -> bool:
+        """Whether it did; a server that does not say so in time is believed to have it."""
+        if self.receipt is None:
+            return True
+        done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_WITHIN)
+        return not done or self.receipt.result()
 
 
 def _name_and_key(channel: str) -> tuple[str, str]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import structlog
 
+from harnesses.irc import regain
 from harnesses.irc.event import EventType, IrcEvent
 from harnesses.irc.message import Message, Source
 from harnesses.irc.roster import Member
-from harnesses.irc.state import Handler, State
+from harnesses.irc.state import Handler, State, tagged_time
 
 log = structlog.get_logger()
 
@@ -20,7 +21,7 @@ REJOIN_AFTER, ASK_AGAIN_AFTER = 5.0, 60.0
 def _join(state: State, message: Message) -> list[IrcEvent]:
     source, name = message.source or Source(""), message.param(0)
     if state.is_me(source.nick):
-        state.roster.enter(name)
+        state.roster.enter(name, tagged_time(message))
         state.source = source if source.host else state.source
     # extended-join adds the account, "*" for none
     account = message.param(1).removeprefix("*") or message.tags.get("account") or None
@@ -46,6 +47,7 @@ def _quit(state: State, message: Message) -> list[IrcEvent]:
     events = _everywhere(state, "QUIT", message, message.param(0))
     for event in events:
         state.roster.remove(event.target, event.nick)
+    regain.freed(state, _who(message))
     return events
 
 
@@ -55,6 +57,9 @@ def _nick(state: State, message: Message) -> list[IrcEvent]:
     state.roster.rename(old, new)
     if state.is_me(old):
         state.source = Source(new, state.source.user, state.source.host)
+        regain.renamed(state)
+    elif state.isupport.fold(old) != state.isupport.fold(new):
+        regain.freed(state, old)
     return events
 
 
@@ -78,6 +83,11 @@ def _chghost(state: State, message: Message) -> list[IrcEvent]:
 def _own_host(state: State, message: Message) -> list[IrcEvent]:
     user, _, host = message.param(1).rpartition("@")
     state.source = Source(state.source.nick, user or state.source.user, host)
+    return []
+
+
+def _offline(state: State, message: Message) -> list[IrcEvent]:
+    regain.offline(state, message)
     return []
 
 
@@ -129,6 +139,7 @@ HANDLERS: Mapping[str, Handler] = {
     "ACCOUNT": _account,
     "CHGHOST": _chghost,
     "396": _own_host,
+    "731": _offline,
     "353": _names,
     "366": _names_end,
     # A limit, an invitation, a ban, a key, a registered nick stand between us and a channel.

@@ -11,7 +11,7 @@ from storage.event import Event, EventType, Place, Scope
 
 def place_of(event: IrcEvent) -> Place:
     """The channel of an event, or the person at the other end of a private conversation."""
-    return Place(event.network, event.channel or event.nick)
+    return Place(event.network, event.channel or (event.target if event.own else event.nick))
 
 
 def conversation_of(place: Place, nick: str, fold: Callable[[str], str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from harnesses.irc.isupport import ISupport
 from harnesses.irc.message import Source
@@ -20,9 +21,13 @@ class Member:
 
 @dataclass(slots=True)
 class Channel:
-    """A channel that we are in; `names` collects a NAMES reply until its end."""
+    """A channel that we are in; `names` collects a NAMES reply until its end.
+
+    `joined` is when we came, by the server's clock; None where that is not told.
+    """
 
     name: str
+    joined: datetime | None = None
     topic: str = ""
     members: dict[str, Member] = field(default_factory=dict)
     names: dict[str, Member] = field(default_factory=dict)
@@ -55,9 +60,9 @@ class Roster:
         """`nick` as known from any channel."""
         return next((c.members[self._fold(nick)] for c in self.shared(nick)), None)
 
-    def enter(self, name: str) -> None:
+    def enter(self, name: str, joined: datetime | None = None) -> None:
         """We have joined `name`."""
-        self._channels[self._fold(name)] = Channel(name)
+        self._channels[self._fold(name)] = Channel(name, joined)
 
     def leave(self, name: str) -> None:
         """We are no longer in `name`."""

@@ -6,10 +6,12 @@ https://modern.ircdocs.horse/.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from harnesses.irc import presence, talk
+import structlog
+
+from harnesses.irc import arrival, presence, talk
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.isupport import ISupport
 from harnesses.irc.message import Message, Source
@@ -19,11 +21,7 @@ from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.state import Handler, State, utc_now
 from harnesses.irc.sts import Sts
 
-PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
-"""Batches of things that happened before now."""
-
-SASL_WITHIN = 15.0
-"""Seconds that services have for an authentication before we go on without."""
+log = structlog.get_logger()
 
 
 class Session:
@@ -112,7 +110,7 @@ class Session:
         state = self._state
         state.outgoing.append(Outgoing(state.capabilities.start(), urgent=True))
         if state.encrypted or not state.settings.password:
-            _introduce(state)
+            arrival.introduce(state)
 
     def take(self) -> list[Outgoing]:
         """What is to be sent since the last call, in order."""
@@ -121,85 +119,34 @@ class Session:
 
     def receive(self, message: Message) -> list[IrcEvent]:
         """Take one message of the server; return what happened, in order."""
-        past = self._state.batch_type(message) in PAST
-        if past and message.command not in ("PRIVMSG", "NOTICE", "BATCH"):
-            return []  # who came and went before us must not change who is here now
+        labelled = self._state.echoes.heard(message)
+        labelled |= self._state.batch_type(message) == "labeled-response"
+        if labelled and message.command in ("PRIVMSG", "NOTICE"):
+            return []  # whoever said it knows
+        if message.command != "BATCH" and self._state.is_past(message):
+            return []  # it is not to be done again, logged again, or believed of who is here now
         handler = HANDLERS.get(message.command)
         return handler(self._state, message) if handler else []
 
+    def label(self) -> str | None:
+        """A label for a line that is to be echoed; None where the server does not do that."""
+        echoing = self.capabilities >= {"echo-message", "labeled-response"}
+        return self._state.echoes.label() if echoing else None
 
-def _introduce(state: State) -> None:
-    if state.introduced:
-        return
-    state.introduced = True
-    if password := state.settings.password:
-        state.send("PASS", password.get_secret_value(), urgent=True)
-    state.outgoing.append(Outgoing(state.nicks.start(), urgent=True))
-    state.send("USER", "terrarium", "0", "*", "Terrarium", urgent=True)
-
-
-def _cap(state: State, message: Message) -> list[IrcEvent]:
-    idle = not state.sasl.running
-    answers = state.capabilities.receive(message) if len(message.params) > 2 else []
-    if state.capabilities.listed and not state.capabilities.upgrade:
-        _introduce(state)
-    _send_urgently(state, answers)
-    if idle and state.sasl.running:
-        # Services may have died behind the server: nobody answers then.
-        state.send_later(SASL_WITHIN, lambda: not state.sasl.running, "AUTHENTICATE", "*")
-        state.send_later(SASL_WITHIN + 5, lambda: state.capabilities.ended, "CAP", "END")
-    return []
-
-
-def _no_cap(state: State, message: Message) -> list[IrcEvent]:
-    _introduce(state)
-    return []
-
-
-def _authenticate(state: State, message: Message) -> list[IrcEvent]:
-    _send_urgently(state, state.capabilities.authenticate(message))
-    return []
-
-
-def _send_urgently(state: State, messages: Iterable[Message]) -> None:
-    state.outgoing += [Outgoing(message, urgent=True) for message in messages]
-
-
-def _nick_refused(state: State, message: Message) -> list[IrcEvent]:
-    if not state.registered:
-        state.outgoing.append(state.nicks.refused(invalid=message.command == "432"))
-    return []
-
-
-def _welcome(state: State, message: Message) -> list[IrcEvent]:
-    state.registered = True
-    state.capabilities.welcomed()
-    state.source = Source(message.param(0) or state.source.nick)
-    mask = Source.parse(message.param(-1).rpartition(" ")[2])
-    if mask.host and state.is_me(mask.nick):
-        state.source = Source(state.source.nick, mask.user, mask.host)
-    return []
-
-
-def _isupport(state: State, message: Message) -> list[IrcEvent]:
-    state.roster.isupport = state.isupport.updated(message.params[1:-1])
-    return []
-
-
-def _motd_end(state: State, message: Message) -> list[IrcEvent]:
-    if state.registered and not state.ready:
-        state.ready = True
-        password = state.settings.nickserv_password
-        if password and not state.sasl.account and not state.sasl.betrayed:
-            identify = f"IDENTIFY {password.get_secret_value()}"
-            state.send("PRIVMSG", "NickServ", identify, urgent=True)
-        for name in state.wanted:
-            state.join(name)
-    return []
+    def receipts(self) -> list[tuple[str, bool]]:
+        """The labels answered since the last call, each with whether its line went through."""
+        return self._state.echoes.take()
 
 
 def _ping(state: State, message: Message) -> list[IrcEvent]:
     state.send("PONG", *message.params, urgent=True)
+    return []
+
+
+def _standard_reply(state: State, message: Message) -> list[IrcEvent]:
+    # https://ircv3.net/specs/extensions/standard-replies
+    words = " ".join(message.params)
+    log.warning("irc.server_says", network=state.network, kind=message.command, words=words)
     return []
 
 
@@ -209,19 +156,10 @@ def _error(state: State, message: Message) -> list[IrcEvent]:
 
 
 HANDLERS: Mapping[str, Handler] = {
-    "CAP": _cap,
-    **dict.fromkeys(("421", "451"), _no_cap),
-    **dict.fromkeys(
-        ("AUTHENTICATE", "900", "901", "902", "903", "904", "905", "906", "907", "908"),
-        _authenticate,
-    ),
-    "001": _welcome,
-    "005": _isupport,
-    "376": _motd_end,
-    "422": _motd_end,
-    **dict.fromkeys(("432", "433", "436", "437"), _nick_refused),
     "PING": _ping,
     "ERROR": _error,
+    **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
+    **arrival.HANDLERS,
     **presence.HANDLERS,
     **talk.HANDLERS,
 }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.capabilities import Capabilities
+from harnesses.irc.echo import Echoes
 from harnesses.irc.event import EventType, IrcEvent
 from harnesses.irc.isupport import ISupport
 from harnesses.irc.mechanism import mechanisms
@@ -19,6 +20,18 @@ from harnesses.irc.settings import NetworkSettings
 Handler = Callable[["State", Message], list[IrcEvent]]
 """Takes one message of the server, changes the state, returns what is to be logged."""
 
+PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
+"""Batches of things that happened before now."""
+
+SKEW = timedelta(seconds=1)
+"""How far the clocks of a network's servers may be apart."""
+
+REMEMBERED = 1000
+"""Messages whose ids are kept, to know one that comes again."""
+
+JOINS_AT_ONCE = 10
+"""Channels in one JOIN, for no line to become too long."""
+
 
 def utc_now() -> datetime:
     """The time, aware."""
@@ -29,6 +42,8 @@ class State:
     """The mutable heart of a session. `wanted` maps the channels to be in to their keys or "".
 
     `encrypted` says whether the connection is; `introduced` whether PASS, NICK and USER are out.
+    `missed_nick` is the nick we want while it is somebody else's; `seen` has the last messages'
+    ids with their targets.
     """
 
     def __init__(
@@ -49,6 +64,9 @@ class State:
         self.sasl = Sasl(mechanisms(settings, encrypted), network)
         self.capabilities = Capabilities(self.sasl, encrypted)
         self.nicks = NickChoice(settings.nick)
+        self.missed_nick: str | None = None
+        self.echoes = Echoes()
+        self.seen: dict[tuple[str, str], None] = {}
         self.batches: dict[str, str] = {}
         self.ctcp_answered: datetime | None = None
         self.outgoing: list[Outgoing] = []
@@ -81,6 +99,35 @@ class State:
                 needless = functools.partial(self._needless, name)
                 self.send_later(delay, needless, "JOIN", *params)
 
+    def join_all(self) -> None:
+        """Join all that we want to be in, as many at once as the server says it takes."""
+        # A key belongs to the channel at its place in the list, so those with keys come first.
+        wanted = sorted(self.wanted.items(), key=lambda pair: not pair[1])
+        at_once = min(self.isupport.targets("JOIN"), JOINS_AT_ONCE)
+        for start in range(0, len(wanted), at_once):
+            some = wanted[start : start + at_once]
+            names, keys = ",".join(n for n, _ in some), ",".join(k for _, k in some if k)
+            self.send("JOIN", *((names, keys) if keys else (names,)))
+
+    def is_past(self, message: Message) -> bool:
+        """Whether it happened before now: in a batch of the past, before we came, or twice."""
+        if self.batch_type(message) in PAST:
+            return True
+        if message.command not in ("PRIVMSG", "NOTICE"):
+            return False
+        target, msgid = message.param(0), message.tags.get("msgid")
+        channel = self.roster.channel(self.isupport.channel_of(target) or "")
+        since, time = channel.joined if channel else None, tagged_time(message)
+        if since and time and time < since - SKEW:
+            return True
+        if not msgid:
+            return False
+        known = (msgid, target) in self.seen
+        self.seen[msgid, target] = None
+        if len(self.seen) > REMEMBERED:
+            del self.seen[next(iter(self.seen))]
+        return known
+
     def _needless(self, channel: str) -> bool:
         return channel not in self.wanted or self.roster.channel(channel) is not None
 
@@ -104,7 +151,7 @@ class State:
             host=source.host,
             account=self._account(message, source.nick),
             text=text,
-            time=_time(message.tags.get("time", "")) or self.now(),
+            time=tagged_time(message) or self.now(),
             msgid=message.tags.get("msgid") or None,
             own=self.is_me(source.nick),
             batch_type=self.batch_type(message),
@@ -117,10 +164,10 @@ class State:
         return member.account if member else None
 
 
-def _time(tag: str) -> datetime | None:
-    """A server-time tag (https://ircv3.net/specs/extensions/server-time), always UTC."""
+def tagged_time(message: Message) -> datetime | None:
+    """The server-time tag (https://ircv3.net/specs/extensions/server-time), always UTC."""
     try:
-        found = datetime.fromisoformat(tag)
+        found = datetime.fromisoformat(message.tags.get("time", ""))
     except ValueError:
         return None
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)

@@ -27,13 +27,18 @@ def _talk(state: State, message: Message) -> list[IrcEvent]:
         kind, text = "ACTION", rest
     if not state.registered:
         return []  # "*** Looking up your hostname"
-    return [state.event(kind, message, state.isupport.channel_of(target), target, text)]
+    event = state.event(kind, message, state.isupport.channel_of(target), target, text)
+    if event.own and state.isupport.fold(target) == "nickserv":
+        return []  # an echo of what we told services, which may be a password
+    return [event]
 
 
 def _ctcp(state: State, message: Message, word: str, rest: str) -> None:
     answers = {"VERSION": f"Terrarium {version('terrarium')}", "PING": rest}
     last, now = state.ctcp_answered, state.now()
     if message.command == "NOTICE" or not message.source or word not in answers:
+        return
+    if state.is_me(message.source.nick):
         return
     if state.batch_type(message) or (last and (now - last).total_seconds() < CTCP_EVERY):
         return

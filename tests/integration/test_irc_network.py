@@ -115,7 +115,7 @@ async def test_with_server_time_the_events_have_the_servers_time() -> None:
         assert event.msgid
 
 
-async def test_history_is_marked_as_the_past() -> None:
+async def test_history_is_not_heard_again() -> None:
     ears = Ears()
     async with inspircd() as ircd, irc_client(ircd.port, "alice") as alice:
         await alice.join("#c")
@@ -126,8 +126,7 @@ async def test_history_is_marked_as_the_past() -> None:
         async with joined(ircd.port, ears):
             await alice.say("#c", ".terrarium after")
             await ears.heard(".terrarium after")
-        batches = {e.text: e.batch_type for e in ears.events if e.type == "PRIVMSG"}
-        assert batches == {".terrarium before": "chathistory", ".terrarium after": None}
+        assert ears.texts() == [".terrarium after"]
 
 
 @pytest.mark.parametrize("server", ["inspircd", "ngircd"])
@@ -149,6 +148,33 @@ async def test_with_two_nicks_taken_the_third_is_ours(server: str) -> None:
         joined(ircd.port, Ears()) as network,
     ):
         assert network.nick == "Terra__"
+
+
+async def test_the_wanted_nick_is_ours_as_soon_as_it_is_free() -> None:
+    ears = Ears()
+    async with (
+        inspircd() as ircd,
+        irc_client(ircd.port, "Terra") as holder,
+        joined(ircd.port, ears) as network,
+    ):
+        assert network.nick == "Terra_"
+        await holder.send("QUIT :have it")  # in no channel of ours: MONITOR must tell
+        await ears.until(lambda e: e.type == "NICK" and e.own)
+        assert network.nick == "Terra"
+
+
+async def test_a_line_the_channel_does_not_take_is_not_said() -> None:
+    async with (
+        inspircd() as ircd,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join("#c")
+        async with joined(ircd.port, Ears()) as network:
+            assert await network.privmsg("#c", "one\ntwo") == ["one", "two"]
+            await alice.send("MODE #c +m")
+            await alice.settle()
+            assert await network.privmsg("#c", "three") == []
+            assert await network.action("alice", "waves") == ["waves"]
 
 
 PLUGIN = """

@@ -174,13 +174,14 @@ async def test_there_is_no_way_back_to_clear_text(tmp_path: Path, good: Certific
     async with listening() as plain:
         async with (
             listening(good.server()) as secure,
-            run(tmp_path, plain.port, trusting(good)),
+            run(tmp_path, plain.port, trusting(good)) as process,
         ):
             wire = await plain.accept()
             await wire.say(f"CAP * LS :sts=port={secure.port}")
             wire = await secure.accept()
             await wire.say("CAP * LS :sts=duration=1000")
             await wire.until("CAP END")
+            assert await stopped(process) == 0
         async with run(tmp_path, plain.port, trusting(good)) as process:
             for _ in range(2):
                 await line_with(process.stderr, "irc.connect_failed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.kit.irc_session import IN_CHANNEL, WELCOME, Story, inside
@@ -41,7 +43,7 @@ def test_only_what_is_offered_is_requested() -> None:
 
 def test_a_server_that_offers_nothing_we_want_is_not_kept_waiting() -> None:
     story = Story()
-    story.feed("CAP * LS :sasl echo-message")
+    story.feed("CAP * LS :sasl tls")
     assert story.sent() == ["CAP END"]
 
 
@@ -107,6 +109,100 @@ def test_a_nick_the_server_cannot_take_becomes_a_plain_one() -> None:
     (outgoing,) = story.outgoing()
     assert outgoing.message.params[0].isascii()
     assert outgoing.message.params[0][:2] == "up"
+
+
+LOST = (":s 433 * Terra :Nickname is already in use", ":s 001 Terra_ :Welcome")
+NO_MOTD = ":s 422 Terra_ :No MOTD"
+
+
+def lost_nick(*lines: str, **settings: Any) -> Story:
+    """A story in which somebody else has our nick."""
+    story = Story([], **settings)
+    story.feed(*LOST, *lines, NO_MOTD)
+    return story
+
+
+@pytest.mark.parametrize("gone", [":Terra!x@y QUIT :bye", ":tErRa!x@y NICK somebody"])
+def test_the_wanted_nick_is_taken_back_when_its_holder_goes(gone: str) -> None:
+    story = lost_nick()
+    story.sent()
+    story.feed(":other!x@y QUIT :bye", ":other!x@y NICK Terra2")
+    assert story.sent() == []
+    story.feed(gone)
+    assert story.sent() == ["NICK Terra"]
+
+
+def test_the_wanted_nick_is_watched_where_the_server_can() -> None:
+    story = lost_nick(":s 005 Terra_ MONITOR=30 :are supported")
+    assert story.sent()[-1] == "MONITOR + Terra"
+    story.feed(":s 730 Terra_ :Terra!x@y")
+    assert story.sent() == []
+    story.feed(":s 731 Terra_ :Terra")
+    assert story.sent() == ["NICK Terra"]
+    story.feed(":s 433 Terra_ Terra :Nickname is already in use")
+    assert story.sent() == [], "the next 731 will tell"
+    story.feed(":Terra_!~t@h NICK Terra")
+    assert story.sent() == ["MONITOR - Terra"]
+    story.feed(":s 731 Terra :Terra")
+    assert story.sent() == []
+
+
+def test_without_that_the_nick_is_asked_for_now_and_then() -> None:
+    story = lost_nick()
+    delayed = [(out.message.render(), out.delay) for out in story.outgoing()]
+    assert delayed[-1] == ("NICK Terra", 300.0)
+    story.feed(":s 433 Terra_ Terra :Nickname is already in use")
+    (again,) = story.outgoing()
+    assert (again.message.render(), again.delay) == ("NICK Terra", 300.0)
+    assert again.unless
+    assert not again.unless()
+    story.feed(":Terra_!~t@h NICK Terra")
+    assert again.unless()
+
+
+def test_nickserv_sends_the_holder_of_our_nick_away() -> None:
+    story = lost_nick(nickserv_password="secret")
+    sent = {out.message.render(): out.delay for out in story.outgoing()}
+    assert sent["PRIVMSG NickServ :GHOST Terra secret"] == 0
+    assert sent["NICK Terra"] > 0
+
+
+def test_whoever_renames_us_later_has_their_way() -> None:
+    story = lost_nick()
+    story.feed(":Terra_!~t@h NICK Guest1")
+    story.sent()
+    story.feed(":Terra!x@y QUIT :bye")
+    assert story.sent() == []
+
+
+def test_a_nick_cut_to_the_servers_length_is_the_one_we_wanted() -> None:
+    story = Story([], nick="averylongnickname")
+    story.feed(":s 001 averylong :Welcome", ":s 005 averylong NICKLEN=9 :are", ":s 422 a :No")
+    assert not any("NICK averylong" in line for line in story.sent()[1:])
+
+
+def test_bots_say_that_they_are_where_there_is_a_mode_for_it() -> None:
+    story = Story([])
+    story.feed(":s 001 Terra :Welcome", ":s 005 Terra BOT=B :are supported", ":s 422 Terra :No")
+    assert "MODE Terra +B" in story.sent()
+
+
+@pytest.mark.parametrize(
+    ("token", "joins"),
+    [
+        ("X", ["JOIN #b key", "JOIN #a", "JOIN #c"]),
+        ("TARGMAX=NAMES:1,JOIN:2,PRIVMSG:3", ["JOIN #b,#a key", "JOIN #c"]),
+        ("TARGMAX=JOIN:", ["JOIN #b,#a,#c key"]),
+        ("MAXTARGETS=20", ["JOIN #b,#a,#c key"]),
+    ],
+)
+def test_as_many_channels_are_joined_at_once_as_the_server_takes(
+    token: str, joins: list[str]
+) -> None:
+    story = Story(["#a", "#b", "#c"])
+    story.wanted["#b"] = "key"
+    story.feed(":s 001 Terra :Welcome", f":s 005 Terra {token} :are", ":s 422 Terra :No")
+    assert [line for line in story.sent() if line.startswith("JOIN")] == joins
 
 
 def test_a_refused_nick_after_the_welcome_is_left_alone() -> None:

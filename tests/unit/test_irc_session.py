@@ -154,18 +154,83 @@ def test_ctcp_is_answered_but_not_logged_and_not_in_a_flood() -> None:
     assert story.sent() == []
 
 
-def test_lines_of_the_past_are_marked_and_change_nothing() -> None:
+def test_lines_of_the_past_are_no_events_and_change_nothing() -> None:
     story = inside("BATCH +1 chathistory #c")
-    (event,) = story.feed(
+    events = story.feed(
         "@batch=1;time=2020-01-01T00:00:00Z :old!o@h PRIVMSG #c :.terrarium again",
         "@batch=1 :alice!a@h QUIT :long ago",
         "@batch=1 :old!o@h PRIVMSG Terra :\x01PING 1\x01",
     )
-    assert event.batch_type == "chathistory"
+    assert events == []
     assert "alice" in story.members()
     assert story.sent() == []
     story.feed("BATCH -1")
     assert story.feed("@batch=1 :a!b@c PRIVMSG #c :now")[0].batch_type is None
+
+
+def test_what_is_older_than_our_coming_is_the_past_without_a_batch_too() -> None:
+    story = Story()
+    story.feed(*WELCOME, "@time=2026-01-01T12:00:00.000Z :Terra!~t@host.example JOIN #c")
+    said = [
+        f"@time=2026-01-01T{time}Z :a!b@c PRIVMSG #c :{time}"
+        for time in ("11:00:00.000", "11:59:58.900", "11:59:59.500", "12:00:00.000")
+    ]
+    assert [event.text for event in story.feed(*said)] == ["11:59:59.500", "12:00:00.000"]
+
+
+def test_a_message_that_comes_twice_counts_once() -> None:
+    story = inside()
+    line = "@msgid=m1 :a!b@c PRIVMSG #c :x"
+    others = ["@msgid=m2 :a!b@c PRIVMSG #c :x", "@msgid=m1 :a!b@c PRIVMSG #d :x"]
+    assert len(story.feed(line, line, *others, ":a!b@c PRIVMSG #c :x", line)) == 4
+
+
+def test_no_more_ids_are_kept_than_needed() -> None:
+    story = inside()
+    for number in range(3000):
+        assert story.feed(f"@msgid={number} :a!b@c PRIVMSG #c :x")
+    assert not story.feed("@msgid=2999 :a!b@c PRIVMSG #c :x")
+    assert story.feed("@msgid=0 :a!b@c PRIVMSG #c :x"), "that long ago nobody remembers"
+
+
+def echoing() -> Story:
+    story = Story()
+    names = "batch echo-message labeled-response message-tags"
+    story.feed(f"CAP * LS :{names}")
+    assert story.sent() == [f"CAP REQ :{names}"]
+    story.feed(f"CAP * ACK :{names}", *IN_CHANNEL)
+    return story
+
+
+def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
+    story = echoing()
+    first, second, third, fourth = (story.session.label() for _ in range(4))
+    events = story.feed(
+        f"@label={first} :Terra!~t@host.example PRIVMSG #c :one",
+        ":Terra!~t@host.example PRIVMSG #c :typed by hand",
+        f"@label={second} :s 404 Terra #c :Cannot send to channel (+m)",
+        f"@label={third} :s BATCH +9 labeled-response",
+        "@batch=9 :Terra!~t@host.example PRIVMSG alice :two",
+        "@batch=9 :s 301 Terra alice :away",
+        ":s BATCH -9",
+        f"@label={fourth} :s ACK",
+        f"@label={fourth} :s ACK",
+    )
+    assert [(event.text, event.own) for event in events] == [("typed by hand", True)]
+    answers = [(first, True), (second, False), (third, True), (fourth, True)]
+    assert story.session.receipts() == answers
+    assert story.session.receipts() == []
+
+
+def test_echoes_are_asked_for_only_where_they_can_be_told_apart() -> None:
+    story = Story()
+    story.feed("CAP * LS :echo-message message-tags")
+    assert story.sent() == ["CAP REQ message-tags"]
+    assert story.session.label() is None
+
+
+def test_what_we_tell_nickserv_is_no_event() -> None:
+    assert echoing().feed(":Terra!~t@host.example PRIVMSG NickServ :IDENTIFY secret") == []
 
 
 def test_our_host_is_learnt_wherever_the_server_tells_it() -> None:
