@@ -18,7 +18,7 @@ from storage.errors import NewerSchema, Unavailable
 from storage.readers import Readers
 from storage.rebuild import rebuild
 
-_INDEXED = 3  # the migration from which on events are indexed and counted as they are written
+_INDEXED = 4  # the migration from which on events are indexed and counted as they are written
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"

@@ -20,8 +20,8 @@ from storage.text_index import STRETCH
 
 LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
 _BUDGET = 0.012  # seconds
-_LOOKED_AT = 100_000  # lines
-_FIRST = 1 << 30  # ids of the first piece: twelve days
+_LOOKED_AT = 20_000  # lines
+_FIRST = 10_000  # lines of the first piece, about
 _QUICK, _SLOW = 0.001, 0.004  # seconds of a piece, below and above which the next one differs
 _AT_ONCE = 400  # ids of one piece
 _ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
@@ -100,9 +100,10 @@ class Windows:
 
     def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Piece]:
         """What each piece of the index has between two ids, newest first."""
-        width = _FIRST
+        width = 0
         looked_at = 0.0
         for number, lines in self._stretches:
+            width = width or max(1, (_FIRST << STRETCH) // lines)
             begin = max(bottom, number << STRETCH)
             end = min(top, self._last, ((number + 1) << STRETCH) - 1)
             while begin <= end:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
@@ -20,6 +20,7 @@ from storage.log_query import Channels, Query, channels_in, conditions, found
 
 _HOUR = 3_600_000_000  # microseconds
 _DAY = 24 * _HOUR
+_WEEK = 7 * 24  # hours
 _EVER = 1 << 40  # hours or days, more than any time has
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -118,15 +119,24 @@ def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[Day
     """The days of `zone` on which something was said, in order: on the channels of `query`,
     between its `since` and `until`. An hour that midnight divides belongs to the day before."""
     ids = _counted_as(channels_in(connection, query))
-    begin = to_micros(query.since) // _HOUR if query.since else -_EVER
-    end = -(-to_micros(query.until) // _HOUR) if query.until else _EVER
-    rows = connection.execute(
-        "SELECT hour, sum(lines), sum(replies) FROM hours"
-        f" WHERE channel_id IN ({_marks(ids)}) AND hour >= ? AND hour < ?"
-        " GROUP BY hour ORDER BY hour",
-        [*ids, begin, end],
-    )
-    return _days(rows, zone)
+    where = f"channel_id IN ({_marks(ids)})"
+    first, last = connection.execute(
+        f"SELECT min(hour), max(hour) FROM hours WHERE {where}", ids
+    ).fetchone()
+    if first is None:
+        return []
+    begin = max(first, to_micros(query.since) // _HOUR) if query.since else first
+    end = min(last + 1, -(-to_micros(query.until) // _HOUR)) if query.until else last + 1
+    found: dict[int, tuple[int, int]] = {}
+    for start, stop, offset in _offsets(zone, begin, end):
+        for day, lines, replies in connection.execute(
+            "SELECT (hour * 3600 + ?) / 86400 AS day, sum(lines), sum(replies) FROM hours"
+            f" WHERE {where} AND hour >= ? AND hour < ? GROUP BY day",
+            [offset, *ids, start, stop],
+        ):
+            known = found.get(day, (0, 0))
+            found[day] = (known[0] + lines, known[1] + replies)
+    return [Day(_date(day), lines, replies) for day, (lines, replies) in sorted(found.items())]
 
 
 def sparklines(
@@ -279,7 +289,8 @@ def _in_log(
         where, values = conditions(connection, replace(query, types=types))
         rows += connection.execute(
             "SELECT nick, count(*), sum(own AND reply_to IS NOT NULL) FROM events"
-            f" WHERE {where} AND channel_id IN ({_marks(seen.rows)}) GROUP BY nick",
+            # The unary plus: read the range of ids, not all that each channel or nick has said.
+            f" WHERE {where} AND +channel_id IN ({_marks(seen.rows)}) GROUP BY +nick",
             [*values, *seen.rows],
         )
     return _together(rows)
@@ -294,14 +305,23 @@ def _together(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
     return sorted(found.values(), key=lambda each: -each[1])
 
 
-def _days(rows: Iterable[Sequence[int]], zone: tzinfo) -> list[Day]:
-    """Days of a zone from rows of hour, lines and replies."""
-    found: dict[date, tuple[int, int]] = {}
-    for hour, lines, replies in rows:
-        day = (_EPOCH + timedelta(hours=hour)).astimezone(zone).date()
-        known = found.get(day, (0, 0))
-        found[day] = (known[0] + lines, known[1] + replies)
-    return [Day(day, lines, replies) for day, (lines, replies) in found.items()]
+def _offsets(zone: tzinfo, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Stretches of hours, each with its first, the first after it, and the seconds by which
+    clocks in `zone` are ahead of UTC during it."""
+
+    def offset(hour: int) -> int:
+        local = (_EPOCH + timedelta(hours=hour)).astimezone(zone)
+        return int((local.utcoffset() or timedelta()).total_seconds())
+
+    while begin < end:
+        ahead = offset(begin)
+        stop = begin + 1
+        while stop < end and offset(min(stop + _WEEK, end) - 1) == ahead:
+            stop = min(stop + _WEEK, end)
+        while stop < end and offset(stop) == ahead:
+            stop += 1
+        yield begin, stop, ahead
+        begin = stop
 
 
 def _counted_as(seen: Channels) -> list[int]:

@@ -85,4 +85,4 @@ CREATE TABLE people_days (
     replies INTEGER NOT NULL,
     PRIMARY KEY (nick, channel_id, day, own)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX people_days_day ON people_days (channel_id, day, lines);
+CREATE INDEX people_days_day ON people_days (channel_id, day, lines, replies);
