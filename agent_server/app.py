@@ -13,6 +13,8 @@ from agent_server.admission.admission import Admission
 from agent_server.admission.engine import Books
 from agent_server.admission.quota import Quotas
 from agent_server.admission.settings import AdmissionSettings
+from agent_server.embeddings.engine import NAME as EMBEDDER
+from agent_server.embeddings.engine import E5Engine
 from agent_server.key_ring import KeyRing
 from agent_server.ledger import Ledger
 from agent_server.metrics import Metrics
@@ -21,7 +23,7 @@ from agent_server.mind import Mind
 from agent_server.prices import UsageSettings
 from agent_server.reload import follow
 from agent_server.responses.store import ResponseStore
-from agent_server.routes import chat, completions, health, messages, models, responses
+from agent_server.routes import chat, completions, embeddings, health, messages, models, responses
 from agent_server.routes import usage as usage_route
 from agent_server.routing import Routes
 from agent_server.settings import ServerSettings
@@ -29,6 +31,9 @@ from storage.config import Config
 from storage.database import Database
 from storage.keys import server_path
 from storage.usage import UsageTable
+
+EMBEDDING_PLACES = 4
+"""Requests that take turns with the embedding model, batch by batch."""
 
 PATIENCE = 1.0
 """Seconds to wait for another process that writes to the server's file."""
@@ -46,6 +51,7 @@ def create_app(config: Config) -> FastAPI:
     books = Books(Quotas(), ledger, metrics, server.log_prompts)
     admission = Admission(config.section(AdmissionSettings), books)
     mind = Mind(Routes.of(config, admission.guarded))
+    embedder = admission.guard(E5Engine(), EMBEDDER, EMBEDDING_PLACES)
     ring = KeyRing(server.admin_key.get_secret_value() if server.admin_key else None)
 
     @asynccontextmanager
@@ -55,6 +61,7 @@ def create_app(config: Config) -> FastAPI:
             ring.kept_up(database),
             ledger.kept_in(UsageTable(database)),
             mind.running(),
+            embedder.running(),
             follow(mind, config, admission.guarded),
         ):
             await admission.restore()
@@ -63,8 +70,8 @@ def create_app(config: Config) -> FastAPI:
     app = FastAPI(title="Terrarium agent server", lifespan=lifespan)
     app.state.mind, app.state.metrics, app.state.started = mind, metrics, int(time.time())
     app.state.ledger, app.state.currency = ledger, usage.currency
-    app.state.responses = ResponseStore()
-    for noun in (chat, completions, responses, messages, models, usage_route, health):
+    app.state.responses, app.state.embedder = ResponseStore(), embedder
+    for noun in (chat, completions, responses, embeddings, messages, models, usage_route, health):
         app.include_router(noun.router)
     refusals.install(app)
     # The last one added is the outermost.

@@ -21,7 +21,7 @@ TAGGED = ("messages", "content", "input")
 WORDS = ("literal_error", "union_tag_invalid")
 """pydantic's errors for a word that is none of those there are."""
 
-KINDS = frozenset({"str", "int", "float", "bool"})
+KINDS = frozenset({"str", "int", "float", "bool", "numbers", "texts", "lists"})
 """Steps of a pydantic location that name a branch of a union."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -16,8 +16,9 @@ from agent_server.completion import Head
 from agent_server.encoding import event
 from agent_server.engines.base import Chunk, Chunks
 from agent_server.errors import ApiError, InvalidRequest
+from agent_server.inputs import Input
 from agent_server.known import Known
-from agent_server.requests import INT32, LogitBias, Sampling, StreamOptions
+from agent_server.requests import LogitBias, Sampling, StreamOptions
 from agent_server.streaming import DONE, Events, broken
 from agent_server.usage import Usage
 
@@ -26,15 +27,6 @@ DEFAULT_LENGTH = 16
 """Tokens of an answer whose request names no limit: the API's own default."""
 
 KIND = "text_completion"
-
-Text = Annotated[str, Field(min_length=1)]
-Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=INT32)]], Field(min_length=1)]
-Prompt = (
-    Text
-    | Ids
-    | Annotated[list[Text], Field(min_length=1, max_length=MOST_PROMPTS)]
-    | Annotated[list[Ids], Field(min_length=1, max_length=MOST_PROMPTS)]
-)
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
 """Sends a body with a `prompt` to the engine."""
@@ -51,7 +43,7 @@ class CompletionRequest(Sampling, Known):
     }
 
     model: str | None = None
-    prompt: Prompt
+    prompt: Input
     n: int | None = Field(None, ge=1, le=16)
     best_of: int | None = Field(None, ge=1, description="only the same number as n")
     echo: bool | None = None
@@ -65,6 +57,8 @@ class CompletionRequest(Sampling, Known):
         super().require_known()
         if self.stream_options and not self.stream:
             raise InvalidRequest("stream_options is only for stream=true", param="stream_options")
+        if len(self.prompts()) > MOST_PROMPTS:
+            raise InvalidRequest(f"more than {MOST_PROMPTS} prompts", param="prompt")
         if self.best_of not in (None, self.n or 1):
             text = "best_of is not supported: every answer is returned, ask for n of them"
             raise InvalidRequest(text, param="best_of", code="unsupported_parameter")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from pydantic import Discriminator, Tag
 
+from agent_server.embeddings.child import LONGEST
+from agent_server.embeddings.engine import NAME as EMBEDDER
+from agent_server.embeddings.engine import installed
 from agent_server.mind import Mind
 from agent_server.requests import TokenizeMessages, TokenizePrompt
 from agent_server.routes.common import TheMind
@@ -27,7 +31,8 @@ Countable = Annotated[
 @router.get("/v1/models")
 async def models(request: Request, mind: TheMind) -> dict[str, Any]:
     """List the models and their aliases."""
-    return {"object": "list", "data": [_card(request, mind, name) for name in mind.routes.names()]}
+    names = [*mind.routes.names(), *([EMBEDDER] if installed() else [])]
+    return {"object": "list", "data": [_card(request, mind, name) for name in names]}
 
 
 @router.get("/v1/models/{name:path}")
@@ -47,12 +52,17 @@ async def tokenize(body: Countable, mind: TheMind) -> dict[str, Any]:
 
 
 def _card(request: Request, mind: Mind, name: str) -> dict[str, Any]:
-    model = mind.routes.find(name)[0]
+    if name == EMBEDDER and installed():
+        can: Mapping[str, Any] = {"embeddings": True}
+        longest = LONGEST
+    else:
+        model = mind.routes.find(name)[0]
+        can, longest = model.capabilities.as_wire(), model.capabilities.context
     return {
         "id": name,
         "object": "model",
         "created": request.app.state.started,
         "owned_by": "terrarium",
-        "max_model_len": model.capabilities.context,
-        "capabilities": model.capabilities.as_wire(),
+        "max_model_len": longest,
+        "capabilities": can,
     }

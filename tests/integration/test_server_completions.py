@@ -126,6 +126,7 @@ async def test_token_ids_reach_the_engine(
         ({"prompt": ""}, "prompt"),
         ({"prompt": []}, "prompt"),
         ({"prompt": [1, "a"]}, "prompt[1]"),
+        ({"prompt": ["x"] * 65}, "prompt"),
         ({"prompt": "x", "suffix": "y"}, "suffix"),
         ({"prompt": "x", "best_of": 3}, "best_of"),
         ({"prompt": "x", "n": 2, "best_of": 1}, "best_of"),

@@ -81,6 +81,7 @@ class ScriptedOpenAI:
         routes = [
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
             Route("/v1/completions", self._chat, methods=["POST"]),
+            Route("/v1/embeddings", self._embeddings, methods=["POST"]),
             Route("/v1/models", self._models),
             Route("/tokenize", self._tokenize, methods=["POST"]),
             Route("/health", self._health),
@@ -217,6 +218,20 @@ class ScriptedOpenAI:
         if (body.get("stream_options") or {}).get("include_usage"):
             yield _event({**head, "choices": [], "usage": self._usage(body, answer)})
         yield "data: [DONE]\n\n"
+
+    async def _embeddings(self, request: Request) -> Response:
+        body = await request.json()
+        async with self._arrival:
+            self.requests.append(body)
+            self._arrival.notify_all()
+        texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        data = [
+            {"object": "embedding", "index": index, "embedding": [0.5, -0.5]}
+            for index, _ in enumerate(texts)
+        ]
+        tokens = _words(texts)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return JSONResponse({"object": "list", "data": data, "model": self.model, "usage": usage})
 
     async def _models(self, _request: Request) -> Response:
         model = {"id": self.model, "object": "model", "created": 0, "owned_by": "script"}

@@ -1,0 +1,36 @@
+"""POST /v1/embeddings: texts as vectors, by the model of this server or by an upstream."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from agent_server.embeddings.engine import NAME, installed
+from agent_server.embeddings.request import EmbeddingsRequest
+from agent_server.encoding import Whole
+from agent_server.engines.base import Engine
+from agent_server.routes.common import Session, TheMind
+from agent_server.streaming import unless_gone
+
+router = APIRouter(prefix="/v1")
+
+
+async def _embedder(request: Request) -> Engine:
+    engine: Engine = request.app.state.embedder
+    return engine
+
+
+TheEmbedder = Annotated[Engine, Depends(_embedder)]
+
+
+@router.post("/embeddings", response_model=None)
+async def embeddings(
+    request: Request, body: EmbeddingsRequest, mind: TheMind, embedder: TheEmbedder, _: Session
+) -> Response:
+    """Embed texts; a model other than this server's own is asked of the upstream that has it."""
+    body.require_known()
+    own = body.model == NAME or (body.model is None and installed())
+    work = (embedder if own else mind).embeddings(body.as_wire())
+    return Whole(await unless_gone(request, work))
