@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -31,6 +31,9 @@ CHECK_DOWN, CHECK_ALL = 1.0, 10.0
 
 CHECK_PATIENCE = 5.0
 """Seconds that a health check may take."""
+
+STALE = 2
+"""Connections that turn out to be closed before a request is given up."""
 
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
 
@@ -145,10 +148,15 @@ class Upstreams:
     async def _response(self, upstream: Upstream, call: Call) -> aiohttp.ClientResponse:
         if self._http is None:
             raise EngineUnavailable("the engine is not started")
-        with suppress(aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError):
-            return await self._send(self._http, upstream, call)
-        # A connection from the pool that the engine had closed meanwhile: llama.cpp does so
-        # after each stream though it advertises keep-alive.
+        for _ in range(STALE):
+            # A connection from the pool that the engine had closed meanwhile: llama.cpp does so
+            # after each stream though it advertises keep-alive.
+            try:
+                return await self._send(self._http, upstream, call)
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                continue
         return await self._send(self._http, upstream, call)
 
     async def _send(
