@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import pages, reply, startup
+from benchmarks import fairness, pages, reply, startup
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "startup": startup.figures,
     "reply": reply.figures,
     "pages": pages.figures,
+    "fairness": fairness.figures,
 }
 
 
