@@ -35,7 +35,7 @@ class LogTools:
         hours: Annotated[int, Field(ge=0, le=87_600, description="how far back; 0: all")] = 0,
     ) -> str:
         """Search the chat log for lines that were said earlier than those you see."""
-        found = await self._log.find(
+        found = await self._log.for_model(
             Query(
                 scope=self._scope,
                 before_id=self._before,

@@ -45,13 +45,13 @@ class LogView:
         return [event for event in events if not _of_turn(event, asked)]
 
     async def _find(self, first: int) -> list[Event]:
-        return await self.log.find(replace(self._query(), after_id=first - 1, limit=_MOST))
+        return await self.log.for_model(replace(self._query(), after_id=first - 1, limit=_MOST))
 
     async def _first(self, asked: Collection[int]) -> int:
         """The id of the first of the `last` lines that people said."""
         limit = self.last + len(asked)
         query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
-        said = [event for event in await self.log.find(query) if _said(event, asked)]
+        said = [event for event in await self.log.for_model(query) if _said(event, asked)]
         wanted = said[-self.last :]
         return wanted[0].id if wanted else self.anchor
 

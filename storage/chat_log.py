@@ -15,6 +15,7 @@ from storage import log_query, log_writer, removal, statistics
 from storage.database import Database
 from storage.event import Event, Place, Scope
 from storage.log_query import Query
+from storage.privacy import OptOuts
 from storage.search import search
 from storage.search_result import Order, Page, Search
 from storage.search_text import parse
@@ -61,6 +62,10 @@ class ChatLog:
         """Put an event in line to be stored and return at once; the future is its durable id."""
         return self._writer.append(event)
 
+    async def settle(self) -> None:
+        """Wait until all that was appended is stored."""
+        await self._writer.settle()
+
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
         """Store many events in one transaction and return their ids: for imports, which should
         bring some thousands at a time, in order of time. Raises Unavailable."""
@@ -81,6 +86,11 @@ class ChatLog:
             asked = Search(text=query.text, within=replace(query, text=None), order=Order.TIME)
             return [hit.event for hit in reversed((await self.search(asked)).hits)]
         return await self._database.read(lambda db: log_query.find(db, query, newest=newest))
+
+    async def for_model(self, query: Query) -> list[Event]:
+        """The same, newest, without what people said who have opted out: for a model to read."""
+        rules = await OptOuts(self._database).load()
+        return [event for event in await self.find(query) if not rules.hides(event)]
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """One event, if it exists and may be seen."""

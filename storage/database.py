@@ -82,6 +82,14 @@ class Database:
                 await self._undo()
                 raise
 
+    async def outside(self, statement: str) -> None:
+        """Run what cannot be in a transaction, as PRAGMA and VACUUM. Raises Unavailable."""
+        async with self._lock:
+            try:
+                await self._writer.execute_fetchall(statement)
+            except sqlite3.Error as error:
+                raise Unavailable(f"the database cannot be written: {error}") from error
+
     async def _undo(self) -> None:
         """End what transaction there may be: a cancelled BEGIN has begun one all the same."""
         with contextlib.suppress(sqlite3.Error):

@@ -47,6 +47,10 @@ class Writer:
                     stored.set_result(event_id)
                 self._queue.task_done()
 
+    async def settle(self) -> None:
+        """Wait until all that was put in line is stored."""
+        await self._queue.join()
+
     async def drain(self, running: asyncio.Task[None]) -> None:
         """Let `run` finish, unless it has failed or cannot write."""
         drained = asyncio.ensure_future(self._queue.join())

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import AliasChoices, Field
 
 from storage.config import Config, Section
+from storage.event import Place
 
 
 class StorageSettings(Section):
-    """Where the chat log is kept."""
+    """Where the chat log is kept, and for how long."""
 
     table: ClassVar[str] = "storage"
 
@@ -20,6 +21,21 @@ class StorageSettings(Section):
         validation_alias=AliasChoices("db_path", "storage_db_path"),
         description="SQLite file of the IRC tendril's log; by default irc.db in the data folder",
     )
+    retention_days: int = Field(
+        0, ge=0, description="days that the log and the bot's memory are kept; 0 is for ever"
+    )
+    channel_retention_days: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict,
+        description='the same for the log of single channels: "#name" or "network/#name"',
+    )
+
+    def days_of(self, place: Place) -> int:
+        """How many days the log of a place is kept, 0 for ever."""
+        names = {name.lower(): days for name, days in self.channel_retention_days.items()}
+        channel = place.channel.lower()
+        with_network = names.get(f"{place.network.lower()}/{channel}")
+        days = names.get(channel) if with_network is None else with_network
+        return self.retention_days if days is None else days
 
 
 def log_path(config: Config) -> Path:

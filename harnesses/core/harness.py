@@ -118,21 +118,21 @@ class Harness(ABC):
         persona: str | None = None,
         model: str = "",
         joins: bool = False,
+        keeps: bool = True,
         deliver: Deliver | None = None,
     ) -> Answer:
         """Answer `text`, which `who` asked in `conversation`; one turn at a time in each.
 
-        `view` is the log that belongs to it, `tools` are the owners of `@tool` methods beside
-        this class's own, `values` fill the `$names` of the persona (`persona`, if it is given, in
-        place of the tendril's), `model` is asked instead of the configured one, and `on_text` is
-        given each piece of the answer as the model writes it. A question that `joins` becomes
-        part of the one that is being answered, if that can still take it. `deliver` is given
-        the answer before the conversation's next question has its turn. Never raises: what goes
-        wrong becomes a sentence for the person, and is logged.
+        `view` is the log that belongs to it, `tools` own `@tool` methods beside this class's own,
+        `values` fill the `$names` of the persona (`persona`, if given, in place of the tendril's),
+        `model` is asked instead of the configured one, `on_text` is given each piece of the answer
+        as it is written. A question that `joins` becomes part of the one being answered, if that
+        can still take it; memory `keeps` it or not. `deliver` is given the answer before the next
+        question has its turn. Never raises: what goes wrong becomes a sentence for the person.
         """
         lane = self._lanes.setdefault(conversation, Lane())
-        question = Question(who, text, view.anchor if view and joins else 0)
-        if not await lane.enter(question, joins):
+        asked = view.anchor if view and joins else 0
+        if not await lane.enter(Question(who, text, asked), joins and keeps):
             return Answer("", ok=False)
         context = Context(
             self.conversations,
@@ -151,7 +151,7 @@ class Harness(ABC):
             return answer
 
         try:
-            return await lane.run(answered()) or Answer("", ok=False)
+            return await lane.run(answered(), keeps) or Answer("", ok=False)
         finally:
             lane.leave()
 

@@ -60,9 +60,10 @@ class Lane(Generic[T]):
                 self.leave()
             raise
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What `work` returns, or None when it was stopped."""
-        self.discarded = False
+    async def run(self, work: Coroutine[Any, Any, T], keeps: bool = True) -> T | None:
+        """What `work` returns, or None when it was stopped; discarded from the start, unless
+        memory `keeps` it."""
+        self.discarded = not keeps
         async with asyncio.TaskGroup() as tasks:
             self._running = running = tasks.create_task(work)
         return None if running.cancelled() else running.result()

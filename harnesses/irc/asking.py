@@ -20,6 +20,8 @@ from llm.log_view import LogView
 if TYPE_CHECKING:
     from harnesses.irc.tendril import IrcTendril
 
+_LATEST = 1 << 62  # as the anchor of a question that is not logged: after all that is
+
 SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
 PATIENCE = "still at it, one moment."
 
@@ -58,10 +60,12 @@ class Asking:
         channel = request.place.channel
         tools: list[object] = []
         view: LogView | None = None
-        if anchor:
-            tools.append(LogTools(tendril.log, request.scope, before=anchor))
+        if behaviour.logging:
+            tools.append(LogTools(tendril.log, request.scope, before=anchor or None))
             last = behaviour.max_context_messages
-            view = LogView(log=tendril.log, place=request.place, anchor=anchor, last=last)
+            view = LogView(
+                log=tendril.log, place=request.place, anchor=anchor or _LATEST, last=last
+            )
         if not request.private:
             tools.append(ChannelTools(network, channel))
 
@@ -83,6 +87,7 @@ class Asking:
             persona=behaviour.persona,
             model=behaviour.model,
             joins=True,
+            keeps=anchor > 0 or not behaviour.logging,
             on_text=reply.piece,
             deliver=deliver,
         )

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Protocol
 
 from harnesses.irc.admin import AdminCommands, Office
+from harnesses.irc.privacy import PrivacyCommands, Registry
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.trigger import ASK, trigger
 from storage.chat_log import ChatLog, Query
@@ -17,7 +18,7 @@ _SHOWN = 3  # lines of a search
 _LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
 
 
-class Desk(Office, Protocol):
+class Desk(Office, Registry, Protocol):
     """What commands need of the tendril."""
 
     log: ChatLog
@@ -60,6 +61,7 @@ class Commands:
             "ping": self.ping,
             "version": self.version,
             "help": self.help,
+            **PrivacyCommands(desk).known,
             **{name: _for_admins(command) for name, command in self._admin.items()},
         }
 
@@ -73,7 +75,7 @@ class Commands:
         """search WORDS: find lines of this channel"""
         if not request.words:
             return f"Search for what? {self._desk.prefix(request)}search WORDS"
-        before = await request.stored
+        before = await request.stored or None
         query = Query(
             scope=request.scope,
             types=SPOKEN,

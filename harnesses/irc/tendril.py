@@ -24,11 +24,13 @@ from harnesses.irc.event import IrcEvent
 from harnesses.irc.hearing import Hearing, May
 from harnesses.irc.links import paste_link
 from harnesses.irc.network import Network
+from harnesses.irc.privacy import UNLOGGED
 from harnesses.irc.record import place_of, recorded
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from harnesses.irc.speech import Speech, Target
 from harnesses.irc.sts import StsPolicies
+from harnesses.irc.upkeep import sweep
 from storage.audit import Audit
 from storage.channel_settings import ChannelSettings
 from storage.chat_log import ChatLog
@@ -37,7 +39,8 @@ from storage.database import Database
 from storage.event import Place
 from storage.outbox import Outbox, outbox_path
 from storage.pastes import Pastes
-from storage.settings import log_path
+from storage.privacy import OptOuts
+from storage.settings import StorageSettings, log_path
 
 _POLL = 1.0  # seconds between looks at the networks' state
 
@@ -82,6 +85,8 @@ class IrcTendril(Harness):
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             self._tasks.create_task(deliver(Outbox(outbox), self.networks, self._post))
             self._tasks.create_task(self._tell_state())
+            storage = self.config.section(StorageSettings)
+            self._tasks.create_task(sweep(self.database, self.log, storage))
             for network in self.networks.values():
                 self._tasks.create_task(network.run())
             loop = asyncio.get_running_loop()
@@ -98,6 +103,8 @@ class IrcTendril(Harness):
         self._started = clock()
         kept = ChannelSettings(self.database)
         self.choices, self.audit = Choices(kept), Audit(self.database)
+        self.opt_outs = OptOuts(self.database)
+        await self.opt_outs.load()
         self.speech = Speech(self.log, Pastes(self.database), self._link, self._paste_lifetime)
         await self.choices.load()
         self.hearing = Hearing(self.settings, self.choices, clock)
@@ -184,7 +191,8 @@ class IrcTendril(Harness):
     def target(self, request: Request, anchor: int) -> Target:
         """Where a reply to `request`, whose line has the id `anchor` in the log, goes."""
         target = self._target(request.network, request.place, request.private)
-        return replace(target, nick=request.nick, reply_to=anchor or None)
+        logged = target.logged and anchor > 0  # no answer to what is not logged is
+        return replace(target, nick=request.nick, reply_to=anchor or None, logged=logged)
 
     async def tell(self, request: Request, text: str) -> None:
         """Say `text` to the person who asked; nothing, when it is empty."""
@@ -202,13 +210,15 @@ class IrcTendril(Harness):
         network = self.networks[event.network]
         event, who = self.hearing.speaker(network, event)
         behaviour = self.behaviour(network, place_of(event))
-        if behaviour.logging:
-            kept = self.log.append(recorded(event))
+        asked = self.hearing.asked(network, event, who, behaviour.command_prefix)
+        command = self._commands.known.get(asked.command) if asked else None
+        line = recorded(event)
+        private = asked is not None and asked.command in UNLOGGED
+        if behaviour.logging and not private and self.opt_outs.rules.keeps(line):
+            kept = self.log.append(line)
         else:
             kept = asyncio.get_running_loop().create_future()
             kept.set_result(0)
-        asked = self.hearing.asked(network, event, who, behaviour.command_prefix)
-        command = self._commands.known.get(asked.command) if asked else None
         if asked and command:
             request = self.hearing.request(network, event, who, asked.words, kept)
             match self.hearing.may(request):

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from harnesses.core import log_reading
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.terminal import harmless
+from harnesses.logs import forgetting
 from harnesses.logs.exporting import ExportFormat, export_to
 from harnesses.logs.formats import FORMATS
 from harnesses.logs.importing import Tally, files, import_logs
@@ -26,6 +27,7 @@ from storage.backup import back_up
 from storage.chat_log import Query
 from storage.config import Config, load
 from storage.event import EVERYTHING, PUBLIC
+from storage.forgetting import Named
 from storage.settings import log_path
 
 logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)
@@ -219,3 +221,46 @@ def backup(
     with new_file(target, force=force) as part:
         back_up(path, part)
     typer.echo(f"{target}: {target.stat().st_size:,} bytes")
+
+
+@logs.command()
+def forget(
+    nick: Annotated[str | None, typer.Option(help="All that was said under this nick.")] = None,
+    account: Annotated[
+        str | None, typer.Option(help="All that was said under this services account.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Only on this network.", show_default="all")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether that is meant.")] = False,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Remove all that is kept of what somebody said, for ever; the bot may be running.
+
+    Under a nick there may have been several people: all of them are forgotten.
+    """
+    if (nick is None) == (account is None):
+        raise typer.BadParameter("say either --nick or --account")
+    loaded = load(config, data)
+    person = Named(network, nick, account)
+    found = asyncio.run(forgetting.count_of(loaded, person))
+    if found and not yes:
+        typer.confirm(f"Remove {found} events, and what the bot answered to them?", abort=True)
+    gone = asyncio.run(forgetting.forget_named(loaded, person))
+    typer.echo(
+        f"{gone.events} events, {gone.replies} lines and {gone.turns} turns of the bot removed;"
+        " copies and exports that you made still have them"
+    )
+
+
+@logs.command()
+def vacuum(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+    """Write the log's file anew: smaller, and without a trace of what was removed.
+
+    Whoever writes has to wait meanwhile, and the disk needs room for a second file.
+    """
+    path = log_path(load(config, data))
+    before = path.stat().st_size if path.exists() else 0
+    asyncio.run(forgetting.vacuum_log(path))
+    typer.echo(f"{path}: {before:,} bytes before, {path.stat().st_size:,} now")

@@ -15,7 +15,7 @@ from storage.event import Place
 from storage.imports import Old, Source
 from storage.settings import log_path
 
-_BATCH = 500  # events of a transaction: the bot waits for one at most
+_BATCH = 2_000  # events of a transaction: the bot waits for one at most
 _EXAMPLES = 3
 
 OnProgress = Callable[[Path, int], None]

@@ -51,6 +51,7 @@ _SHOWN = {
     "model.upstream_model": '"..."',
     "model.vision": "true",
     "server.admin_key": '"..."',
+    "storage.channel_retention_days": '{ "#frogs" = 30 }',
     "storage.db_path": '"/var/lib/terrarium/irc.db"',
     "web.public_url": '"https://logs.example.org"',
     "web.token": '"..."',

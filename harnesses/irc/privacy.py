@@ -1,0 +1,130 @@
+"""What people decide about their own words: not to be logged, to be forgotten.
+
+Neither command is logged itself, and both are answered to the person alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from harnesses.irc.access import Identity
+from harnesses.irc.request import Command, Notice, Request
+from storage.audit import Audit, Deed
+from storage.chat_log import ChatLog
+from storage.config import Config
+from storage.database import Database
+from storage.event import Place
+from storage.forgetting import Person, count, forget, other_files
+from storage.privacy import OptOuts
+from storage.settings import log_path
+
+UNLOGGED = frozenset({"nolog", "forget"})
+"""The commands that are not logged."""
+
+_CONFIRM = timedelta(minutes=2)  # how long the word that confirms is valid
+_BRIDGED = "I cannot tell who you are: you speak to me through a relay."
+
+_log = structlog.get_logger()
+
+
+class Registry(Protocol):
+    """What these commands need of the tendril."""
+
+    config: Config
+    database: Database
+    log: ChatLog
+    audit: Audit
+    opt_outs: OptOuts
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Somebody wants to be forgotten, and has not confirmed it yet."""
+
+    word: str
+    until: datetime
+
+
+class PrivacyCommands:
+    """The commands by name."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._wishes: dict[Person, _Wish] = {}
+        self.known: Mapping[str, Command] = {"nolog": self.nolog, "forget": self.forget}
+
+    async def nolog(self, request: Request) -> str:
+        """nolog [off]: keep nothing of what I say from now on (off: log me again)"""
+        network, who = request.network.name, request.who
+        opt_outs = self._registry.opt_outs
+        if request.words.lower() == "off":
+            if await opt_outs.remove(network, who.nick, who.account):
+                return Notice("You are logged again.")
+            return Notice("Only the account that asked for it can take it back: log in to it.")
+        await opt_outs.add(network, who.nick, who.account)
+        prefix = "" if who.account else "Log in to services, so that it stays so under each nick. "
+        return Notice(
+            f"I keep nothing more of what you say, and show nothing of it to the model. {prefix}"
+            "nolog off takes it back; forget me removes what there is."
+        )
+
+    async def forget(self, request: Request) -> str:
+        """forget me: remove all that I have kept of what I said"""
+        if request.who.bridged:
+            return Notice(_BRIDGED)
+        await self._registry.log.settle()  # what was said just now counts too
+        person = _person(request.network.name, request.who)
+        words = request.words.lower().split()
+        wish = self._wishes.get(person)
+        if wish and len(words) == 2 and words[1] == wish.word and wish.until > datetime.now(UTC):
+            del self._wishes[person]
+            return Notice(await self._forget(person))
+        if words[:1] != ["me"]:
+            return Notice("It removes all that I have kept of what you said: forget me")
+        return Notice(await self._asked_back(person))
+
+    async def _asked_back(self, person: Person) -> str:
+        """What would go, and the word that confirms it."""
+        found = await count(self._registry.log, person)
+        if not found:
+            return "There is nothing that I know to be yours." + _how(person)
+        now = datetime.now(UTC)
+        self._wishes = {who: wish for who, wish in self._wishes.items() if wish.until > now}
+        word = secrets.token_hex(3)
+        self._wishes[person] = _Wish(word, now + _CONFIRM)
+        return (
+            f"{found:,} events are yours, and go for ever, with what I answered to them."
+            f"{_how(person)} To have it done, write within two minutes: forget me {word}"
+        )
+
+    async def _forget(self, person: Person) -> str:
+        registry = self._registry
+        path = log_path(registry.config)
+        others = other_files(registry.config.data, path)
+        gone = await forget(registry.database, registry.log, person, others)
+        # Who it was is forgotten here too.
+        place = Place(person.network, "")
+        await registry.audit.add(Deed(place, "", "forget", f"{gone.events} events"))
+        _log.info("irc.forgotten", network=person.network, events=gone.events)
+        return (
+            f"Forgotten: {gone.events:,} events of yours, {gone.replies:,} lines of mine, and"
+            f" {gone.turns:,} turns of my memory."
+        )
+
+
+def _person(network: str, who: Identity) -> Person:
+    return Person(network, who.nick, who.user, who.host, who.account)
+
+
+def _how(person: Person) -> str:
+    """What counts as theirs, in a sentence."""
+    mask = f"{person.nick}!{person.user}@{person.host}"
+    if person.account:
+        return f" Yours is what the account {person.account}, or {mask}, has said."
+    return f" Yours is what {mask} has said."

@@ -1,0 +1,52 @@
+"""`terrarium logs forget|vacuum`, for whoever keeps the file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from harnesses.logs.exporting import require_log
+from storage.audit import Audit, Deed
+from storage.chat_log import ChatLog
+from storage.config import Config
+from storage.database import Database
+from storage.erasing import vacuum
+from storage.event import Place
+from storage.forgetting import Forgotten, Named, count, forget, other_files
+from storage.settings import log_path
+
+
+async def count_of(config: Config, person: Named) -> int:
+    """How many events there are. Raises StorageError."""
+    async with _opened(log_path(config)) as database:
+        return await count(ChatLog(database), person)
+
+
+async def forget_named(config: Config, person: Named) -> Forgotten:
+    """Forget a person everywhere; that it was done stands in the audit, the person does not.
+
+    Raises StorageError.
+    """
+    path = log_path(config)
+    async with _opened(path) as database:
+        others = other_files(config.data, path)
+        gone = await forget(database, ChatLog(database), person, others)
+        deed = Deed(
+            Place(person.network or "", ""), "command line", "forget", f"{gone.events} events"
+        )
+        await Audit(database).add(deed)
+    return gone
+
+
+async def vacuum_log(path: Path) -> None:
+    """Write the file anew. Raises StorageError."""
+    async with _opened(path) as database:
+        await vacuum(database)
+
+
+@asynccontextmanager
+async def _opened(path: Path) -> AsyncIterator[Database]:
+    require_log(path)
+    async with Database.opened(path) as database:
+        yield database

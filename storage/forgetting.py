@@ -1,0 +1,194 @@
+"""The right to be forgotten: a person's events, and whatever the bot has kept because of them.
+
+What goes: the events; the bot's replies to them, and lines in which it quotes them; the turns of
+its memory that they began or that quote them, in every tendril's file; long answers and messages
+on their way that quote them; vectors, with their events. What others have said stays, also about
+the person. Deleted words are overwritten in the file, in the index and in the write-ahead log.
+
+Whose an event is: for somebody who asks for it themselves, `Person`; for whoever keeps the file, a
+nick or an account (`Named`), which they answer for.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from storage.chat_log import ChatLog, Query
+from storage.database import Database
+from storage.erasing import erasing
+from storage.event import EVERYTHING, Event
+from storage.quotes import Quotes
+
+_PIECE = 5_000  # events in memory at once
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who is on a network now and speaks for themselves.
+
+    Theirs is what was said under the account that they are logged in to. Besides, under any
+    account or none, only what has their very nick, user name and host and was said by nobody
+    logged in: a borrowed nick comes from another host, and proves nothing.
+    """
+
+    network: str
+    nick: str
+    user: str
+    host: str
+    account: str | None
+
+    def queries(self) -> list[Query]:
+        """What to look at."""
+        query = Query(scope=EVERYTHING, network=self.network, own=False)
+        mask = replace(query, nick=self.nick, user=self.user, host=self.host)
+        return [mask, *([replace(query, account=self.account)] if self.account else [])]
+
+    def owns(self, event: Event) -> bool:
+        """Whether a found event is theirs."""
+        if not self.user or not self.host:
+            return event.account is not None and event.account == self.account
+        return event.account is None or event.account == self.account
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Everything under a nick, or an account, of one network or of all."""
+
+    network: str | None
+    nick: str | None = None
+    account: str | None = None
+
+    def queries(self) -> list[Query]:
+        """What to look at."""
+        query = Query(scope=EVERYTHING, network=self.network, own=False)
+        return [replace(query, nick=self.nick, account=self.account)]
+
+    def owns(self, event: Event) -> bool:
+        """All that is found."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """How much there was: events of the person, lines and turns of the bot that go with them."""
+
+    events: int = 0
+    replies: int = 0
+    turns: int = 0
+
+
+async def count(log: ChatLog, person: Person | Named) -> int:
+    """How many events of a person there are."""
+    return len(await _events_of(log, person, Quotes()))
+
+
+async def forget(
+    database: Database, log: ChatLog, person: Person | Named, others: Sequence[Path] = ()
+) -> Forgotten:
+    """Remove a person from the log in `database`, and from the files of other tendrils.
+
+    Raises StorageError; it can then be done again.
+    """
+    quotes = Quotes()
+    ids = await _events_of(log, person, quotes)
+    if not ids:
+        return Forgotten()
+    replies = await _replies(log, ids, quotes)
+    async with erasing(database):
+        turns = await _forget_turns(database, lambda row: row["anchor"] in ids, quotes)
+        await _forget_texts(database, quotes)
+        await log.remove(sorted(ids | replies))
+        await log.scrub()
+    for path in others:
+        turns += await _forget_elsewhere(path, quotes)
+    return Forgotten(len(ids), len(replies), turns)
+
+
+def other_files(data: Path, log: Path) -> list[Path]:
+    """The files in the data folder, beside the log, in which tendrils keep things."""
+    return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
+
+
+async def _events_of(log: ChatLog, person: Person | Named, quotes: Quotes) -> set[int]:
+    ids: set[int] = set()
+    for query in person.queries():
+        async for event in _all(log, query):
+            if person.owns(event) and event.id not in ids:
+                ids.add(event.id)
+                quotes.add([event])
+    return ids
+
+
+async def _replies(log: ChatLog, ids: set[int], quotes: Quotes) -> set[int]:
+    """The bot's lines that answer these events, or quote them, or were said in private to the
+    one who said them."""
+    replies: set[int] = set()
+    to_them: dict[str, bool] = {}  # of each private conversation: were they the last who spoke?
+    async for event in _all(log, Query(scope=EVERYTHING, after_id=min(ids) - 1)):
+        place = f"{event.network}/{event.channel}"
+        if not event.own:
+            to_them[place] = event.private and event.id in ids
+        elif event.reply_to in ids or to_them.get(place) or quotes.within(event.text):
+            replies.add(event.id)
+            quotes.add([event])
+    return replies
+
+
+async def _all(log: ChatLog, query: Query) -> AsyncIterator[Event]:
+    last = query.after_id or 0
+    while True:
+        piece = replace(query, after_id=last, limit=_PIECE)
+        events = await log.find(piece, newest=False)
+        for event in events:
+            yield event
+        if len(events) < _PIECE:
+            return
+        last = events[-1].id
+
+
+async def _forget_turns(
+    database: Database, asked: Callable[[sqlite3.Row], bool], quotes: Quotes
+) -> int:
+    """Remove the turns that were `asked`, or quote; how many."""
+    rows = await database.all("SELECT id, anchor, messages FROM turns")
+    gone = [[row["id"]] for row in rows if asked(row) or quotes.within(_said_in(row["messages"]))]
+    if gone:
+        async with database.transaction() as db:
+            await db.executemany("DELETE FROM turns WHERE id = ?", gone)
+    return len(gone)
+
+
+def _said_in(messages: str) -> str:
+    """The text of all messages of a turn."""
+    return "\n".join(str(message.get("content") or "") for message in json.loads(messages))
+
+
+async def _forget_texts(database: Database, quotes: Quotes) -> None:
+    """Remove long answers, and messages on their way, that quote."""
+    for table in ("pastes", "outbox"):
+        rows = await database.all(f"SELECT id, text FROM {table}")
+        gone = [[row["id"]] for row in rows if quotes.within(row["text"])]
+        if gone:
+            async with database.transaction() as db:
+                await db.executemany(f"DELETE FROM {table} WHERE id = ?", gone)
+
+
+async def _forget_elsewhere(path: Path, quotes: Quotes) -> int:
+    async with Database.opened(path) as database, erasing(database):
+        await _forget_texts(database, quotes)
+        return await _forget_turns(database, lambda row: False, quotes)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file has the tables of a tendril: other programs may keep files there too."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            found = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'").fetchone()
+    except sqlite3.Error:
+        return False
+    return found is not None

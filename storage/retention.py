@@ -1,0 +1,42 @@
+"""How long the log is kept, and the sweep that removes what is older."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from storage.chat_log import ChatLog, Query
+from storage.database import Database, to_micros
+from storage.event import EVERYTHING, Place
+from storage.settings import StorageSettings
+
+_STEP = 2_000  # events removed before others are looked at
+
+
+async def expire(database: Database, log: ChatLog, settings: StorageSettings, now: datetime) -> int:
+    """Remove the events, and the turns of the bot's memory, that are older than they may be;
+    how many events. Raises StorageError."""
+    removed = 0
+    for channel in await log.channels(EVERYTHING):
+        if days := settings.days_of(channel.place):
+            removed += await _expire_place(log, channel.place, now - timedelta(days=days))
+    if removed:
+        await log.scrub()
+    if settings.retention_days:
+        oldest = to_micros(now - timedelta(days=settings.retention_days))
+        async with database.transaction() as db:
+            await db.execute("DELETE FROM turns WHERE time < ?", [oldest])
+    return removed
+
+
+async def _expire_place(log: ChatLog, place: Place, until: datetime) -> int:
+    query = Query(
+        scope=EVERYTHING,
+        network=place.network,
+        channel=place.channel,
+        until=until,
+        limit=_STEP,
+    )
+    removed = 0
+    while events := await log.find(query, newest=False):
+        removed += await log.remove([event.id for event in events])
+    return removed

@@ -1,0 +1,99 @@
+"""What is older than it may be goes; opting out and in."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from storage.chat_log import ChatLog, Query
+from storage.conversations import Conversations, Turn
+from storage.database import Database
+from storage.event import EVERYTHING, Event, EventType
+from storage.privacy import OptOuts, Rules
+from storage.retention import expire
+from storage.settings import StorageSettings
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def said(text: str, channel: str = "#frogs", days: float = 0, nick: str = "ada") -> Event:
+    return Event(
+        network="irc",
+        channel=channel,
+        type=EventType.PRIVMSG,
+        time=NOW - timedelta(days=days),
+        nick=nick,
+        text=text,
+    )
+
+
+async def test_only_what_is_older_than_its_channel_allows_is_removed(tmp_path: Path) -> None:
+    settings = StorageSettings(
+        retention_days=30, channel_retention_days={"#Toads": 2, "irc/#keep": 0}
+    )
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        events = [
+            said(f"{channel} {days}", channel, days)
+            for channel in ("#frogs", "#toads", "#keep")
+            for days in (100, 29, 3, 1)
+        ]
+        await asyncio.gather(*(log.append(event) for event in events))
+        memory = Conversations(database)
+        for days in (100, 3):
+            messages = ({"role": "user", "content": f"{days}"},)
+            await memory.add("x", Turn(0, NOW - timedelta(days=days), messages))
+        assert await expire(database, log, settings, NOW) == 4
+        assert await expire(database, log, settings, NOW) == 0
+        left = {event.text for event in await log.find(Query(scope=EVERYTHING, limit=100))}
+        turns = await memory.turns("x")
+    assert left == {event.text for event in events} - {
+        "#frogs 100",
+        "#toads 100",
+        "#toads 29",
+        "#toads 3",
+    }
+    assert [turn.messages[0]["content"] for turn in turns] == ["3"]
+
+
+async def test_by_default_everything_stays(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        await log.append(said("old", days=20_000))
+        assert await expire(database, log, StorageSettings(), NOW) == 0
+
+
+async def test_an_opt_out_is_of_the_nick_in_any_case_and_of_the_account(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        opt_outs = OptOuts(database)
+        await opt_outs.add("irc", "Ada[x]", "AdaL")
+        rules = await OptOuts(database).load()
+    line = said("hm")
+    for hidden in (
+        replace(line, nick="ada{X}"),
+        replace(line, account="adal"),
+        replace(line, type=EventType.NICK, target="ada[x]"),
+        replace(line, type=EventType.KICK, nick="op", target="ADA[x]"),
+    ):
+        assert not rules.keeps(hidden), hidden
+    for kept in (line, replace(line, nick="ada[x]", network="oftc"), replace(line, own=True)):
+        assert rules.keeps(kept), kept
+
+
+async def test_only_the_account_that_opted_a_nick_out_takes_it_back(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        opt_outs = OptOuts(database)
+        await opt_outs.add("irc", "ada", "ada")
+        await opt_outs.add("irc", "ada", "mallory")
+        assert not await opt_outs.remove("irc", "ada", None)
+        assert not await opt_outs.remove("irc", "ada", "mallory")
+        assert await opt_outs.remove("irc", "ada_", "ADA")
+        assert opt_outs.rules == Rules()
+        await opt_outs.add("irc", "bob", None)
+        assert await opt_outs.remove("irc", "Bob", None)
+
+
+def test_a_marked_line_is_not_kept() -> None:
+    rules = Rules()
+    assert not rules.keeps(said("this is [NoLog] between us"))
+    assert rules.keeps(said("no log here"))
