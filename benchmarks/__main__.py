@@ -12,15 +12,15 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import fairness, pages, reply, startup
+from benchmarks import context, pages, reply, startup
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "startup": startup.figures,
     "reply": reply.figures,
+    "context": context.figures,
     "pages": pages.figures,
-    "fairness": fairness.figures,
 }
 
 

@@ -9,19 +9,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`goal` is the most the value may be; None where there is no goal."""
+    """`goal` is the most the value may be, `least` the least; None where there is no such goal."""
 
     name: str
     value: float
     unit: str
     goal: float | None = None
+    least: float | None = None
 
     @property
     def verdict(self) -> str:
         """Whether the goal is met, in a word."""
-        if self.goal is None:
-            return ""
-        return f"goal {self.goal:g}: {'met' if self.value <= self.goal else 'MISSED'}"
+        goals = []
+        if self.goal is not None:
+            goals.append(f"at most {self.goal:g}: {_met(self.value <= self.goal)}")
+        if self.least is not None:
+            goals.append(f"at least {self.least:g}: {_met(self.value >= self.least)}")
+        return ", ".join(goals)
+
+
+def _met(is_met: bool) -> str:
+    return "met" if is_met else "MISSED"
 
 
 def percentile(values: Sequence[float], share: float) -> float:

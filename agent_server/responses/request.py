@@ -35,7 +35,7 @@ class FunctionTool(FunctionSpec):
 
     def as_chat(self) -> dict[str, Any]:
         """The same in a chat request."""
-        return {"type": "function", "function": _said(self, "type")}
+        return {"type": "function", "function": self.model_dump(exclude={"type"})}
 
 
 class FunctionChoice(Wire):
@@ -65,7 +65,8 @@ class TextFormat(Wire):
         """The `response_format` of a chat request."""
         if self.type != "json_schema":
             return {"type": self.type}
-        return {"type": "json_schema", "json_schema": _said(self, "type")}
+        described = self.model_dump(exclude={"type"}, by_alias=True)
+        return {"type": "json_schema", "json_schema": described}
 
 
 class TextConfig(Wire):
@@ -195,9 +196,3 @@ class ResponseRequest(Known):
         if isinstance(self.tool_choice, FunctionChoice):
             return {"type": "function", "function": {"name": self.tool_choice.name}}
         return self.tool_choice
-
-
-def _said(model: Wire, *but: str) -> dict[str, Any]:
-    """What a client said, without nulls, which some engines do not take."""
-    dumped = model.model_dump(by_alias=True)
-    return {key: value for key, value in dumped.items() if value is not None and key not in but}

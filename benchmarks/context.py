@@ -1,0 +1,129 @@
+"""How much of the asker's own conversation the chosen lines hold, against the last lines.
+
+A sample is an annotated line with earlier lines in its conversation; coverage is the share of
+those among the lines that are chosen, the mean over samples. It is taken with the nicks that the
+asker names, and without: said to the bot, a line names nobody. `DATA` names a folder with files as
+`context_data` describes them, or one that has such folders, of which `SPLIT` names one (`dev`
+unless told), or one with `ubuntu-irc.tar.xz`; by default `../shared/data`.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
+from benchmarks.figure import Figure
+from llm.relevance.threads import Threads
+
+_SIZES = {20: (88, 86), 50: (96.5, 96)}  # lines: goals in percent, mentions kept and ignored
+_WORSE = 2  # than the window, in the worst file
+
+Coverage = dict[tuple[str, int], list[float]]
+
+
+@dataclass(slots=True)
+class Measured:
+    """Coverage by way of choosing and number of lines, and what it took."""
+
+    coverage: Coverage = field(default_factory=lambda: defaultdict(list))
+    selection: list[float] = field(default_factory=list)  # ms each
+    lines: int = 0
+    following: float = 0.0  # seconds of processor time
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Coverage, its worst file, and the time of a selection and of a line."""
+    with _folder() as folder:
+        measured = [_measure(file) for file in annotated(folder)]
+    if not measured:
+        print("  skipped: DATA and SPLIT name no folder with *.raw.txt and *.annotation.txt")
+        return
+    for size, goals in _SIZES.items():
+        least = dict(zip(("kept", "ignored"), goals, strict=True))
+        for way in ("window", "kept", "ignored", "removed"):
+            name = f"coverage, {size} lines, {_NAMES[way]}"
+            values = [value for each in measured for value in each.coverage[way, size]]
+            yield Figure(name, fmean(values), "%", least=least.get(way))
+        worst = max(_behind(each, size) for each in measured)
+        yield Figure(f"behind the last {size} lines in the worst file", worst, "%", goal=_WORSE)
+    selections = [each for one in measured for each in one.selection]
+    yield Figure("a selection, mean", fmean(selections), "ms", goal=2)
+    spent = sum(each.following for each in measured) * 1000
+    yield Figure("a line", spent / sum(each.lines for each in measured), "ms", goal=0.3)
+
+
+_NAMES = {
+    "window": "the last ones",
+    "kept": "asker's mentions kept",
+    "ignored": "mentions ignored",
+    "removed": "named nicks taken out of the text",
+}
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    data = Path(os.environ.get("DATA", "../shared/data"))
+    split = os.environ.get("SPLIT", "dev")
+    with tempfile.TemporaryDirectory() as unpacked:
+        archive = data / "ubuntu-irc.tar.xz"
+        if archive.exists():
+            with tarfile.open(archive) as files:
+                files.extractall(unpacked, filter="data")
+            data = Path(unpacked)
+        places = (data / "ubuntu-irc" / split, data / split, data)
+        yield next((each for each in places if any(each.glob("*.raw.txt"))), data)
+
+
+def _measure(file: Annotated) -> Measured:
+    samples, threads, measured = file.samples(), Threads(), Measured()
+    began = time.process_time()
+    for index, said, numbers in follow(file, threads):
+        measured.lines += 1
+        if index in samples:
+            measured.following += time.process_time() - began
+            wanted = {numbers[line] for line in samples[index]}
+            _choose(threads, said, wanted, len(numbers), measured)
+            began = time.process_time()
+    measured.following += time.process_time() - began
+    return measured
+
+
+def _choose(
+    threads: Threads, said: Said, wanted: set[int], before: int, measured: Measured
+) -> None:
+    """Choose lines for one question in each way."""
+    began = time.process_time()
+    kept = threads.related(said.nick, said.text, said.minute, max(_SIZES))
+    measured.selection.append((time.process_time() - began) * 1000)
+    text = stripped(said.text, threads.people)
+    chosen = {
+        "window": list(range(before - 1, -1, -1)),
+        "kept": kept,
+        "ignored": _ignoring(threads, said),
+        "removed": threads.related(said.nick, text, said.minute, max(_SIZES)),
+    }
+    for way, lines in chosen.items():
+        for size in _SIZES:
+            share = len(wanted.intersection(lines[:size])) / len(wanted)
+            measured.coverage[way, size].append(100 * share)
+
+
+def _ignoring(threads: Threads, said: Said) -> list[int]:
+    """As `related`, but for a line whose words are known and whom it names is not."""
+    line = threads.utterance(said.nick, said.text, said.minute)
+    return threads.related_to(replace(line, addressee=None, named=frozenset()), max(_SIZES))
+
+
+def _behind(measured: Measured, size: int) -> float:
+    """By how much the worse of the two ways that have goals is worse than the window."""
+    window = fmean(measured.coverage["window", size])
+    return window - min(fmean(measured.coverage[way, size]) for way in ("kept", "ignored"))

@@ -1,0 +1,124 @@
+"""Channel logs with hand-made reply links, as a benchmark reads them.
+
+`NAME.raw.txt` is a log, a message a line; in `NAME.annotation.txt`, `A B -` says that line B
+(counted from 0) replies to line A, and `B B -` that B starts a conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm.relevance.people import People
+from llm.relevance.threads import Threads
+
+_SAID = re.compile(r"\[(\d\d):(\d\d)\] (?:<([^>]*)> ?(.*)|\s*\* (\S+) ?(.*))$", re.DOTALL)
+_RENAMED = re.compile(r"=== (\S+) .*?is now known as (\S+)")
+_JOINED = re.compile(r"=== (\S+) .*has joined")
+_DAY = 24 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line that somebody said in a minute since the first day's midnight."""
+
+    nick: str
+    text: str
+    minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """Somebody took another nick."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Somebody came."""
+
+    nick: str
+
+
+@dataclass(frozen=True, slots=True)
+class Annotated:
+    """One file: what is on each line (None: nothing of use), and the links between lines."""
+
+    name: str
+    lines: list[Said | Renamed | Joined | None]
+    links: list[tuple[int, int]]
+
+    def samples(self) -> dict[int, set[int]]:
+        """For each annotated line that was said, the earlier lines of its conversation.
+
+        A conversation is a connected component of the links; lines without any are left out.
+        """
+        conversations: dict[int, set[int]] = {}
+        for first, second in self.links:
+            a, b = (conversations.setdefault(each, {each}) for each in (first, second))
+            if a is not b:
+                a |= b
+                conversations.update(dict.fromkeys(b, a))
+        found = {}
+        for line in sorted({second for _, second in self.links if self._said(second)}):
+            earlier = {each for each in conversations[line] if each < line and self._said(each)}
+            if earlier:
+                found[line] = earlier
+        return found
+
+    def _said(self, line: int) -> bool:
+        return line < len(self.lines) and isinstance(self.lines[line], Said)
+
+
+def annotated(folder: Path) -> Iterator[Annotated]:
+    """The files of a folder, by name."""
+    for path in sorted(folder.glob("*.raw.txt")):
+        name = path.name.removesuffix(".raw.txt")
+        links = (folder / f"{name}.annotation.txt").read_text(encoding="utf-8").splitlines()
+        pairs = [(int(a), int(b)) for a, b, *_ in map(str.split, links)]
+        yield Annotated(name, list(_read(path)), pairs)
+
+
+def _read(path: Path) -> Iterator[Said | Renamed | Joined | None]:
+    day = last = 0
+    for raw in path.read_bytes().split(b"\n"):
+        line = raw.decode("utf-8", "replace")
+        if match := _SAID.match(line):
+            minute = int(match[1]) * 60 + int(match[2])
+            day += minute < last - _DAY // 2  # past midnight
+            last = minute
+            nick, text = (match[3], match[4]) if match[3] is not None else (match[5], match[6])
+            yield Said(nick, text, minute + day * _DAY)
+        elif match := _RENAMED.match(line):
+            yield Renamed(match[1], match[2])
+        elif match := _JOINED.match(line):
+            yield Joined(match[1])
+        else:
+            yield None
+
+
+def follow(file: Annotated, threads: Threads) -> Iterator[tuple[int, Said, dict[int, int]]]:
+    """Each line that was said, just before `threads` take it in.
+
+    With it comes its index in the file, and the number that each earlier line has there.
+    """
+    numbers: dict[int, int] = {}
+    for index, event in enumerate(file.lines):
+        match event:
+            case Said(nick, text, minute):
+                yield index, event, numbers
+                numbers[index] = threads.said(nick, text, minute)
+            case Renamed(old, new):
+                threads.renamed(old, new)
+            case Joined(nick):
+                threads.joined(nick)
+
+
+def stripped(text: str, people: People) -> str:
+    """A line without the nicks it names, as when it is said to the bot."""
+    nobody = -1
+    return " ".join(word for word in text.split() if not people.addressed(nobody, word)[1])

@@ -1,0 +1,180 @@
+"""Fit the models of `llm/relevance` to logs with reply links, and write `model.json`.
+
+    python -m benchmarks.context_fit ../shared/data/ubuntu-irc/train
+
+Needs numpy and scipy. First the link model, from each line's annotated parents; then, with that,
+the ranking model, from the lines of each sample's conversation. Every sample is taken twice: as
+it is, and without the nicks that it names, as when it is said to the bot. Nothing but the folder
+given is read, so that other folders stay unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
+from llm import relevance
+from llm.relevance import links, ranking
+from llm.relevance.links import Features
+from llm.relevance.model import Model
+from llm.relevance.rarity import words
+from llm.relevance.threads import Threads
+
+MODEL = Path(relevance.__file__).with_name("model.json")
+_FREQUENT = 60  # lines that must have a word for it to be listed
+_EVERY = 7  # samples of the ranking model: one of so many
+_STEPS = 60
+_PENALTY = 2.0  # of squared weights
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The features of a line's candidates, and the share of each in what is right."""
+
+    rows: list[Features]
+    shares: list[float]
+
+
+Samples = Callable[[Annotated, Threads], Iterator[Sample]]
+
+
+def counted(files: list[Annotated]) -> Model:
+    """A model without weights: only the word counts."""
+    said = [event for file in files for event in file.lines if isinstance(event, Said)]
+    counts = Counter(word for event in said for word in words(event.text))
+    frequent = {word: count for word, count in counts.items() if count >= _FREQUENT}
+    return Model([], [], dict(sorted(frequent.items())), len(said))
+
+
+def parent_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
+    """For each annotated line its candidates, the start of a conversation last."""
+    parents: dict[int, set[int]] = {}
+    for first, second in file.links:
+        parents.setdefault(second, set()).add(first)
+    for index, said, numbers in follow(file, threads):
+        if index not in parents:
+            continue
+        right = {numbers.get(parent) for parent in parents[index]}
+        reply = threads.reply(threads.utterance(said.nick, said.text, said.minute))
+        near = threads.near()
+        rows = links.features(reply, near)
+        hits = [line.n in right for line in near]
+        start = index in parents[index]
+        if found := sum(hits) + start:
+            rows.append(links.start_features(reply, threads.since(reply.line)))
+            yield Sample(rows, [hit / found for hit in [*hits, start]])
+
+
+def conversation_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
+    """For some lines, as they are and stripped, the lines that could belong to them."""
+    samples = file.samples()
+    chosen = {index: samples[index] for index in list(samples)[::_EVERY]}
+    for index, said, numbers in follow(file, threads):
+        for text in (said.text, stripped(said.text, threads.people)) if index in chosen else ():
+            reply = threads.reply(threads.utterance(said.nick, text, said.minute))
+            right = {numbers[line] for line in chosen[index]}
+            lines = threads.lines()
+            rows = ranking.features(reply, lines, threads.chances(reply))
+            yield Sample(rows, [(line.n in right) / len(right) for line in lines])
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Samples as arrays: the places of each row's features, its share, its sample."""
+
+    places: Ints
+    shares: Floats
+    starts: Ints
+
+    @classmethod
+    def of(cls, files: list[Annotated], model: Model, samples: Samples) -> Table:
+        """The samples of all files, each followed from its beginning."""
+        found = [sample for file in files for sample in samples(file, Threads(model))]
+        widest = max(len(row) for sample in found for row in sample.rows)
+        places = [(*row, *[-1] * (widest - len(row))) for sample in found for row in sample.rows]
+        shares = [share for sample in found for share in sample.shares]
+        sizes = [len(sample.rows) for sample in found]
+        starts = np.cumsum([0, *sizes[:-1]], dtype=np.int32)
+        return cls(np.array(places, np.int32), np.array(shares), starts)
+
+    def scores(self, weights: Floats) -> Floats:
+        """The sum of each row's weights; place -1 weighs nothing."""
+        padded = np.append(weights, 0)
+        scores = np.zeros(len(self.shares))
+        for column in self.places.T:
+            scores += padded[column]
+        return scores
+
+    def gradient(self, by_row: Floats, size: int) -> Floats:
+        """The gradient by weight, from that by row."""
+        gradient = np.zeros(size)
+        for column in self.places.T:
+            gradient += np.bincount(column + 1, by_row, size + 1)[1:]
+        return gradient
+
+
+def softmax_loss(table: Table, scores: Floats) -> tuple[float, Floats]:
+    """Cross entropy of each sample's candidates, and its derivative by score."""
+    sizes = np.diff(np.append(table.starts, len(scores)))
+    most = np.maximum.reduceat(scores, table.starts)
+    powers = np.exp(scores - np.repeat(most, sizes))
+    whole = np.add.reduceat(powers, table.starts)
+    loss = float((np.log(whole) + most).sum() - (table.shares * scores).sum())
+    by_row: Floats = powers / np.repeat(whole, sizes) - table.shares
+    return loss, by_row
+
+
+def logistic_loss(table: Table, scores: Floats) -> tuple[float, Floats]:
+    """Log loss of each row, weighted so that each sample's right lines weigh 1 together.
+
+    That is what coverage counts: a line of a short conversation is worth more.
+    """
+    sizes = np.diff(np.append(table.starts, len(scores)))
+    weight = np.repeat(np.maximum.reduceat(table.shares, table.starts), sizes)
+    right = table.shares > 0
+    loss = float((weight * (np.logaddexp(0, scores) - right * scores)).sum())
+    return loss, weight * (1 / (1 + np.exp(-scores)) - right)
+
+
+def fit(
+    table: Table, size: int, loss: Callable[[Table, Floats], tuple[float, Floats]]
+) -> list[float]:
+    """The weights with the least loss and penalty, by L-BFGS."""
+
+    def objective(weights: Floats) -> tuple[float, Floats]:
+        value, by_row = loss(table, table.scores(weights))
+        penalty = _PENALTY / 2 * float(weights @ weights)
+        return value + penalty, table.gradient(by_row, size) + _PENALTY * weights
+
+    options = {"maxiter": _STEPS}
+    found = minimize(objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options)
+    print(f"  {len(table.starts)} samples, loss {found.fun / len(table.starts):.4f}", flush=True)
+    return [round(float(weight), 3) for weight in found.x]
+
+
+def main() -> None:
+    """Fit to the folder that the command line names."""
+    files = list(annotated(Path(sys.argv[1])))
+    model = counted(files)
+    unfitted = replace(model, links=[0.0] * links.SIZE, ranking=[0.0] * ranking.SIZE)
+    table = Table.of(files, unfitted, parent_samples)
+    linked = replace(unfitted, links=fit(table, links.SIZE, softmax_loss))
+    table = Table.of(files, linked, conversation_samples)
+    done = replace(linked, ranking=fit(table, ranking.SIZE, logistic_loss))
+    MODEL.write_text(json.dumps(asdict(done), ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

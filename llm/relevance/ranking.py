@@ -1,0 +1,82 @@
+"""Which lines of the last few hundred belong to a question: a second look at each of them.
+
+The chance of one conversation says much, but not all: who else of the conversation said a line,
+how long ago, and what words it shares say more. A logit, fitted to the hand-made reply links.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from llm.relevance.bins import Bins, Layout, Weights
+from llm.relevance.links import Features
+from llm.relevance.reply import KINDS, MOST_SHARED, RELATIONS, Reply
+from llm.relevance.utterance import Utterance
+
+_PERMILLE = 1000
+_chances = Bins((1, 3, 7, 14, 29, 49, 79, 119, 179, 259, 359, 479, 619, 779, 899), _PERMILLE)
+_coarse = Bins((1, 19, 79, 199, 449, 749), _PERMILLE)
+_distances = Bins((1, 2, 3, 5, 8, 12, 17, 22, 30, 40, 55, 75, 100, 140, 190, 240), 300)
+_gaps = Bins((0, 1, 2, 3, 5, 8, 12, 20, 40, 90), 91)
+_shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MOST_SHARED)
+_counts = Bins((1, 2, 4, 8, 16), 17)
+
+_layout = Layout()
+_CHANCE = _layout.block(_chances.bins)
+_RELATION = _layout.block(len(RELATIONS), _coarse.bins)
+_DISTANCE = _layout.block(len(RELATIONS), _distances.bins)
+_GAP = _layout.block(_gaps.bins)
+_SHARED = _layout.block(len(RELATIONS), _shares.bins)
+_KIND = _layout.block(len(RELATIONS), len(KINDS))
+_SPEAKER = _layout.block(_coarse.bins, _coarse.bins)
+_COUNT = _layout.block(_counts.bins)
+SIZE = _layout.size
+
+
+def features(
+    reply: Reply, earlier: list[Utterance], chances: Mapping[int, float]
+) -> list[Features]:
+    """The features of each line of `earlier`; `chances` are those of one conversation."""
+    n, shared = reply.line.n, reply.shared
+    said = Counter(each.speaker for each in earlier)
+    highest: dict[int, float] = {}
+    for each in earlier:
+        highest[each.speaker] = max(highest.get(each.speaker, 0), chances.get(each.n, 0))
+    rows: list[Features] = []
+    for each in earlier:
+        relation = reply.relation(each)
+        gap = min(reply.minutes_since(each), _gaps.most)
+        chance = min(int(_PERMILLE * chances.get(each.n, 0)), _PERMILLE)
+        speakers = min(int(_PERMILLE * highest[each.speaker]), _PERMILLE)
+        coarse = _coarse[chance]
+        rows.append(
+            (
+                _CHANCE + _chances[chance],
+                _RELATION + relation * _coarse.bins + coarse,
+                _DISTANCE + relation * _distances.bins + _distances[n - each.n],
+                _GAP + _gaps[gap],
+                _SHARED + relation * _shares.bins + _shares[shared.get(each.n, 0)],
+                _KIND + relation * len(KINDS) + reply.kind(each),
+                _SPEAKER + _coarse[speakers] * _coarse.bins + coarse,
+                _COUNT + _counts[min(said[each.speaker], _counts.most)],
+            )
+        )
+    return rows
+
+
+def best(
+    weights: Weights,
+    reply: Reply,
+    earlier: list[Utterance],
+    chances: Mapping[int, float],
+    most: int,
+) -> list[Utterance]:
+    """The `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first."""
+    scores = [
+        weights[a] + weights[b] + weights[c] + weights[d]
+        + weights[e] + weights[f] + weights[g] + weights[h]
+        for a, b, c, d, e, f, g, h in features(reply, earlier, chances)
+    ]  # fmt: skip
+    order = sorted(range(len(earlier)), key=scores.__getitem__, reverse=True)
+    return [earlier[index] for index in order[:most]]
