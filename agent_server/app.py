@@ -27,6 +27,7 @@ from agent_server.routes import chat, completions, embeddings, health, messages,
 from agent_server.routes import usage as usage_route
 from agent_server.routing import Routes
 from agent_server.settings import ServerSettings
+from agent_server.shapes import ErrorBody, errors
 from storage.config import Config
 from storage.database import Database
 from storage.keys import server_path
@@ -72,7 +73,7 @@ def create_app(config: Config) -> FastAPI:
     app.state.ledger, app.state.currency = ledger, usage.currency
     app.state.responses, app.state.embedder = ResponseStore(), embedder
     for noun in (chat, completions, responses, embeddings, messages, models, usage_route, health):
-        app.include_router(noun.router)
+        app.include_router(noun.router, responses=errors(ErrorBody))
     refusals.install(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, most=server.max_body_bytes)

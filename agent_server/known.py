@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 from agent_server.errors import InvalidRequest
 
@@ -24,6 +25,18 @@ class Known(BaseModel):
 
     refused: ClassVar[Mapping[str, str]] = {}
     """Documented fields that cannot be honoured, and why."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the hints, and that there is nothing else."""
+        schema = handler(core_schema)
+        described = handler.resolve_ref_schema(schema)
+        hint = {"description": "Accepted; changes nothing about the answer."}
+        described["properties"].update(dict.fromkeys(sorted(cls.hints), hint))
+        described["additionalProperties"] = False
+        return schema
 
     def require_known(self) -> None:
         """Raise InvalidRequest for a field that nobody knows or that cannot be honoured."""

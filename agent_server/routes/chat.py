@@ -11,12 +11,15 @@ from agent_server.completion import Head, gather
 from agent_server.encoding import Whole
 from agent_server.requests import ChatRequest, GenerateRequest
 from agent_server.routes.common import Session, TheMind
+from agent_server.shapes import ChatCompletion, Generated, answers
 from agent_server.streaming import begin, chat_events, unless_gone
 
 router = APIRouter(prefix="/v1")
 
 
-@router.post("/chat/completions", response_model=None)
+@router.post(
+    "/chat/completions", response_model=None, responses=answers(ChatCompletion, stream=True)
+)
 async def chat(request: Request, body: ChatRequest, mind: TheMind, session: Session) -> Response:
     """Answer a conversation, as one object or as a stream of chunks."""
     head = Head(mind.name)
@@ -27,7 +30,7 @@ async def chat(request: Request, body: ChatRequest, mind: TheMind, session: Sess
     return Whole(await unless_gone(request, gather(chunks, head)))
 
 
-@router.post("/generate", response_model=None)
+@router.post("/generate", response_model=None, responses=answers(Generated))
 async def generate(
     request: Request, body: GenerateRequest, mind: TheMind, session: Session
 ) -> Response:

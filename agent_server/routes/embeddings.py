@@ -12,6 +12,7 @@ from agent_server.embeddings.request import EmbeddingsRequest
 from agent_server.encoding import Whole
 from agent_server.engines.base import Engine
 from agent_server.routes.common import Session, TheMind
+from agent_server.shapes import Embeddings, answers
 from agent_server.streaming import unless_gone
 
 router = APIRouter(prefix="/v1")
@@ -25,7 +26,7 @@ async def _embedder(request: Request) -> Engine:
 TheEmbedder = Annotated[Engine, Depends(_embedder)]
 
 
-@router.post("/embeddings", response_model=None)
+@router.post("/embeddings", response_model=None, responses=answers(Embeddings))
 async def embeddings(
     request: Request, body: EmbeddingsRequest, mind: TheMind, embedder: TheEmbedder, _: Session
 ) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from agent_server.errors import EngineUnavailable
@@ -25,7 +26,7 @@ async def ready(mind: TheMind) -> dict[str, str]:
     return {"status": "ready"}
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(counters: TheMetrics) -> Response:
     """Tell Prometheus."""
     return Response(counters.exposition(), media_type=CONTENT_TYPE_LATEST)

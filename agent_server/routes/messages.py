@@ -13,12 +13,19 @@ from agent_server.anthropic.translate import as_chat, as_count
 from agent_server.completion import Head, gather
 from agent_server.encoding import Whole
 from agent_server.routes.common import Session, TheMind
+from agent_server.shapes import (
+    AnthropicErrorBody,
+    AnthropicMessage,
+    InputTokens,
+    answers,
+    errors,
+)
 from agent_server.streaming import begin, unless_gone
 
-router = APIRouter(prefix="/v1/messages")
+router = APIRouter(prefix="/v1/messages", responses=errors(AnthropicErrorBody))
 
 
-@router.post("", response_model=None)
+@router.post("", response_model=None, responses=answers(AnthropicMessage, stream=True))
 async def messages(
     request: Request, body: MessagesRequest, mind: TheMind, session: Session
 ) -> Response:
@@ -31,7 +38,7 @@ async def messages(
     return Whole(message.whole(await unless_gone(request, gather(chunks, head))))
 
 
-@router.post("/count_tokens", response_model=None)
+@router.post("/count_tokens", response_model=None, responses=answers(InputTokens))
 async def count_tokens(body: Conversation, mind: TheMind) -> Response:
     """Count the tokens that this conversation would send to the engine."""
     return Whole({"input_tokens": (await mind.count(as_count(body))).count})

@@ -14,6 +14,7 @@ from agent_server.embeddings.engine import installed
 from agent_server.mind import Mind
 from agent_server.requests import TokenizeMessages, TokenizePrompt
 from agent_server.routes.common import TheMind
+from agent_server.shapes import ModelCard, ModelList, Tokens, answers
 
 router = APIRouter()
 
@@ -28,20 +29,20 @@ Countable = Annotated[
 ]
 
 
-@router.get("/v1/models")
+@router.get("/v1/models", responses=answers(ModelList))
 async def models(request: Request, mind: TheMind) -> dict[str, Any]:
     """List the models and their aliases."""
     names = [*mind.routes.names(), *([EMBEDDER] if installed() else [])]
     return {"object": "list", "data": [_card(request, mind, name) for name in names]}
 
 
-@router.get("/v1/models/{name:path}")
+@router.get("/v1/models/{name:path}", responses=answers(ModelCard))
 async def model(request: Request, name: str, mind: TheMind) -> dict[str, Any]:
     """Describe one model."""
     return _card(request, mind, name)
 
 
-@router.post("/tokenize")
+@router.post("/tokenize", responses=answers(Tokens))
 async def tokenize(body: Countable, mind: TheMind) -> dict[str, Any]:
     """Count the tokens of a prompt, or of what a chat request would send to the engine.
 

@@ -15,6 +15,7 @@ from agent_server.responses.answer import Answer
 from agent_server.responses.request import ResponseRequest
 from agent_server.responses.store import Kept, ResponseStore
 from agent_server.routes.common import Session, TheMind
+from agent_server.shapes import Deleted, ResponseBody, answers
 from agent_server.streaming import begin, unless_gone
 from agent_server.visit import visit
 
@@ -30,7 +31,7 @@ async def _store(request: Request) -> ResponseStore:
 TheStore = Annotated[ResponseStore, Depends(_store)]
 
 
-@router.post("", response_model=None)
+@router.post("", response_model=None, responses=answers(ResponseBody, stream=True))
 async def respond(
     request: Request, body: ResponseRequest, mind: TheMind, store: TheStore, session: Session
 ) -> Response:
@@ -52,7 +53,7 @@ async def respond(
     return Whole(await unless_gone(request, answer.whole(chunks)))
 
 
-@router.get("/{identity}", response_model=None)
+@router.get("/{identity}", response_model=None, responses=answers(ResponseBody))
 async def retrieve(identity: str, store: TheStore, stream: bool = False) -> Response:
     """A response that was made before."""
     if stream:
@@ -60,7 +61,7 @@ async def retrieve(identity: str, store: TheStore, stream: bool = False) -> Resp
     return Whole(_found(store.get(visit().key.name, identity), identity).response)
 
 
-@router.delete("/{identity}")
+@router.delete("/{identity}", responses=answers(Deleted))
 async def delete(identity: str, store: TheStore) -> dict[str, Any]:
     """Forget a response, and the conversation that led to it."""
     if not store.drop(visit().key.name, identity):

@@ -1,0 +1,242 @@
+"""What the endpoints answer, for the description at /openapi.json.
+
+The answers are made as plain objects and are not checked against these on their way out: that
+would cost time for each. The tests do it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+
+class Shape(BaseModel):
+    """An object in an answer."""
+
+
+class ErrorDetail(Shape):
+    """What went wrong; `param` names the field."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(Shape):
+    """Any answer but success."""
+
+    error: ErrorDetail
+
+
+class AnthropicErrorDetail(Shape):
+    """What went wrong, at the addresses of Anthropic's API."""
+
+    type: str
+    message: str
+
+
+class AnthropicErrorBody(Shape):
+    """Any answer but success, at the addresses of Anthropic's API."""
+
+    type: Literal["error"]
+    error: AnthropicErrorDetail
+
+
+class CachedTokens(Shape):
+    """Those of the prompt that were in the engine's cache."""
+
+    cached_tokens: int
+
+
+class UsageBody(Shape):
+    """The tokens of one request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
+
+
+class ChatMessage(Shape):
+    """What the model said, called or thought."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: str | None
+    tool_calls: list[dict[str, Any]] | None = None
+    reasoning_content: str | None = None
+
+
+class ChatChoice(Shape):
+    """One of n answers."""
+
+    index: int
+    message: ChatMessage
+    logprobs: dict[str, Any] | None
+    finish_reason: str
+
+
+class ChatCompletion(Shape):
+    """The answer to a conversation."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: UsageBody | None
+
+
+class TextChoice(Shape):
+    """One of n answers to one of the prompts."""
+
+    index: int
+    text: str
+    logprobs: dict[str, Any] | None
+    finish_reason: str
+
+
+class TextCompletion(Shape):
+    """What follows bare texts."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[TextChoice]
+    usage: UsageBody | None
+
+
+class Generated(Shape):
+    """What follows one prompt."""
+
+    id: str
+    model: str
+    text: str | None
+    finish_reason: str
+    usage: UsageBody | None
+
+
+class ResponseBody(Shape):
+    """An answer as items."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["in_progress", "completed", "incomplete", "failed"]
+    model: str
+    output: list[dict[str, Any]]
+    usage: dict[str, Any] | None
+    error: dict[str, Any] | None
+    incomplete_details: dict[str, Any] | None
+    previous_response_id: str | None
+    metadata: dict[str, str]
+    tools: list[dict[str, Any]]
+    store: bool
+
+
+class Deleted(Shape):
+    """A response that is no more."""
+
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
+
+
+class Embedding(Shape):
+    """One vector: numbers, or float32 in base64."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(Shape):
+    """The tokens of all texts."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(Shape):
+    """The vectors of texts, in their order."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+
+
+class AnthropicUsage(Shape):
+    """The tokens of one request; those of the prompt that were cached count apart."""
+
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+
+
+class AnthropicMessage(Shape):
+    """The answer to a conversation, in the form of Anthropic's API."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[dict[str, Any]]
+    stop_reason: str
+    stop_sequence: str | None
+    usage: AnthropicUsage
+
+
+class InputTokens(Shape):
+    """What a conversation would send to the engine."""
+
+    input_tokens: int
+
+
+class ModelCard(Shape):
+    """A model; its context in tokens."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    max_model_len: int
+    capabilities: dict[str, Any]
+
+
+class ModelList(Shape):
+    """All models and aliases."""
+
+    object: Literal["list"]
+    data: list[ModelCard]
+
+
+class Tokens(Shape):
+    """The tokens of a prompt."""
+
+    count: int
+    max_model_len: int | None
+    tokens: list[int]
+
+
+Documented = dict[int | str, dict[str, Any]]
+
+
+def answers(model: type[Shape], *, stream: bool = False) -> Documented:
+    """The `responses` of a route that answers `model`, or with `stream` also events."""
+    documented: Documented = {200: {"model": model}}
+    if stream:
+        documented[200]["content"] = {"text/event-stream": {}}
+    return documented
+
+
+def errors(model: type[Shape]) -> Documented:
+    """The `responses` of every route."""
+    return {
+        "4XX": {"model": model, "description": "The request cannot be honoured"},
+        "5XX": {"model": model, "description": "The server or its engine cannot now"},
+    }

@@ -1,0 +1,68 @@
+"""The API answers what its own description promises, whatever it is asked; and never a 500."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import SearchStrategy
+from schemathesis import Case, GenerationMode
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.kit.agent_server import agent_server
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
+EXAMPLES = 20  # of each endpoint, right ones and wrong ones, always the same
+SAID = Answer("some words", calls=(("lookup", '{"a": 1}'),), reasoning="hm")
+ENGINE_IS_WELL = (500, 502, 503, 504)
+
+
+def ask_everything(url: str) -> set[str]:
+    """Ask every endpoint; returns the addresses."""
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    schema.config.update(base_url=url)
+    asked = set()
+    for found in schema.get_all_operations():
+        assert isinstance(found, Ok)
+        operation = found.ok()
+        for mode in GenerationMode:
+            if mode is GenerationMode.POSITIVE or len(operation.query) or operation.body:
+                ask(operation.as_strategy(generation_mode=mode))
+        asked.add(operation.path)
+    return asked
+
+
+def ask(cases: SearchStrategy[Case[Any]]) -> None:
+    """Send requests, and hold each answer against the description."""
+
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases)
+    def send(case: Case[Any]) -> None:
+        answer = case.call_and_validate(checks=CHECKS, timeout=60)
+        assert answer.status_code not in ENGINE_IS_WELL, answer.text
+
+    send()
+
+
+async def test_the_api_answers_as_it_says_and_never_with_a_500() -> None:
+    async with ScriptedOpenAI() as script:
+        script.default = SAID
+        async with agent_server({"upstream": script.url}) as url:
+            asked = await asyncio.to_thread(ask_everything, url)
+        assert script.requests
+    assert {"/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings"} < asked
