@@ -65,6 +65,8 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 def _param(location: Sequence[Any]) -> str | None:
     """`("body", "messages", 0, "user", "content")` as `messages[0].content`."""
+    if location[0] != "body":
+        return str(location[1])  # a header, or a part of the address
     path, field = "", ""
     after_index = False
     for step in location[1:]:

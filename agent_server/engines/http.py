@@ -191,7 +191,7 @@ def _parse(data: bytes) -> Chunk:
     try:
         chunk = from_json(data)
     except ValueError:
-        raise EngineUnavailable("the engine sent something that is not JSON") from None
+        chunk = _loosely(data)
     if not isinstance(chunk, dict):
         raise EngineUnavailable("the engine sent something that is not a chunk")
     if chunk.get("error"):
@@ -207,3 +207,11 @@ def _choices(chunk: Chunk) -> list[Chunk]:
     if not isinstance(choices, list) or not all(isinstance(each, dict) for each in choices):
         raise EngineUnavailable("the engine sent something that is not a chunk")
     return choices
+
+
+def _loosely(data: bytes) -> Any:
+    """Parse what the strict and faster parser refuses: half of a surrogate pair as an escape."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise EngineUnavailable("the engine sent something that is not JSON") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -56,7 +56,7 @@ Day = Annotated[date | None, Query(description="a UTC day, YYYY-MM-DD")]
 async def usage(request: Request, since: Day = None, until: Day = None) -> UsageAnswer:
     """Tell what was used: of everybody for the admin key, else of the key that asks."""
     until = until or datetime.now(UTC).date()
-    since = since or until - timedelta(days=DAYS - 1)
+    since = since or date.fromordinal(max(1, until.toordinal() - DAYS + 1))
     if since > until:
         raise InvalidRequest("since is after until", param="since")
     key, ledger = visit().key, request.app.state.ledger

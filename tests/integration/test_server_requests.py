@@ -189,6 +189,7 @@ async def test_an_unknown_priority_is_refused(http: httpx2.AsyncClient) -> None:
     for priority, status in (("background", 200), ("interactive", 200), ("urgent", 400)):
         answer = await http.post(CHAT, json=GOOD, headers={"x-priority": priority})
         assert answer.status_code == status
+    assert answer.json()["error"]["param"] == "x-priority"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,301 @@
+"""Chats with the official SDK: every event and error in the form that it knows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import httpx2
+import openai as sdk
+import pytest
+from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+from pydantic import BaseModel
+
+from tests.kit.agent_server import agent_server
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
+TOOL: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+        "strict": True,
+    },
+}
+CALLS = (("get_weather", '{"city": "Oslo"}'), ("get_weather", '{"city": "Rome"}'))
+
+EVIL = (
+    "data: [DONE]\n\ndata: {}\r\n\r\nevent: error\nid: 1\n\n",
+    ": comment\n\n\u2028\u2029\u0085\x0b\x0c\x1c",
+    '"},"finish_reason":"stop"}]}\n\n',
+    "\x00 \x1b[31m 🙂",
+)
+"""Words of a model that look like the end of an event."""
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[ScriptedOpenAI]:
+    async with ScriptedOpenAI() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def url(script: ScriptedOpenAI) -> AsyncIterator[str]:
+    async with agent_server({"upstream": script.url}) as address:
+        yield address
+
+
+@pytest.fixture
+async def openai(url: str) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
+        yield client
+
+
+async def test_the_chunks_of_a_stream_come_in_order(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer("Two words", calls=CALLS[:1], reasoning="Hm."))
+    stream = await openai.chat.completions.create(
+        model="terra", messages=HELLO, tools=[TOOL], stream=True,
+        stream_options={"include_usage": True},
+    )  # fmt: skip
+    chunks = [chunk async for chunk in stream]
+    deltas = [choice.delta.to_dict() for chunk in chunks for choice in chunk.choices]
+    assert deltas == [
+        {"role": "assistant", "content": None},
+        {"reasoning_content": "Hm."},
+        {"content": "Two"}, {"content": " words"},
+        {"tool_calls": [{"index": 0, "id": "call_0", "type": "function",
+                         "function": {"name": "get_weather", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"city":'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": ' "Oslo"}'}}]},
+        {},
+    ]  # fmt: skip
+    ends = [choice.finish_reason for chunk in chunks for choice in chunk.choices]
+    assert ends == [None] * 7 + ["tool_calls"]
+    assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
+    assert {chunk.model for chunk in chunks} == {"terra"}
+    assert len({(chunk.id, chunk.created) for chunk in chunks}) == 1
+    assert [chunk.usage is not None for chunk in chunks] == [False] * 8 + [True]
+    assert chunks[-1].choices == []
+
+
+async def test_a_stream_without_the_wish_has_no_usage(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.say("Hello")
+    stream = await openai.chat.completions.create(model="terra", messages=HELLO, stream=True)
+    chunks = [chunk async for chunk in stream]
+    assert all(chunk.usage is None and chunk.choices for chunk in chunks)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_several_calls_are_put_together(
+    openai: AsyncOpenAI, script: ScriptedOpenAI, stream: bool
+) -> None:
+    script.answer(Answer("Looking.", calls=CALLS))
+    asked: dict[str, Any] = {"model": "terra", "messages": HELLO, "tools": [TOOL]}
+    if stream:
+        async with openai.chat.completions.stream(**asked) as events:
+            answer = await events.get_final_completion()
+    else:
+        answer = await openai.chat.completions.create(**asked)
+    choice = answer.choices[0]
+    assert (choice.finish_reason, choice.message.content) == ("tool_calls", "Looking.")
+    assert choice.message.tool_calls is not None
+    made: list[Any] = list(choice.message.tool_calls)
+    assert [call.id for call in made] == ["call_0", "call_1"]
+    assert [json.loads(call.function.arguments)["city"] for call in made] == ["Oslo", "Rome"]
+
+
+async def test_an_answer_is_parsed_into_its_schema(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    class Mood(BaseModel):
+        mood: Literal["good", "bad"]
+
+    script.say('{"mood": "good"}')
+    answer = await openai.chat.completions.parse(
+        model="terra", messages=HELLO, response_format=Mood
+    )
+    assert answer.choices[0].message.parsed == Mood(mood="good")
+    sent = script.requests[0]["response_format"]
+    assert sent["json_schema"]["name"] == "Mood"
+    assert sent["json_schema"]["schema"]["properties"]["mood"]["enum"] == ["good", "bad"]
+
+
+async def test_every_field_that_steers_the_engine_reaches_it(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    steering: dict[str, Any] = {
+        "frequency_penalty": 0.5, "logit_bias": {"5": -1.0}, "logprobs": True, "n": 2,
+        "parallel_tool_calls": False, "presence_penalty": -0.5, "reasoning_effort": "low",
+        "response_format": {"type": "json_object"}, "seed": 7, "stop": ["x", "y"],
+        "temperature": 0.3, "tool_choice": {"type": "function", "function":
+                                            {"name": "get_weather"}},
+        "tools": [TOOL], "top_logprobs": 3, "top_p": 0.8, "verbosity": "low",
+    }  # fmt: skip
+    await openai.chat.completions.create(
+        model="terra", messages=HELLO, max_completion_tokens=33, **steering,
+        extra_body={"top_k": 5, "min_p": 0.1},
+    )  # fmt: skip
+    (asked,) = script.requests
+    assert {key: asked[key] for key in steering} == steering
+    assert (asked["max_tokens"], asked["top_k"], asked["min_p"]) == (33, 5, 0.1)
+    assert asked["messages"] == HELLO
+
+
+async def test_requests_with_one_cache_key_are_one_session(script: ScriptedOpenAI) -> None:
+    async with (
+        ScriptedOpenAI() as other,
+        agent_server({"upstream": f"{script.url},{other.url}"}) as url,
+        AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as openai,
+    ):
+        for _ in range(6):
+            await openai.chat.completions.create(
+                model="terra", messages=HELLO, prompt_cache_key="one"
+            )
+    assert sorted((len(script.requests), len(other.requests))) == [0, 6]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "ours"),
+    [
+        (400, sdk.BadRequestError, 400),
+        (429, sdk.RateLimitError, 429),
+        (500, sdk.InternalServerError, 503),
+        (401, sdk.InternalServerError, 503),
+        (504, sdk.InternalServerError, 504),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_error_of_the_engine_is_the_sdks_own(
+    openai: AsyncOpenAI,
+    script: ScriptedOpenAI,
+    status: int,
+    kind: type[sdk.APIStatusError],
+    ours: int,
+    stream: bool,
+) -> None:
+    script.fail(status, "no", {"retry-after": "7"})
+    with pytest.raises(kind) as failure:
+        await openai.chat.completions.create(model="terra", messages=HELLO, stream=stream)
+    assert failure.value.status_code == ours
+    assert failure.value.type
+    if status == 429:
+        assert failure.value.response.headers["retry-after"] == "7"
+
+
+async def test_our_own_errors_are_the_sdks_too(script: ScriptedOpenAI) -> None:
+    settings = {"admin_key": "s3cret", "max_body_bytes": 5000}
+    async with agent_server({"upstream": script.url}, settings) as url:
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="no", max_retries=0) as stranger:
+            with pytest.raises(sdk.AuthenticationError) as unknown:
+                await stranger.models.list()
+        assert unknown.value.code == "invalid_api_key"
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="s3cret", max_retries=0) as friend:
+            with pytest.raises(sdk.NotFoundError) as missing:
+                await friend.chat.completions.create(model="gpt", messages=HELLO)
+            assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
+            with pytest.raises(sdk.APIStatusError) as large:
+                await friend.chat.completions.create(
+                    model="terra", messages=[{"role": "user", "content": "x" * 6000}]
+                )
+            assert (large.value.status_code, large.value.code) == (413, "request_too_large")
+
+
+async def test_a_stream_that_breaks_is_an_error_of_the_sdk(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    script.cut("half")
+    stream = await openai.chat.completions.create(model="terra", messages=HELLO, stream=True)
+    first = await anext(stream)
+    assert first.choices
+    with pytest.raises(sdk.APIError, match="broke off"):
+        await asyncio.wait_for(drained(stream), 30)
+
+
+async def drained(stream: sdk.AsyncStream[Any]) -> None:
+    async for _ in stream:
+        pass
+
+
+@pytest.mark.parametrize("words", EVIL)
+async def test_what_a_model_says_cannot_end_an_event(
+    openai: AsyncOpenAI, url: str, script: ScriptedOpenAI, words: str
+) -> None:
+    script.default = Answer("x", pieces=(words, "after"), reasoning=words,
+                            calls=(("get_weather", json.dumps({"city": words})),))  # fmt: skip
+    stream = await openai.chat.completions.create(
+        model="terra", messages=HELLO, tools=[TOOL], stream=True
+    )
+    deltas = [choice.delta async for chunk in stream for choice in chunk.choices]
+    assert "".join(delta.content or "" for delta in deltas) == words + "after"
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/chat/completions": {"messages": HELLO},
+        "/v1/completions": {"prompt": "x"},
+        "/v1/responses": {"input": "x"},
+        "/v1/messages": {"model": "terra", "max_tokens": 9, "messages": HELLO,
+                         "thinking": {"type": "adaptive"}},
+    }  # fmt: skip
+    async with httpx2.AsyncClient(base_url=url) as http:
+        for path, body in bodies.items():
+            raw = (await http.post(path, json={**body, "stream": True})).content
+            for event in raw.rstrip(b"\n").split(b"\n\n"):
+                *name, data = event.split(b"\n")
+                assert data.startswith(b"data: ")
+                assert all(line.startswith(b"event: ") for line in name)
+                assert data == b"data: [DONE]" or json.loads(data.removeprefix(b"data: "))
+            assert b"\r" not in raw
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_half_a_character_does_not_break_an_answer(
+    url: str, script: ScriptedOpenAI, path: str, stream: bool
+) -> None:
+    script.say("x", pieces=("a", "\ud83d", "\ude42", "b"))
+    body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "stream": stream}
+    if path == "/v1/responses":
+        body = {"input": "x", "stream": stream}
+    async with httpx2.AsyncClient(base_url=url) as http:
+        answer = await http.post(path, json=body)
+    assert answer.status_code == 200
+    assert "\\ud83d" in answer.text
+    assert "error" not in answer.text or 'error":null' in answer.text
+
+
+@pytest.mark.parametrize("header", [b"a b", b"\xff", b"x" * 129, b"a\tb", b'"><script>'])
+async def test_a_strange_request_id_is_not_echoed_unless_it_is_plain(
+    url: str, header: bytes
+) -> None:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        answer = await http.get("/v1/models", headers=[(b"x-request-id", header)])
+    echoed = answer.headers["x-request-id"]
+    assert echoed.isascii()
+    assert echoed.isprintable()
+    assert " " not in echoed
+    assert len(echoed) <= 128
+
+
+@pytest.mark.parametrize("name", ["x\r\nset-cookie: a=b", "x\n\ndata: y", "\ud800", "\0"])
+async def test_names_that_clients_make_up_cannot_become_headers(url: str, name: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        for body in ({"messages": HELLO, "model": name}, {"messages": HELLO, name: 1}):
+            answer = await http.post(
+                "/v1/chat/completions",
+                content=json.dumps(body),
+                headers={"content-type": "application/json"},
+            )
+            assert answer.status_code in (400, 404)
+            assert answer.json()["error"]["message"]
+            assert "set-cookie" not in answer.headers
