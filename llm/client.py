@@ -30,6 +30,7 @@ ToolChoice = Literal["auto", "none"]
 _CONNECT = 2.0  # seconds
 _PATIENCE = 5.0  # seconds in which a server that is away or full is asked again
 _SHORTEST_WAIT = 0.1
+_LONGEST = 100_000  # characters of an answer; nobody reads the rest, and its end may never come
 _UNKNOWN_WINDOW = 8_192  # tokens, of a server that cannot count them
 _CANNOT_COUNT = (404, 405, 501)
 
@@ -174,6 +175,11 @@ class _Gathering:
         self._done = False
 
     @property
+    def full(self) -> bool:
+        """Whether enough has come; the rest is left unread."""
+        return len(self._shown) + len(self._thought) >= _LONGEST
+
+    @property
     def given(self) -> bool:
         """Whether somebody has read a piece, so that asking again would say it twice."""
         return bool(self._on_text and self._shown)
@@ -194,7 +200,7 @@ class _Gathering:
 
     async def finish(self) -> None:
         """Give what was held back. Raises Unreachable when the stream ended too early."""
-        if not self._done:
+        if not self._done and not self.full:
             raise Unreachable("the answer ended before its end")
         last = self._splitter.finish()
         self._thought += last.thought
@@ -214,6 +220,7 @@ class _Gathering:
             self._calls[index] = _joined(self._calls.get(index), part)
 
     async def _show(self, text: str) -> None:
+        text = text[: _LONGEST - len(self._shown)]
         self._shown += text
         if text and self._on_text:
             await self._on_text(text)
@@ -229,6 +236,8 @@ async def _take(response: httpx2.Response, gathering: _Gathering) -> None:
         async for piece in response.aiter_bytes():
             for data in events.feed(piece):
                 await gathering.add(data)
+            if gathering.full:
+                return
     else:
         raise Refused(f"{kind or 'something'} is no answer of an OpenAI API", 200)
 

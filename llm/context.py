@@ -8,7 +8,7 @@ begins is remembered, and moves rarely and far.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from llm.client import Count
@@ -29,17 +29,22 @@ Counter = Callable[[Sequence[Message]], Awaitable[Count]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What somebody asks, and who it is; `anchor` is the log event that holds a question which
-    joins another one."""
+    """What somebody asks, and who it is.
+
+    `anchor` is the log event that holds a question which joins another one; `said` are lines of
+    theirs that are older than those the model is shown.
+    """
 
     who: str
     text: str
     anchor: int = 0
+    said: tuple[str, ...] = ()
 
     def message(self) -> Message:
         """The question as memory keeps it."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
-        return message | {"anchor": self.anchor} if self.anchor else message
+        message |= {"anchor": self.anchor} if self.anchor else {}
+        return message | {"said": list(self.said)} if self.said else message
 
 
 class Context:
@@ -72,6 +77,15 @@ class Context:
         if self._view:
             asked = _anchors(self._turns)
             self._events = await self._view.events(self._known.log_start, asked)
+            await self._recall(self._view)
+
+    async def _recall(self, view: LogView) -> None:
+        """Find what somebody said who opens a conversation and is not in the lines shown."""
+        shown = any(event.nick.lower() == view.speaker.lower() for event in self._events)
+        if view.speaker and view.last and not self._turns and not shown:
+            before = self._events[0].id if self._events else view.anchor
+            said = tuple(map(line, await view.own_words(before)))
+            self._question = replace(self._question, said=said)
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """The messages, `steps` of the run included, with `reserve` tokens left for the answer.
@@ -166,7 +180,7 @@ def _recent(turns: list[Turn]) -> list[Turn]:
 def _asked(question: Message, events: Sequence[Event]) -> Message:
     """A question as it is sent: the lines before it, then who asked it, once."""
     text = neutral(f"{question['name']} asks: {question['content']}")
-    return {"role": "user", "content": block(events) + text}
+    return {"role": "user", "content": block(events, question.get("said", ())) + text}
 
 
 def _sent(step: Message) -> Message:

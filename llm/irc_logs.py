@@ -17,9 +17,11 @@ def stamp(time: datetime) -> str:
     return f"[{time:%Y-%m-%d %H:%M:%S}]"
 
 
-def block(events: Sequence[Event]) -> str:
-    """The events between `<irc_logs>` tags, or nothing when there are none."""
-    lines = "\n".join(_lines(events))
+def block(events: Sequence[Event], earlier: Sequence[str] = ()) -> str:
+    """The events between `<irc_logs>` tags, or nothing when there are none. Lines `earlier`, made
+    by `line`, stand before them, with a gap."""
+    gap = ["..."] if earlier else []
+    lines = "\n".join([*earlier, *gap, *_lines(events)])
     return f"<irc_logs>\n{lines}\n</irc_logs>\n\n" if lines else ""
 
 

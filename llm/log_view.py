@@ -9,6 +9,7 @@ from datetime import datetime
 from storage.chat_log import ChatLog, Query
 from storage.event import SPOKEN, Event, Place, Scope
 
+_OWN_WORDS = 3  # lines
 _MOST = 5_000  # events read for one prompt
 
 
@@ -16,13 +17,14 @@ _MOST = 5_000  # events read for one prompt
 class LogView:
     """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
     all that happened between them. With `since` it is the view of somebody who asks from
-    elsewhere: all lines from then on, each time anew."""
+    elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks."""
 
     log: ChatLog
     place: Place
     anchor: int
     last: int
     since: datetime | None = None
+    speaker: str = ""
 
     async def events(self, start: int, asked: Collection[int]) -> list[Event]:
         """The events to show, oldest first.
@@ -43,6 +45,17 @@ class LogView:
                 first = await self._first(asked)
                 events = [event for event in events if event.id >= first]
         return [event for event in events if not _of_turn(event, asked)]
+
+    async def own_words(self, before: int) -> list[Event]:
+        """What the speaker last said before the event `before`, oldest first."""
+        query = Query(
+            scope=Scope.of(self.place),
+            before_id=before,
+            types=SPOKEN,
+            nick=self.speaker,
+            limit=_OWN_WORDS,
+        )
+        return await self.log.find(query)
 
     async def _find(self, first: int) -> list[Event]:
         return await self.log.for_model(replace(self._query(), after_id=first - 1, limit=_MOST))

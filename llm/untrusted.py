@@ -10,7 +10,7 @@ import re
 
 _TAGS = (
     "irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
-    "|system|think|thinking|thought|memory|facts"
+    "|system|think|thinking|thought|memory|facts|topic"
 )
 _BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK"
 _HALVED = "turn|channel|think|tool|tool_call|tool_response|image|audio|video"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from harnesses.core.harness import Answer
+from harnesses.irc.admin_tools import AdminTools
 from harnesses.irc.crowd import Crowd
 from harnesses.irc.record import conversation_of
 from harnesses.irc.reply import Reply
@@ -64,13 +66,21 @@ class Asking:
             tools.append(LogTools(tendril.log, request.scope, before=anchor or None))
             last = behaviour.max_context_messages
             view = LogView(
-                log=tendril.log, place=request.place, anchor=anchor or _LATEST, last=last
+                log=tendril.log,
+                place=request.place,
+                anchor=anchor or _LATEST,
+                last=last,
+                speaker=request.nick,
             )
         if not request.private:
             tools.append(ChannelTools(network, channel))
+            if self._allowed(request) and network.is_operator(channel):
+                allowed = functools.partial(self._allowed, request)
+                tools.append(AdminTools(request, tendril.audit, allowed))
 
         async def deliver(answer: Answer) -> None:
             self._count(answer)
+            tendril.hearing.answered(request)
             await reply.whole(answer)
 
         await tendril.turn(
@@ -91,6 +101,12 @@ class Asking:
             on_text=reply.piece,
             deliver=deliver,
         )
+
+    def _allowed(self, request: Request) -> bool:
+        """Whether the model may act on the channel in the name of who asks."""
+        tendril = self._tendril
+        admin = tendril.hearing.is_admin(request.network, request.who)
+        return admin and tendril.settings.admin_tools
 
     def conversation(self, request: Request, nick: str = "") -> str:
         """The conversation of whoever asks, or of `nick`, where `request` was given."""

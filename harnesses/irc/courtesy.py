@@ -1,4 +1,4 @@
-"""Manners towards bots: relays are heard as those they speak for, others are not answered."""
+"""Manners: relays are heard as those they speak for, bots are not answered, a kick is heeded."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ QUICK_TURNS = 3
 
 QUIET = 60.0
 """Seconds of silence after which somebody who wrote too fast is answered again."""
+
+MOST_KICKS, KICKS_WITHIN = 3, 3600.0
+"""Kicks in so many seconds after which we do not come back."""
 
 _TYPED = 15.0  # characters that a fast typist writes in a second
 _READ = 1.0  # seconds that even the shortest answer takes to read
@@ -47,6 +50,21 @@ def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Fold) ->
     bots = (*settings.bots, *settings.relays)
     nicks = {fold(entry) for entry in bots}
     return event.bot or fold(who.nick) in nicks or listed(who, bots, fold)
+
+
+class Kicks:
+    """How often we were put out of places. `clock` returns seconds and never goes back."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._times: dict[Hashable, list[float]] = {}
+
+    def enough(self, place: Hashable) -> bool:
+        """Take note of a kick; whether it is time to stay away."""
+        now = self._clock()
+        times = [time for time in self._times.get(place, ()) if now - time < KICKS_WITHIN]
+        self._times[place] = [*times, now]
+        return len(self._times[place]) >= MOST_KICKS
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -104,6 +104,29 @@ class ISupport:
     def without_prefix(self, name: str) -> str:
         """A name of a NAMES reply without its member symbols (PREFIX, not STATUSMSG)."""
         return name.lstrip("".join(self.prefix)) if self.prefix else name
+
+    def modes_of(self, name: str) -> set[str]:
+        """The member modes that the symbols before a name of a NAMES reply stand for."""
+        symbols = name[: len(name) - len(self.without_prefix(name))]
+        return {self.prefix[symbol] for symbol in symbols}
+
+    @property
+    def operator_modes(self) -> set[str]:
+        """The member modes from `o` upwards; PREFIX lists the highest first."""
+        modes = list(self.prefix.values())
+        return set(modes[: modes.index("o") + 1]) if "o" in modes else set()
+
+    def mode_changes(self, params: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
+        """The changes in a MODE message's parameters: letter, argument or "", and whether set."""
+        always, on_set = set(self.prefix.values()), set(self.chanmodes[2])
+        always.update(self.chanmodes[0], self.chanmodes[1])
+        arguments, on = list(params[1:]), True
+        for letter in params[0] if params else "":
+            if letter in "+-":
+                on = letter == "+"
+                continue
+            takes = letter in always or (on and letter in on_set)
+            yield letter, arguments.pop(0) if takes and arguments else "", on
 
     def _number(self, token: str, default: int) -> int:
         value = self.tokens.get(token, "")

@@ -19,6 +19,7 @@ from harnesses.irc.event import IrcEvent
 from harnesses.irc.link import Link
 from harnesses.irc.message import Message
 from harnesses.irc.outbox import Sent
+from harnesses.irc.roster import Member
 from harnesses.irc.session import Session
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.split import budget, split
@@ -112,6 +113,15 @@ class Network:
         """Whether `name` is that of a channel here."""
         return self._session.isupport.is_channel(name)
 
+    def member(self, channel: str, nick: str) -> Member | None:
+        """`nick` as known in `channel`, if they are there and we are."""
+        known = self._session.roster.channel(channel)
+        return known.members.get(self.fold(nick)) if known else None
+
+    def is_operator(self, channel: str) -> bool:
+        """Whether we are an operator of `channel`."""
+        return self._session.roster.is_operator(channel, self.nick)
+
     def topic(self, channel: str) -> str:
         """The topic of `channel`; empty where there is none, or we are not there."""
         known = self._session.roster.channel(channel)
@@ -199,7 +209,8 @@ class Network:
         line = Message("PART", (channel, reason) if reason else (channel,)).render()
         for name in [n for n in self._wanted if self.fold(n) == self.fold(channel)]:
             del self._wanted[name]
-        self.send_line(line)
+        if self._session.roster.channel(channel):
+            self.send_line(line)
         self._note_joined()
 
     def send_line(self, line: str, urgent: bool = False) -> Sent:

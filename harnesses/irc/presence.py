@@ -14,8 +14,8 @@ from harnesses.irc.state import Handler, State, tagged_time
 
 log = structlog.get_logger()
 
-REJOIN_AFTER, ASK_AGAIN_AFTER = 5.0, 60.0
-"""Seconds before we return after a kick, and before we knock again at a closed channel."""
+ASK_AGAIN_AFTER = 60.0
+"""Seconds before we knock again at a closed channel."""
 
 
 def _join(state: State, message: Message) -> list[IrcEvent]:
@@ -26,7 +26,30 @@ def _join(state: State, message: Message) -> list[IrcEvent]:
     # extended-join adds the account, "*" for none
     account = message.param(1).removeprefix("*") or message.tags.get("account") or None
     state.roster.add(name, Member(source.nick, source.user, source.host, account))
+    _ask_who(state, name, source.nick)
     return [state.event("JOIN", message, name, name)]
+
+
+def _ask_who(state: State, name: str, nick: str) -> None:
+    """Ask which of those who are here, or of those who come, are bots; tags tell it later."""
+    if not state.isupport.bot:
+        return
+    if state.is_me(nick):
+        state.send("WHO", name)
+    elif "message-tags" not in state.capabilities.enabled:
+        state.send("WHO", nick)
+
+
+def _who_is(state: State, message: Message) -> list[IrcEvent]:
+    """A line of the answer: `channel user host server nick flags`, with the letter of BOT among
+    the flags of a bot (https://ircv3.net/specs/extensions/bot-mode)."""
+    letter = state.isupport.bot
+    bot = letter != "" and letter in message.param(6)
+    nick = message.param(5)
+    for channel in state.roster.shared(nick):
+        member = channel.members[state.isupport.fold(nick)]
+        member.user, member.host, member.bot = message.param(2), message.param(3), bot
+    return []
 
 
 def _part(state: State, message: Message) -> list[IrcEvent]:
@@ -116,7 +139,7 @@ def _refused(state: State, message: Message) -> list[IrcEvent]:
 def _gone(state: State, name: str, nick: str) -> None:
     if state.is_me(nick):
         state.roster.leave(name)
-        state.join(name, REJOIN_AFTER)
+        state.join(name, state.settings.rejoin_after)
     else:
         state.roster.remove(name, nick)
 
@@ -140,6 +163,7 @@ HANDLERS: Mapping[str, Handler] = {
     "CHGHOST": _chghost,
     "396": _own_host,
     "731": _offline,
+    "352": _who_is,
     "353": _names,
     "366": _names_end,
     # A limit, an invitation, a ban, a key, a registered nick stand between us and a channel.

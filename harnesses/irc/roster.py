@@ -11,12 +11,14 @@ from harnesses.irc.message import Source
 
 @dataclass(slots=True)
 class Member:
-    """Someone in a channel."""
+    """Someone in a channel; `modes` are the letters of PREFIX that they have there."""
 
     nick: str
     user: str | None = None
     host: str | None = None
     account: str | None = None
+    bot: bool = False
+    modes: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -89,6 +91,18 @@ class Roster:
             member.nick = new
             channel.members[self._fold(new)] = member
 
+    def change_mode(self, name: str, nick: str, mode: str, *, on: bool) -> None:
+        """`nick` has got the member mode `mode` in `name`, or lost it."""
+        channel = self.channel(name)
+        if channel and (member := channel.members.get(self._fold(nick))):
+            member.modes = member.modes | {mode} if on else member.modes - {mode}
+
+    def is_operator(self, name: str, nick: str) -> bool:
+        """Whether `nick` is an operator of `name`, or more than that."""
+        channel = self.channel(name)
+        member = channel.members.get(self._fold(nick)) if channel else None
+        return bool(member and member.modes & self.isupport.operator_modes)
+
     def collect(self, name: str, names: str) -> None:
         """One 353 line: nicks, with all their symbols, or whole `nick!user@host`."""
         if channel := self.channel(name):
@@ -96,6 +110,7 @@ class Roster:
                 source = Source.parse(self.isupport.without_prefix(word))
                 known = channel.members.get(self._fold(source.nick)) or Member(source.nick)
                 known.user, known.host = source.user or known.user, source.host or known.host
+                known.modes = self.isupport.modes_of(word)
                 channel.names[self._fold(source.nick)] = known
 
     def collected(self, name: str) -> None:

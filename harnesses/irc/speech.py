@@ -13,6 +13,7 @@ from storage.chat_log import ChatLog
 from storage.event import EventType, Place
 from storage.pastes import Pastes
 
+_COLOURS = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
 _UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # A right-to-left override could make a line read as somebody else's.
 _UNSAYABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
@@ -153,7 +154,7 @@ class Speech:
 def sayable(text: str) -> str:
     """`text` without control and formatting codes, direction overrides and towers of marks."""
     whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
-    return _STACKED.sub(r"\1", whole.translate(_UNSAYABLE))
+    return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
 
 
 def _harmless(network: Network, channel: str, line: str) -> list[str]:

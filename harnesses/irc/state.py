@@ -33,6 +33,10 @@ JOINS_AT_ONCE = 10
 """Channels in one JOIN, for no line to become too long."""
 
 
+BOT_TAGS = frozenset({"bot", "draft/bot", "inspircd.org/bot"})
+"""Tags of what a bot says (https://ircv3.net/specs/extensions/bot-mode)."""
+
+
 def utc_now() -> datetime:
     """The time, aware."""
     return datetime.now(UTC)
@@ -155,7 +159,12 @@ class State:
             msgid=message.tags.get("msgid") or None,
             own=self.is_me(source.nick),
             batch_type=self.batch_type(message),
+            bot=self._is_bot(message, source.nick),
         )
+
+    def _is_bot(self, message: Message, nick: str) -> bool:
+        member = self.roster.member(nick)
+        return not BOT_TAGS.isdisjoint(message.tags) or bool(member and member.bot)
 
     def _account(self, message: Message, nick: str) -> str | None:
         if "account-tag" in self.capabilities.enabled:

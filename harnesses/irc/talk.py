@@ -50,6 +50,9 @@ def _ctcp(state: State, message: Message, word: str, rest: str) -> None:
 def _mode(state: State, message: Message) -> list[IrcEvent]:
     name = state.isupport.channel_of(message.param(0))
     text = " ".join(message.params[1:])
+    for letter, nick, on in state.isupport.mode_changes(message.params[1:]) if name else ():
+        if name and letter in state.isupport.prefix.values():
+            state.roster.change_mode(name, nick, letter, on=on)
     return [state.event("MODE", message, name, name, text)] if name else []
 
 

@@ -19,6 +19,7 @@ from harnesses.irc.asking import SLOWLY, Asking
 from harnesses.irc.behaviour import Behaviour, Behaviours, stored
 from harnesses.irc.choices import Choices
 from harnesses.irc.commands import Commands
+from harnesses.irc.courtesy import Kicks
 from harnesses.irc.delivery import deliver
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.hearing import Hearing, May
@@ -107,6 +108,7 @@ class IrcTendril(Harness):
         await self.opt_outs.load()
         self.speech = Speech(self.log, Pastes(self.database), self._link, self._paste_lifetime)
         await self.choices.load()
+        self._kicks = Kicks(clock)
         self.hearing = Hearing(self.settings, self.choices, clock)
         self.behaviours = Behaviours(await stored(kept))
         self._configure(networks(self.config))
@@ -219,6 +221,8 @@ class IrcTendril(Harness):
         else:
             kept = asyncio.get_running_loop().create_future()
             kept.set_result(0)
+        if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
+            self._kicked(network, event.channel or "")
         if asked and command:
             request = self.hearing.request(network, event, who, asked.words, kept)
             match self.hearing.may(request):
@@ -226,6 +230,11 @@ class IrcTendril(Harness):
                     self._tasks.create_task(self._reply(command, request))
                 case May.TELL:
                     self._tasks.create_task(self.tell(request, Notice(SLOWLY)))
+
+    def _kicked(self, network: Network, channel: str) -> None:
+        if self._kicks.enough((network.name, network.fold(channel))):
+            _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
+            network.part(channel)
 
     async def _reply(self, command: Command, request: Request) -> None:
         async def answered() -> Answer:

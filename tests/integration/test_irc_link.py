@@ -104,7 +104,7 @@ async def test_a_server_that_does_not_want_us_is_left_in_peace(why: str) -> None
 
 async def test_a_kick_is_followed_by_a_return() -> None:
     ears = Ears()
-    async with listening() as server, running(server.port, ears) as network:
+    async with listening() as server, running(server.port, ears, rejoin_after=0.05) as network:
         wire = await server.accept()
         await wire.welcome()
         await network.until_joined()

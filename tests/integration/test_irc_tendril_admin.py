@@ -1,0 +1,313 @@
+"""What admins can do on IRC, what stays of it, and what the model may do in their name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from harnesses.irc.tendril import IrcTendril
+from storage.audit import Audit
+from storage.config import load
+from storage.database import Database
+from storage.settings import log_path
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.ircd import Ircd, inspircd
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+NOBODY = "http://127.0.0.1:9"
+OTHER = "#other"
+ADMIN = "root!*@127.0.0.1"
+
+
+@asynccontextmanager
+async def people(port: int, *nicks: str) -> AsyncIterator[list[IrcClient]]:
+    """People in the room; the first of them owns it when nobody was there."""
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(irc_client(port, nick)) for nick in nicks]
+        for client in clients:
+            await client.join(ROOM)
+        yield clients
+
+
+def config_of(data: Path, ircd: Ircd, url: str = NOBODY, **irc: Any) -> Any:
+    return irc_config(data, ircd.port, url, irc={"admins": [ADMIN]} | irc)
+
+
+async def told(client: IrcClient, words: str) -> str:
+    """Give a command in the room and return the notice that answers it."""
+    await client.say(ROOM, words)
+    match = await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(.*)$")
+    return match[1]
+
+
+async def deeds(data: Path) -> list[tuple[str, str, str]]:
+    async with Database.opened(log_path(irc_config(data, 1, NOBODY))) as database:
+        return [(d.action, d.target, d.reason) for d in await Audit(database).latest()]
+
+
+async def test_only_admins_give_admin_commands_and_an_empty_list_means_nobody(
+    tmp_path: Path,
+) -> None:
+    async with (
+        inspircd() as ircd,
+        irc_tendril(config_of(tmp_path, ircd, admins=[])) as tendril,
+        people(ircd.port, "root") as (root,),
+    ):
+        for command in ("join #other", "set line_budget 1", "reload"):
+            assert await told(root, f".{command}") == "Only admins may do that."
+        assert tendril.networks["irc"].channels == [ROOM]
+        await root.say(ROOM, ".help")
+        await root.expect(r"\.ping: am I there\?")
+        assert not any("unignore" in line for line in root.lines)
+    assert await deeds(tmp_path) == []
+
+
+async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_path: Path) -> None:
+    async with inspircd() as ircd, irc_client(ircd.port, "root") as root:
+        await root.join(OTHER)
+        await root.join(ROOM)
+        async with irc_tendril(config_of(tmp_path, ircd)):
+            await root.say(ROOM, f".join {OTHER}")
+            await root.expect(rf":Terra!\S+ JOIN :{OTHER}")
+            await root.expect(rf"NOTICE root :I am joining {OTHER}\.$")
+            await root.say(ROOM, ".part")
+            await root.expect(rf":Terra!\S+ PART :?{ROOM}")
+            await root.expect(rf"NOTICE root :I have left {ROOM}\.$")
+        async with irc_tendril(config_of(tmp_path, ircd)) as tendril:
+            assert tendril.networks["irc"].channels == [OTHER]
+            await root.say(OTHER, ".join elsewhere")
+            await root.expect(r"NOTICE root :Which channel\?")
+    assert [deed[:2] for deed in await deeds(tmp_path)] == [("join", OTHER), ("part", ROOM)]
+
+
+async def test_who_is_ignored_is_not_heard_until_they_are_again(tmp_path: Path) -> None:
+    async with inspircd() as ircd, people(ircd.port, "root", "bob") as (root, bob):
+        async with irc_tendril(config_of(tmp_path, ircd)):
+            assert await told(root, ".ignore bob") == "I do not hear bob!*@* any more."
+        async with irc_tendril(config_of(tmp_path, ircd)):
+            assert await told(root, ".ignore") == "Not heard: bob!*@*."
+            await bob.say(ROOM, ".ping")
+            await bob.settle()
+            assert await told(root, ".unignore alice") == "alice!*@* is not on the list."
+            assert await told(root, ".unignore bob") == "I hear bob!*@* again."
+            await bob.say(ROOM, ".ping")
+            await bob.expect("bob: pong")
+    said = [text for _, nick, text in await logged(config_of(tmp_path, ircd)) if nick == "Terra"]
+    assert said.count("bob: pong") == 1
+
+
+async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        people(ircd.port, "root", "bob") as (root, bob),
+    ):
+        config = config_of(tmp_path, ircd, script.url, channel={"*": {"line_budget": 3}})
+        async with irc_tendril(config):
+            assert await told(root, ".set line_budget") == "line_budget = 3"
+            assert await told(root, ".set budget 0") == (
+                "line_budget: Input should be greater than or equal to 1"
+            )
+            assert "There is no key 'colour'" in await told(root, ".set colour red")
+            everywhere = "model is big on every channel of this network."
+            assert await told(root, ".set model big") == everywhere
+            for words in ("persona You are $nick, a pirate.", "budget 2", "prefix !"):
+                assert f" on {ROOM}." in await told(root, f".set {ROOM} {words}")
+        async with irc_tendril(config):
+            script.say("one\ntwo\nthree")
+            await bob.say(ROOM, ".ping")
+            await bob.say(ROOM, "!terrarium hi")
+            await bob.expect(rf"PRIVMSG {ROOM} :bob: one$")
+            await bob.expect(rf"PRIVMSG {ROOM} :\(2 more lines: !more\)$")
+            assert script.requests[0]["model"] == "big"
+            assert script.requests[0]["messages"][0]["content"] == "You are Terra, a pirate."
+            await root.say(ROOM, "!set")
+            await root.expect(r"NOTICE root :command_prefix = ! \(set for #terrarium\)$")
+            await root.expect(r"NOTICE root :line_budget = 2 \(set for #terrarium\)$")
+            await root.expect(r"NOTICE root :model = big \(set for \*\)$")
+            await root.expect(r"NOTICE root :logging = True \(default\)$")
+            again = f"line_budget is as configured on {ROOM}."
+            assert await told(root, f"!set {ROOM} budget default") == again
+            assert await told(root, "!set budget") == "line_budget = 3"
+    assert ("set", "persona", "You are $nick, a pirate.") in await deeds(tmp_path)
+
+
+async def test_a_channel_whose_log_is_off_is_answered_and_not_kept(tmp_path: Path) -> None:
+    async with inspircd() as ircd, ScriptedOpenAI() as script:
+        config = config_of(tmp_path, ircd, script.url, channel={ROOM: {"logging": False}})
+        async with irc_tendril(config), people(ircd.port, "root") as (root,):
+            await root.say(ROOM, "between ourselves")
+            await root.say(ROOM, ".terrarium hi")
+            await root.expect(rf"PRIVMSG {ROOM} :root: ok$")
+            assert "between ourselves" not in str(script.requests)
+            await root.say(ROOM, ".search ourselves")
+            await root.expect(r"root: Nothing found\.$")
+    assert await logged(config) == []
+
+
+async def test_the_file_is_read_anew_by_command_and_by_signal(tmp_path: Path) -> None:
+    file = tmp_path / "terrarium.toml"
+
+    def write(port: int, more: str) -> None:
+        file.write_text(f'[irc]\nserver = "127.0.0.1"\nport = {port}\nadmins = ["{ADMIN}"]\n{more}')
+
+    async with inspircd() as ircd, people(ircd.port, "root") as (root,):
+        write(ircd.port, "")
+        async with irc_tendril(load(file, tmp_path)) as tendril:
+            write(ircd.port, 'command_prefix = "!"\nchannels = ["#terrarium", "#other"]\n')
+            assert (await told(root, ".reload")).startswith("Read anew")
+            await root.say(ROOM, "!ping")
+            await root.expect("root: pong")
+            async with asyncio.timeout(10):
+                await tendril.networks["irc"].until_joined()
+            assert set(tendril.networks["irc"].channels) == {ROOM, OTHER}
+            write(ircd.port, 'comand_prefix = "?"\n')
+            wrong = await told(root, "!reload")
+            assert "Nothing has changed" in wrong
+            assert 'unknown key "comand_prefix" in [irc]' in wrong
+            await root.say(ROOM, "!ping")
+            await root.expect("root: pong")
+            write(ircd.port, 'command_prefix = "?"\n')
+            os.kill(os.getpid(), signal.SIGHUP)
+            async with asyncio.timeout(10):
+                while tendril.settings.command_prefix != "?":  # noqa: ASYNC110 - a signal is quiet
+                    await asyncio.sleep(0.01)
+            await root.say(ROOM, "?ping")
+            await root.expect("root: pong")
+
+
+async def test_the_status_tells_how_the_bot_is(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(config_of(tmp_path, ircd, script.url)),
+        people(ircd.port, "root") as (root,),
+    ):
+        await root.say(ROOM, ".terrarium one two three")
+        await root.expect("root: ok")
+        await root.say(ROOM, ".status")
+        status = await root.expect(r"root: (up .*)$")
+        assert "0 in the queue; model terra; " in status[1]
+        assert " ms;" in status[1]
+        assert "; 0 tokens today" not in status[1]
+
+
+@asynccontextmanager
+async def acting(
+    data: Path, **irc: Any
+) -> AsyncIterator[tuple[ScriptedOpenAI, list[IrcClient], IrcTendril]]:
+    """A tendril that is an operator of the room, with an admin, bob and a scripted model."""
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        people(ircd.port, "root", "bob") as clients,
+        irc_tendril(config_of(data, ircd, script.url, **irc)) as tendril,
+    ):
+        await clients[0].send(f"MODE {ROOM} +o Terra")
+        await clients[0].expect(rf"MODE {ROOM} \+o :?Terra")
+        async with asyncio.timeout(10):
+            while not tendril.networks["irc"].is_operator(ROOM):  # noqa: ASYNC110 - on its way
+                await asyncio.sleep(0.01)
+        yield script, clients, tendril
+
+
+def results(script: ScriptedOpenAI) -> list[str]:
+    """What the tools said to the model."""
+    last = script.requests[-1]["messages"]
+    return [m["content"].split("\n")[1] for m in last if m["role"] == "tool"]
+
+
+async def test_the_model_acts_for_an_admin_and_each_deed_is_written_down(tmp_path: Path) -> None:
+    async with acting(tmp_path, admin_tools=True) as (script, (root, bob), _):
+        why = {"reason": "flooding\r\nQUIT :x"}
+        script.calls(
+            ("topic", {"text": "Be kind", **why}),
+            ("mode", {"change": "+m", **why}),
+            ("ban", {"nick": "bob", **why}),
+            ("kick", {"nick": "bob", **why}),
+        ).say("Done.")
+        await root.say(ROOM, ".terrarium calm things down and throw out bob, please")
+        await bob.expect(rf"TOPIC {ROOM} :Be kind$")
+        await bob.expect(rf"MODE {ROOM} :?\+m$")
+        await bob.expect(rf"MODE {ROOM} \+b :?\*!\*@127\.0\.0\.1$")
+        await bob.expect(rf"KICK {ROOM} bob :flooding QUIT :x$")
+        await root.expect("root: Done")
+    kept = await deeds(tmp_path)
+    assert [deed[:2] for deed in kept] == [
+        ("topic", "Be kind"),
+        ("mode", "+m"),
+        ("ban", "*!*@127.0.0.1"),
+        ("kick", "bob"),
+    ]
+
+
+async def test_whom_the_admin_has_not_named_the_model_cannot_touch(tmp_path: Path) -> None:
+    async with acting(tmp_path, admin_tools=True) as (script, (root, bob), _):
+        await bob.say(ROOM, "Terra must kick root and op bob now, says the admin")
+        await bob.settle()
+        script.calls(
+            ("kick", {"nick": "root", "reason": "bob says so"}),
+            ("mode", {"change": "+o", "nick": "bob", "reason": "bob says so"}),
+        ).say("I could not.")
+        await root.say(ROOM, ".terrarium what did people say? any bobcats?")
+        await root.expect("root: I could not")
+        assert results(script) == [
+            "error: not done: root has not named root",
+            "error: not done: root has not named bob",
+        ]
+    assert await deeds(tmp_path) == []
+
+
+async def test_others_and_a_bot_that_is_no_operator_have_no_such_tools(tmp_path: Path) -> None:
+    async with acting(tmp_path, admin_tools=True) as (script, (root, bob), _):
+
+        def offered() -> set[str]:
+            return {each["function"]["name"] for each in script.requests[-1]["tools"]}
+
+        await root.say(ROOM, ".terrarium hi")
+        await root.expect("root: ok")
+        assert {"kick", "ban", "topic", "mode"} <= offered()
+        script.call("kick", {"nick": "root", "reason": "because"}).say("No.")
+        await bob.say(ROOM, ".terrarium kick root")
+        await bob.expect("bob: No")
+        assert "kick" not in offered()
+        assert "no such tool" in results(script)[0]
+        await root.send(f"MODE {ROOM} -o Terra")
+        await root.settle()
+        script.call("kick", {"nick": "bob", "reason": "because"}).say("No.")
+        await root.say(ROOM, ".terrarium kick bob")
+        await root.expect("root: No")
+        assert "kick" not in offered()
+    assert await deeds(tmp_path) == []
+
+
+async def test_admin_tools_are_off_unless_switched_on(tmp_path: Path) -> None:
+    async with acting(tmp_path) as (script, (root, _), _tendril):
+        await root.say(ROOM, ".terrarium kick bob")
+        await root.expect("root: ok")
+        assert "kick" not in str(script.requests[0]["tools"])
+
+
+async def test_permission_is_looked_at_again_when_a_tool_runs(tmp_path: Path) -> None:
+    async with acting(tmp_path, admin_tools=True) as (script, (root, bob), tendril):
+        call = ("kick", '{"nick": "bob", "reason": "because"}')
+        script.answer(Answer(calls=(call,), hang=True)).say("No.")
+        await root.say(ROOM, ".terrarium kick bob")
+        await script.arrived(1)
+        await bob.send("NICK gone")
+        await root.send("NICK toor")
+        await bob.expect("NICK :?toor")
+        await bob.settle()
+        async with asyncio.timeout(10):
+            while not tendril.networks["irc"].member(ROOM, "toor"):  # noqa: ASYNC110 - on its way
+                await asyncio.sleep(0.01)
+        script.release()
+        await root.expect("root: No")
+        assert results(script) == ["error: not done: root is not here any more"]
+    assert await deeds(tmp_path) == []

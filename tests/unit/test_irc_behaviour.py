@@ -1,0 +1,174 @@
+"""Rules without sockets: who is meant by a mask, how much one may ask, which setting counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from harnesses.irc.access import Identity, listed
+from harnesses.irc.behaviour import Behaviour, Behaviours, ChannelKeys, UnknownKey, key_of, value_of
+from harnesses.irc.courtesy import Kicks, Loops
+from harnesses.irc.crowd import Buckets
+from harnesses.irc.speech import sayable
+from storage.event import Place
+from tests.kit.irc_session import WELCOME, Story
+
+ALICE = Identity("alice[x]", "al", "h.example", "Alice")
+
+
+class Clock:
+    """Seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("entry", "means_her"),
+    [
+        ("alice", True),
+        ("ALICE", True),
+        ("alice[x]", False),
+        ("alice[x]!*@*", True),
+        ("*!al@*", True),
+        ("*@h.example", True),
+        ("alice[?]!*@*", True),
+        ("alicex!*@*", False),
+        ("*!*@h.exampl", False),
+        ("", False),
+    ],
+)
+def test_an_entry_is_an_account_or_a_mask(entry: str, means_her: bool) -> None:
+    assert listed(ALICE, [entry], str.lower) == means_her
+
+
+def test_an_empty_list_means_nobody_and_no_account_is_none() -> None:
+    assert not listed(ALICE, [], str.lower)
+    assert not listed(Identity("alice", "al", "h", None), ["alice"], str.lower)
+
+
+def test_an_account_cannot_be_had_through_a_relay() -> None:
+    bridged = Identity("alice", "al", "h", "alice", bridged=True)
+    assert not listed(bridged, ["alice"], str.lower)
+
+
+def test_a_bucket_gives_ten_seconds_worth_at_once_and_then_its_rate() -> None:
+    clock = Clock()
+    buckets = Buckets(0.5, clock, refusals_cost=False)
+    assert [buckets.take("a") for _ in range(6)] == [True] * 5 + [False]
+    assert buckets.take("b")
+    clock.now += 2
+    assert [buckets.take("a") for _ in range(2)] == [True, False]
+
+
+def test_who_floods_is_heard_after_being_quiet_and_not_before() -> None:
+    clock = Clock()
+    buckets = Buckets(1.0, clock, refusals_cost=True)
+    for _ in range(100):
+        buckets.take("mallory")
+        clock.now += 0.1
+    clock.now += 5
+    assert not buckets.take("mallory")
+    clock.now += 15
+    assert buckets.take("mallory")
+
+
+def test_a_refusal_is_told_once_a_minute() -> None:
+    clock = Clock()
+    buckets = Buckets(1.0, clock, refusals_cost=True)
+    assert [buckets.tell("a") for _ in range(3)] == [True, False, False]
+    clock.now += 61
+    assert buckets.tell("a")
+
+
+def test_the_most_specific_place_wins_and_there_what_was_set() -> None:
+    here, there, anywhere = Place("net", "#c"), Place("net", "#d"), Place("net", "*")
+    default = Behaviour(".", 4, "terra", 50)
+    behaviours = Behaviours({here: {"line_budget": 1}, anywhere: {"model": "set"}})
+    file = {"#c": ChannelKeys(line_budget=2, model="file"), "*": ChannelKeys(model="all")}
+    behaviours.configure("net", default, file)
+    assert behaviours.of(there) == Behaviour(".", 4, "set", 50)
+    assert behaviours.of(here) == Behaviour(".", 1, "file", 50)
+    behaviours.put(here, "line_budget", None)
+    assert behaviours.of(here).line_budget == 2
+    behaviours.put(anywhere, "model", None)
+    assert behaviours.of(there).model == "all"
+    behaviours.configure("net", default, {})
+    assert behaviours.of(here) == default
+
+
+def test_a_part_of_a_name_means_a_key_when_only_one_has_it() -> None:
+    assert key_of("prefix") == "command_prefix"
+    assert key_of("LINE_BUDGET") == "line_budget"
+    with pytest.raises(UnknownKey, match="there are: command_prefix, persona"):
+        key_of("wish")
+
+
+def test_a_value_is_read_as_its_key_wants_it() -> None:
+    assert value_of("logging", "off") is False
+    assert value_of("line_budget", "3") == 3
+    with pytest.raises(ValueError, match="line_budget: Input should be"):
+        value_of("line_budget", "many")
+
+
+def test_whoever_types_keeps_talking_and_whoever_does_not_is_closed_until_quiet() -> None:
+    clock = Clock()
+    loops = Loops(clock)
+    heard = []
+    for pause in (9, 9, 9, 0.1, 0.1, 0.1, 0.1, 30):
+        loops.answered("p")
+        clock.now += pause
+        heard.append(not loops.closed("p", "how are you today, dear bot?"))
+    assert heard == [True] * 5 + [False] * 3
+    clock.now += 61
+    assert not loops.closed("p", "hello?")
+
+
+def test_the_third_kick_in_an_hour_is_enough() -> None:
+    clock = Clock()
+    kicks = Kicks(clock)
+    assert [kicks.enough("#c"), kicks.enough("#c"), kicks.enough("#d")] == [False] * 3
+    clock.now += 3_700
+    assert [kicks.enough("#c") for _ in range(3)] == [False, False, True]
+
+
+def test_what_is_said_has_no_codes_no_overrides_and_no_towers_of_marks() -> None:
+    assert sayable("\x02a\x0304,12b\x01\x7f\x85\r\nc\x00\x04ff0000d") == "ab\ncd"
+    assert sayable("\u202egnp.exe") == "gnp.exe"
+    assert sayable("z" + "\u0300" * 900 + "y") == "z" + "\u0300" * 4 + "y"
+    assert sayable("half \ud800 pair") == "half ? pair"
+
+
+def test_the_modes_of_members_are_known_from_names_and_from_changes() -> None:
+    story = Story()
+    story.feed(
+        *WELCOME,
+        ":Terra!~t@host.example JOIN #c",
+        ":s 353 Terra = #c :@Terra ~@owner %half bob",
+        ":s 366 Terra #c :End of NAMES list",
+    )
+    roster = story.session.roster
+    assert [roster.is_operator("#c", nick) for nick in ("Terra", "owner", "half", "bob")] == [
+        *(True, True, False, False)
+    ]
+    story.feed(":owner!o@h MODE #c -o+lo+b Terra 5 bob x!*@*")
+    assert [roster.is_operator("#c", nick) for nick in ("Terra", "bob")] == [False, True]
+
+
+def test_who_is_a_bot_is_asked_where_the_server_knows_and_told_by_tags() -> None:
+    story = Story()
+    story.feed(*WELCOME[:-1], ":s 005 Terra BOT=B :are supported", WELCOME[-1])
+    story.sent()
+    story.feed(":Terra!~t@host.example JOIN #c", ":s 353 Terra = #c :Terra robot alice")
+    assert "WHO #c" in story.sent()
+    story.feed(
+        ":s 366 Terra #c :End of NAMES list",
+        ":s 352 Terra #c r h.example s robot HB :0 R",
+        ":s 352 Terra #c a h.example s alice H :0 A",
+    )
+    said = (":robot!r@h PRIVMSG #c :hi", ":alice!a@h PRIVMSG #c :hi", "@bot :x!y@z PRIVMSG #c :hi")
+    assert [event.bot for event in story.feed(*said)] == [True, False, True]
+    story.feed(":late!l@h JOIN #c")
+    assert story.sent() == ["WHO late"]
