@@ -13,6 +13,7 @@ from harnesses.irc.errors import InvalidMessage
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.message import parse, untagged
 from harnesses.irc.outbox import Outbox, Sent
+from harnesses.irc.pacing import RATE
 from harnesses.irc.session import Session
 
 log = structlog.get_logger()
@@ -38,12 +39,13 @@ class Link:
         changed: Callable[[], None],
         silence: float,
         trusted: Collection[str] = (),
+        rate: float = RATE,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._session, self._bot, self._silence = session, bot, silence
         self._on_event, self._changed = on_event, changed
         self._connection = Connection(self._opened, self._received, trusted)
-        self._outbox = Outbox(self._write)
+        self._outbox = Outbox(self._write, rate)
         self._opening = asyncio.timeout(CONNECT_WITHIN)
         self._receipts: dict[str, Sent] = {}
         self._heard = self._loop.time()

@@ -155,7 +155,8 @@ class Network:
             self._session = Session(self.name, self._settings, self._wanted, encrypted=encrypted)
             changed = functools.partial(self._changed, bot)
             trusted = self._settings.tls_fingerprints
-            link = Link(self._session, bot, self._on_event, changed, self._silence, trusted)
+            rate = self._settings.lines_per_second
+            link = Link(self._session, bot, self._on_event, changed, self._silence, trusted, rate)
             self._link = link
             try:
                 await self._stay(link)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from harnesses.irc.pacing import Pacing
+from harnesses.irc.pacing import RATE, Pacing
 
 Sent = asyncio.Future[bool]
 """Done when a line is written (True) or never will be (False)."""
 
 
 class Outbox:
-    """Writes lines as fast as `Pacing` allows, while its connection is open."""
+    """Writes lines as fast as `Pacing` allows, `rate` a second, while its connection is open."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], rate: float = RATE) -> None:
         self._loop = asyncio.get_running_loop()
         self._write = write
-        self._pacing: Pacing[tuple[str, Sent]] = Pacing(self._loop.time)
+        self._pacing: Pacing[tuple[str, Sent]] = Pacing(self._loop.time, rate=rate)
         self._timers: set[asyncio.TimerHandle] = set()
         self._next: asyncio.TimerHandle | None = None
         self._is_open = False

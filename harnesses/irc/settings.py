@@ -97,6 +97,12 @@ class NetworkSettings(Section):
     nickserv_password: SecretStr | None = Field(
         None, description="Password to identify to NickServ with, when SASL has not logged us in"
     )
+    lines_per_second: float = Field(
+        1.0,
+        gt=0,
+        description="How fast lines go out after the first five; most servers cut off who is "
+        "faster, one of your own may allow more",
+    )
     rejoin_after: float = Field(
         60.0,
         ge=0,

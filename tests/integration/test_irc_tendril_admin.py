@@ -155,7 +155,8 @@ async def test_the_file_is_read_anew_by_command_and_by_signal(tmp_path: Path) ->
     file = tmp_path / "terrarium.toml"
 
     def write(port: int, more: str) -> None:
-        file.write_text(f'[irc]\nserver = "127.0.0.1"\nport = {port}\nadmins = ["{ADMIN}"]\n{more}')
+        here = f'server = "127.0.0.1"\nport = {port}\nlines_per_second = 100\n'
+        file.write_text(f'[irc]\n{here}admins = ["{ADMIN}"]\n{more}')
 
     async with inspircd() as ircd, people(ircd.port, "root") as (root,):
         write(ircd.port, "")

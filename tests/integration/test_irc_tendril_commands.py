@@ -19,6 +19,7 @@ from tests.kit.openai_script import ScriptedOpenAI
 
 NOBODY = "http://127.0.0.1:9"
 OTHER = "#other"
+USUAL = {"lines_per_second": 1, "person_per_minute": 60}
 
 
 @asynccontextmanager
@@ -218,7 +219,7 @@ async def test_one_who_floods_questions_does_not_crowd_out_the_others(tmp_path: 
     async with (
         embedded_ircd() as ircd,
         ScriptedOpenAI() as script,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url, irc=USUAL)),
         irc_client(ircd.port, "mallory") as mallory,
         irc_client(ircd.port, "alice") as alice,
     ):

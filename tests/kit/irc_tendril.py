@@ -20,7 +20,8 @@ ROOM = "#terrarium"
 
 def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, Any]) -> Config:
     """A configuration for one network on loopback; `tables` add to or replace ours."""
-    irc = {"server": "127.0.0.1", "port": irc_port} | dict(tables.get("irc", {}))
+    quick = {"lines_per_second": 100, "person_per_minute": 600}
+    irc = {"server": "127.0.0.1", "port": irc_port} | quick | dict(tables.get("irc", {}))
     agent = {"api_url": api_url} | dict(tables.get("agent", {}))
     return Config({**tables, "irc": irc, "agent": agent}, None, data)
 

@@ -54,7 +54,7 @@ def test_a_kick_is_logged_and_we_return_a_little_later() -> None:
     assert (event.nick, event.target, event.text) == ("owner", "Terra", "out")
     assert not story.session.joined
     (again,) = story.outgoing()
-    assert (again.message.render(), again.delay) == ("JOIN #c", 5.0)
+    assert (again.message.render(), again.delay) == ("JOIN #c", 60.0)
 
 
 def test_a_channel_left_on_purpose_is_not_joined_again() -> None:
