@@ -65,6 +65,8 @@ class Model:
     def answer(self, request: ChatRequest, head: Head, session: str | None) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
         self._require_senses(request)
+        if not self.settings.urls:
+            request.require_no_controls()
         body = self._body(request)
 
         def ask(wanted: Mapping[str, Any]) -> Chunks:

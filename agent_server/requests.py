@@ -219,9 +219,8 @@ class ChatRequest(Prompted, Sampling, Known):
             raise ValueError("top_logprobs needs logprobs=true")
         return self
 
-    def require_words_only(self) -> None:
-        """Raise InvalidRequest for what the small embedded model cannot take."""
-        super().require_words_only()
+    def require_no_controls(self) -> None:
+        """Raise InvalidRequest for what the embedded engine cannot be told."""
         for key in CONTROLS:
             if getattr(self, key) is not None:
                 text = f"{key} is not supported: this model has no such control"

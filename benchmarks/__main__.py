@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import context, pages, reply, startup
+from benchmarks import context, fairness, pages, reply, startup
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "reply": reply.figures,
     "context": context.figures,
     "pages": pages.figures,
+    "fairness": fairness.figures,
 }
 
 

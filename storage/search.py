@@ -55,7 +55,8 @@ def search(connection: sqlite3.Connection, asked: Search) -> Page:
     parsed = parse(asked.text, asked.mode, now=datetime.now(UTC), zone=asked.zone)
     cursor = _Cursor.of(asked.cursor)
     filtering = Filter(connection, asked.within, parsed)
-    if not parsed or not filtering.channels.rows:
+    nothing = asked.text.strip() and not parsed  # of what is empty, all that is within is wanted
+    if nothing or not filtering.channels.rows:
         return Page()
     plans = [Plan(clause, filtering) for clause in parsed.clauses or (Clause(),)]
     windows = Windows(connection, filtering, plans)
@@ -67,7 +68,7 @@ def search(connection: sqlite3.Connection, asked: Search) -> Page:
     matcher = Matcher(parsed.terms)
     ordered = _ranked(window.rows, matcher) if asked.order is Order.RANK else window.rows
     shown = ordered[cursor.skip : cursor.skip + asked.within.limit]
-    following = _next(asked.order, cursor, window, cursor.skip + len(shown))
+    following = _next(asked.order, window, cursor.skip + len(shown))
     count, more = (0, False)
     if asked.cursor is None:
         count, more = _counted(windows, window, exact=all(plan.exact for plan in plans))
@@ -97,12 +98,12 @@ def _ranked(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
     return sorted(rows, key=lambda row: (-scores[row["id"]], -row["id"]))
 
 
-def _next(order: Order, cursor: _Cursor, window: Window, seen: int) -> _Cursor | None:
+def _next(order: Order, window: Window, seen: int) -> _Cursor | None:
     """Where the page after `seen` lines of a window begins, if there is one."""
     if seen < len(window.rows):
         if order is Order.TIME:
             return _Cursor(window.rows[seen - 1]["id"] - 1)
-        return _Cursor(cursor.top, window.bottom, seen)
+        return _Cursor(window.rows[0]["id"], window.bottom, seen)
     return _Cursor(window.bottom - 1) if window.more else None
 
 

@@ -97,6 +97,8 @@ async def take(connection: aiosqlite.Connection, rows: Iterable[Sequence[Any]]) 
     """Take rows of `events`, as they were indexed, out of the index. Their words stay in pages
     that nobody reads until `merge` has written these anew."""
     for number, lines in _by_stretch(rows):
+        if not lines:
+            continue
         await connection.executemany(
             f"INSERT INTO words_{number} (words_{number}, rowid, text, tags)"
             " VALUES ('delete', ?, ?, ?)",

@@ -19,7 +19,7 @@ from agent_server.anthropic.blocks import (
     UserTurn,
     words,
 )
-from agent_server.anthropic.request import Conversation, MessagesRequest, ToolNamed
+from agent_server.anthropic.request import Conversation, CustomTool, MessagesRequest, ToolNamed
 from agent_server.requests import ChatRequest, TokenizeMessages, checked
 
 
@@ -50,18 +50,7 @@ def _prompt(request: Conversation) -> dict[str, Any]:
         messages.extend(_messages(turn))
     body: dict[str, Any] = {"model": request.model, "messages": messages}
     if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.input_schema,
-                    "strict": tool.strict,
-                },
-            }
-            for tool in request.tools
-        ]
+        body["tools"] = [_tool(tool) for tool in request.tools]
     choice = request.tool_choice
     if choice is None:
         return body
@@ -72,6 +61,14 @@ def _prompt(request: Conversation) -> dict[str, Any]:
     else:
         body["tool_choice"] = "required" if choice.type == "any" else choice.type
     return body
+
+
+def _tool(tool: CustomTool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
+    for key in ("description", "strict"):
+        if getattr(tool, key) is not None:
+            function[key] = getattr(tool, key)
+    return {"type": "function", "function": function}
 
 
 def _messages(turn: Turn) -> Iterator[dict[str, Any]]:

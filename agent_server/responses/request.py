@@ -35,7 +35,7 @@ class FunctionTool(FunctionSpec):
 
     def as_chat(self) -> dict[str, Any]:
         """The same in a chat request."""
-        return {"type": "function", "function": self.model_dump(exclude={"type"})}
+        return {"type": "function", "function": _said(self, "type")}
 
 
 class FunctionChoice(Wire):
@@ -65,8 +65,7 @@ class TextFormat(Wire):
         """The `response_format` of a chat request."""
         if self.type != "json_schema":
             return {"type": self.type}
-        described = self.model_dump(exclude={"type"}, by_alias=True)
-        return {"type": "json_schema", "json_schema": described}
+        return {"type": "json_schema", "json_schema": _said(self, "type")}
 
 
 class TextConfig(Wire):
@@ -196,3 +195,9 @@ class ResponseRequest(Known):
         if isinstance(self.tool_choice, FunctionChoice):
             return {"type": "function", "function": {"name": self.tool_choice.name}}
         return self.tool_choice
+
+
+def _said(model: Wire, *but: str) -> dict[str, Any]:
+    """What a client said, without nulls, which some engines do not take."""
+    dumped = model.model_dump(by_alias=True)
+    return {key: value for key, value in dumped.items() if value is not None and key not in but}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
-from typing import Annotated, Literal
+from datetime import UTC, datetime
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, HTTPException
 from fastapi import Query as Param
@@ -21,12 +22,15 @@ from harnesses.web.models import (
     Message,
     Messages,
     ProblemAnswer,
-    SearchResults,
 )
-from harnesses.web.params import During, Id, InChannel, Limit, Nick, Recently
+from harnesses.web.params import MOST_WORDS, During, Id, InChannel, Limit, Nick, Recently
 from harnesses.web.reader import TheReader
-from storage.chat_log import Query, match_all
-from storage.event import SPOKEN, Event, EventType
+from harnesses.web.results import SearchResults
+from harnesses.web.zone import UTC as ZONE
+from storage.event import Event, EventType
+from storage.log_query import Query
+from storage.search_result import Order, Search
+from storage.search_text import Mode, parse
 
 _PROBLEMS: dict[int | str, dict[str, object]] = {
     404: {"model": ProblemAnswer, "description": "no such event on a public channel"},
@@ -79,16 +83,21 @@ def _filter(
 Filter = Annotated[Query, Depends(_filter)]
 
 
-def _has_a_word(text: str) -> str:
-    if match_all(text) == '""':
+def _has_something(text: str) -> str:
+    if not parse(text, now=datetime.now(UTC)):
         raise ValueError("write at least one word to look for")
     return text
 
 
 Words = Annotated[
     str,
-    AfterValidator(_has_a_word),
-    Param(max_length=200, description="words that must all occur", examples=["frogs awake"]),
+    AfterValidator(_has_something),
+    Param(
+        max_length=MOST_WORDS,
+        description='words, "phrases", -not, or, prefix*, from:nick, in:#channel, since:2026-03,'
+        " until:, hours:24",
+        examples=["frogs awake"],
+    ),
 ]
 
 
@@ -136,11 +145,14 @@ async def show_context(
     after: Annotated[int, Param(ge=0, le=200)] = 10,
 ) -> Context:
     """An event and the events before and after it on its channel."""
-    event = await reader.get(id)
-    if event is None:
+    found = await reader.context(id, before, after)
+    if found is None:
         raise HTTPException(404, f"There is no event {id} on a public channel.")
-    older, newer = await reader.neighbours(event, before, after)
-    return Context(before=_messages(older), message=Message.of(event), after=_messages(newer))
+    return Context(
+        before=_messages(found.before),
+        message=Message.of(found.event),
+        after=_messages(found.after),
+    )
 
 
 @router.get("/search")
@@ -150,34 +162,34 @@ async def search(
     where: InChannel,
     span: Recently,
     nick: Nick = None,
-    mode: Annotated[Literal["and"], Param(description="all words must occur")] = "and",
-    order: Annotated[Literal["time"], Param(description="newest first")] = "time",
+    mode: Annotated[Mode, Param(description="all words, any of them, or all as they stand")] = (
+        Mode.AND
+    ),
+    order: Annotated[Order, Param(description="newest first, or best first")] = Order.TIME,
     limit: Limit = 50,
-    cursor: Annotated[Id | None, Param(description="`next_cursor` of the page before")] = None,
+    cursor: Annotated[
+        str | None, Param(max_length=100, description="`next_cursor` of the page before")
+    ] = None,
 ) -> SearchResults:
-    """Lines that people said which have every word, the newest first."""
-    query = Query(
+    """Lines that people said, with what was found in them, a page at a time."""
+    within = Query(
         scope=reader.scope,
         network=where.network,
         channel=where.channel,
         nick=nick,
-        types=SPOKEN,
         since=span.since,
         until=span.until,
-        before_id=cursor,
-        text=q,
+        limit=limit,
     )
-    found, more = await reader.page(query, limit)
-    return SearchResults(
-        results=_messages(reversed(found)), next_cursor=str(found[0].id) if more else None
-    )
+    asked = Search(text=q, within=within, mode=mode, order=order, cursor=cursor)
+    return SearchResults.of(await reader.search(asked), first=cursor is None)
 
 
 @router.get("/stats")
 async def show_stats(
     reader: TheReader, where: InChannel, span: Recently, nick: Nick = None
 ) -> LogStats:
-    """Totals of what people said, and who said most."""
+    """Totals of what people said, who said most, and when."""
     query = Query(
         scope=reader.scope,
         network=where.network,
@@ -186,7 +198,10 @@ async def show_stats(
         since=span.since,
         until=span.until,
     )
-    return LogStats.of(await reader.stats(query, top=10))
+    totals = await reader.stats(query, top=10)
+    if nick is not None:
+        return LogStats.of(totals)
+    return LogStats.of(totals, await reader.days(query, ZONE), await reader.heat_map(query))
 
 
 @router.get("/stream", response_class=EventSourceResponse, responses=_PROBLEMS_OF_STREAMS)

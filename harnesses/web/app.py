@@ -10,7 +10,18 @@ from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from harnesses.web import api, channel, chat, login, pages, paste, preferences
+from harnesses.web import (
+    api,
+    channel,
+    chat,
+    feeds,
+    insight,
+    login,
+    pages,
+    paste,
+    preferences,
+    searching,
+)
 from harnesses.web.compression import Compression
 from harnesses.web.cors import Cors
 from harnesses.web.etag import ETag
@@ -25,13 +36,9 @@ _ABOUT = """What was said on the public channels: to read, to search, to follow 
 Private conversations are never shown here. Times are ISO 8601 with a zone. An error is
 `{"error": {"message", "type", "param"}}`, and its message says what to do.
 """
-PAGES = (
-    pages.router,
-    channel.router,
-    chat.router,
-    login.router,
-    preferences.router,
-    paste.router,
+PAGES = tuple(
+    part.router
+    for part in (pages, channel, insight, searching, feeds, chat, login, preferences, paste)
 )
 
 

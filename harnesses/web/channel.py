@@ -20,8 +20,8 @@ from harnesses.web.text import plain_line
 from harnesses.web.urls import channel_path, day_path, zone_query
 from harnesses.web.view import lines, page
 from harnesses.web.zone import MOST_DAYS, Day, Days, TheZone, local_day
-from storage.chat_log import Query
 from storage.event import Event, Place
+from storage.log_query import Query
 
 LINES = 200  # of the newest lines
 MOST_LINES = 2000  # of a day on one page
@@ -154,8 +154,14 @@ async def _around(reader: Reader, place: Place, wanted: Wanted) -> Stretch:
     if event is None:
         raise HTTPException(404, f"There is no line {wanted.at} on {place.channel}.")
     half = LINES // 2
-    back, ahead = await reader.neighbours(event, half, half)
-    return _linked(place, [*back, event, *ahead], older=len(back) == half, newer=len(ahead) == half)
+    around = await reader.context(event.id, half, half)
+    assert around is not None  # it has just been read
+    return _linked(
+        place,
+        [*around.before, event, *around.after],
+        older=len(around.before) == half,
+        newer=len(around.after) == half,
+    )
 
 
 async def _paged(reader: Reader, place: Place, before: int | None, after: int | None) -> Stretch:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import date, datetime
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from harnesses.web.urls import channel_path, permalink
-from storage.chat_log import Channel, Stats
 from storage.event import Event, EventType
+from storage.statistics import Channel, Day, HeatMap, Stats
 
 EventId = Annotated[int, Field(examples=[1042])]
 
@@ -94,13 +96,6 @@ class Context(BaseModel):
     after: list[Message]
 
 
-class SearchResults(BaseModel):
-    """Spoken lines that have every word, the newest first; `next_cursor` fetches the next page."""
-
-    results: list[Message]
-    next_cursor: str | None = Field(examples=["1042"])
-
-
 class Speaker(BaseModel):
     """A nick and how many lines it said."""
 
@@ -108,21 +103,44 @@ class Speaker(BaseModel):
     lines: int
 
 
+class DayCount(BaseModel):
+    """The lines of a day, and how many of them were answers of Terrarium."""
+
+    date: date
+    lines: int
+    replies: int
+
+
 class LogStats(BaseModel):
-    """Totals of the spoken lines that fit."""
+    """Totals of the spoken lines that fit. `replies` are answers of Terrarium."""
 
     lines: int
     people: int
+    replies: int
     first: datetime | None
     last: datetime | None
     top: list[Speaker]
+    days: list[DayCount] | None = Field(
+        description="the newest 366 days with lines, oldest first; null for a nick"
+    )
+    heat_map: list[list[int]] | None = Field(
+        description="lines of all time by weekday (Monday first) and hour, in UTC; null for a nick"
+    )
 
     @classmethod
-    def of(cls, stats: Stats) -> LogStats:
+    def of(
+        cls, stats: Stats, days: Sequence[Day] | None = None, heat: HeatMap | None = None
+    ) -> LogStats:
         """The public form of the totals."""
-        top = [Speaker(nick=nick, lines=lines) for nick, lines in stats.top]
         return cls(
-            lines=stats.lines, people=stats.people, first=stats.first, last=stats.last, top=top
+            lines=stats.lines,
+            people=stats.people,
+            replies=stats.replies,
+            first=stats.first,
+            last=stats.last,
+            top=[Speaker(nick=nick, lines=lines) for nick, lines in stats.top],
+            days=None if days is None else [DayCount(**asdict(day)) for day in days[-366:]],
+            heat_map=None if heat is None else [list(hours) for hours in heat],
         )
 
 

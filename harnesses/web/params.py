@@ -11,6 +11,7 @@ from fastapi import Depends, Query
 from pydantic import AwareDatetime, BeforeValidator, Field
 
 _MAX_ID = 2**53 - 1  # what JavaScript still counts exactly
+MOST_WORDS = 200  # characters of a search
 _CHANNEL_MARKS = "#&+!"  # RFC 2811, section 2.1
 _LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
 

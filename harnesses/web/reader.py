@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
-from fastapi import Depends
+from fastapi import Depends, HTTPException
 
 from harnesses.web.site import TheSite, TheVisitor
 from harnesses.web.tail import Tail
-from storage.chat_log import Channel, ChatLog, Query, Stats
+from storage.chat_log import ChatLog, Context
+from storage.errors import BadCursor
 from storage.event import SPOKEN, Event, Place, Scope
+from storage.log_query import Query
+from storage.search_result import Page, Search
+from storage.statistics import Channel, Day, HeatMap, Person, Stats
 
 _STEP = 1000  # events read at once where all are wanted
 
@@ -63,14 +68,9 @@ class Reader:
                 return
             found = await self._find(replace(query, after_id=found[-1].id), _STEP, newest=False)
 
-    async def neighbours(
-        self, event: Event, before: int, after: int
-    ) -> tuple[list[Event], list[Event]]:
-        """The events just before and just after one on its channel."""
-        query = self.query(Place(event.network, event.channel))
-        older = await self._find(replace(query, before_id=event.id), before)
-        newer = await self._find(replace(query, after_id=event.id), after, newest=False)
-        return older, newer
+    async def context(self, event_id: int, before: int, after: int) -> Context | None:
+        """An event with those just before and after it on its channel, if it may be seen."""
+        return await self.log.context(self.scope, event_id, before=before, after=after)
 
     async def last(self, place: Place) -> Event | None:
         """The newest line that was said on a channel."""
@@ -95,6 +95,29 @@ class Reader:
     async def stats(self, query: Query, top: int) -> Stats:
         """Totals of the spoken lines that fit."""
         return await self.log.stats(self._confined(query), top)
+
+    async def heat_map(self, query: Query) -> HeatMap:
+        """When people speak on the query's channels, by weekday and hour in UTC."""
+        return await self.log.heat_map(self._confined(query))
+
+    async def days(self, query: Query, zone: ZoneInfo) -> list[Day]:
+        """The days of a zone with lines on the query's channels, from `since` to `until`."""
+        return await self.log.days(self._confined(query), zone)
+
+    async def sparklines(self, days: int) -> dict[Place, tuple[int, ...]]:
+        """Lines of each of the last days, per channel that was not silent."""
+        return await self.log.sparklines(self.scope, datetime.now(UTC), days)
+
+    async def person(self, nick: str) -> Person | None:
+        """What there is of a nick, None if it never spoke where this visitor may read."""
+        return await self.log.person(self.scope, nick)
+
+    async def search(self, asked: Search) -> Page:
+        """A page of what a search finds. Raises HTTPException for a cursor that is none."""
+        try:
+            return await self.log.search(replace(asked, within=self._confined(asked.within)))
+        except BadCursor as error:
+            raise HTTPException(422, f"cursor: {error}") from error
 
     def follow(self, query: Query) -> AsyncIterator[Event]:
         """The events after the query's `after_id` as they come, until the server stops."""

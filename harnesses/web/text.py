@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import nh3
 from markdown_it import MarkdownIt
@@ -60,16 +60,18 @@ def plain_line(event: Event) -> str:
     return f"*** {nick} {happened(event)}"
 
 
-def said(text: str, words: str = "") -> Markup:
-    """A line of IRC as HTML: addresses are links, the `words` that were searched are marked."""
-    text = plain(text)
-    mark = _marker(words)
+def said(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
+    """A line of IRC as HTML: addresses are links, the pieces `marks` (start and end, in order and
+    apart) are marked."""
+    shown, marked = _without_codes(text, marks)
     parts, position = [], 0
-    for match in _ADDRESS.finditer(text):
+    for match in _ADDRESS.finditer(shown):
         address = _without_trailing(match.group())
-        parts += [mark(text[position : match.start()]), _link(address)]
-        position = match.start() + len(address)
-    return Markup().join([*parts, mark(text[position:])])
+        end = match.start() + len(address)
+        parts.append(_marked(shown, position, match.start(), marked))
+        parts.append(_link(address, _marked(shown, match.start(), end, marked)))
+        position = end
+    return Markup().join([*parts, _marked(shown, position, len(shown), marked)])
 
 
 def answer_html(text: str) -> Markup:
@@ -95,20 +97,30 @@ def nick_colour(nick: str) -> int:
     return zlib.crc32((name or nick).encode()) % NICK_COLOURS
 
 
-def _marker(words: str) -> Callable[[str], Markup]:
-    found = sorted(set(re.findall(r"\w+", words)), key=len, reverse=True)
-    if not found:
-        return escape
-    pattern = re.compile(r"\b(" + "|".join(map(re.escape, found)) + r")\b", re.IGNORECASE)
+def _without_codes(
+    text: str, marks: Sequence[tuple[int, int]]
+) -> tuple[str, Sequence[tuple[int, int]]]:
+    """The text as it is shown, and where the marks are in that."""
+    shown, moved, position = "", [], 0
+    for start, end in marks:
+        shown += plain(text[position:start])
+        begin = len(shown)
+        shown += plain(text[start:end])
+        moved.append((begin, len(shown)))
+        position = end
+    return shown + plain(text[position:]), moved
 
-    def mark(text: str) -> Markup:
-        pieces = pattern.split(text)  # every second piece is a word that was searched
-        return Markup().join(
-            Markup("<mark>{}</mark>").format(piece) if index % 2 else escape(piece)
-            for index, piece in enumerate(pieces)
-        )
 
-    return mark
+def _marked(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]) -> Markup:
+    """A piece of a text as HTML, with those marks that reach into it."""
+    parts, position = [], begin
+    for start, stop in marks:
+        start, stop = max(start, begin), min(stop, end)
+        if start < stop:
+            parts.append(escape(text[position:start]))
+            parts.append(Markup("<mark>{}</mark>").format(text[start:stop]))
+            position = stop
+    return Markup().join([*parts, escape(text[position:end])])
 
 
 def _without_trailing(address: str) -> str:
@@ -120,5 +132,7 @@ def _without_trailing(address: str) -> str:
     return address
 
 
-def _link(address: str) -> Markup:
-    return Markup('<a href="{0}" rel="noopener noreferrer nofollow ugc">{0}</a>').format(address)
+def _link(address: str, shown: Markup) -> Markup:
+    return Markup('<a href="{}" rel="noopener noreferrer nofollow ugc">{}</a>').format(
+        address, shown
+    )

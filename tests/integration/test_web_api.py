@@ -20,8 +20,10 @@ async def test_a_log_that_nobody_has_written_yet_gives_empty_answers(tmp_path: P
     async with web_site(tmp_path) as site:
         assert await site.get("/api/channels") == {"channels": []}
         assert await site.get("/api/messages") == {"messages": [], "more": False}
-        assert await site.get("/api/search", q="frogs") == {"results": [], "next_cursor": None}
-        assert (await site.get("/api/stats"))["lines"] == 0
+        found = await site.get("/api/search", q="frogs")
+        assert (found["results"], found["next_cursor"], found["count"]) == ([], None, 0)
+        stats = await site.get("/api/stats")
+        assert (stats["lines"], stats["days"], stats["top"]) == (0, [], [])
 
 
 async def test_channels_tell_their_size_and_last_time(tmp_path: Path) -> None:

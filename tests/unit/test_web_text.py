@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harnesses.web.text import NICK_COLOURS, answer_html, nick_colour, plain, said
 
@@ -48,17 +48,33 @@ def test_what_is_no_web_address_is_no_link(text: str) -> None:
     assert 'href="data' not in said(text)
 
 
-def test_the_words_that_were_searched_are_marked_and_nothing_else() -> None:
-    assert said("Frogs <b> frog", "frogs b") == Markup(
+def test_what_was_found_is_marked_and_nothing_else() -> None:
+    assert said("Frogs <b> frog", [(0, 5), (7, 8)]) == Markup(
         "<mark>Frogs</mark> &lt;<mark>b</mark>&gt; frog"
     )
 
 
-@given(st.text(), st.text())
-def test_no_text_can_open_an_element_of_its_own(text: str, words: str) -> None:
-    html = said(text, words)
+def test_marks_stay_in_their_places_among_formatting_and_addresses() -> None:
+    assert said("\x02a\x02 \x0304,02red frog", [(14, 18)]) == Markup("a red <mark>frog</mark>")
+    marked = said("at http://frogs.example/b now", [(10, 15), (24, 29)])
+    assert '<a href="http://frogs.example/b"' in marked
+    assert ">http://<mark>frogs</mark>.example/<mark>b</mark></a><mark> now</mark>" in marked
+
+
+@st.composite
+def marked_texts(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
+    text = draw(st.text() | st.from_regex(r"https?://\S+ \S*"))
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    return text, list(zip(cuts[::2], cuts[1::2], strict=False))
+
+
+@given(marked_texts())
+def test_no_text_can_open_an_element_of_its_own(found: tuple[str, list[tuple[int, int]]]) -> None:
+    text, marks = found
+    html = said(text, marks)
     rest = html.replace("<mark>", "").replace("</mark>", "").replace("</a>", "")
     assert all(part.startswith('a href="http') for part in rest.lower().split("<")[1:])
+    assert Markup(html).striptags().split() == Markup(escape(plain(text))).striptags().split()
 
 
 def test_markdown_is_formatted() -> None:

@@ -1,0 +1,187 @@
+"""Whether tendrils that share one engine are treated as their keys say, on the real model.
+
+First an interactive tendril asks once a second alone, then while a background tendril has 64
+requests waiting; then two tendrils whose weights are 3 to 1 keep the engine busy. The goal for the
+first token is 1.3 times the idle case, or one step of the generation that runs if that is longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import httpx2
+
+from benchmarks.figure import Figure, percentile
+from storage.keys import Key
+from tests.kit.agent_server import until_ready
+from tests.kit.command import begun
+from tests.kit.ircd import free_port
+from tests.kit.server_keys import bearer, key_table
+from tests.kit.ubuntu import spoken
+
+QUESTIONS = 30
+EVERY = 1.0  # seconds
+FLOOD = 64
+ANSWER = 24  # tokens; of a question fewer, so that one a second is no flood by itself
+SHORT = 4
+WEIGHED = 100  # answers
+OUTSTANDING = 6  # requests of each of the two
+KEYS = (
+    Key("question"),
+    Key("flood", priority="background"),
+    Key("heavy", weight=3),
+    Key("light"),
+)
+ENDLESS = {"2": -100}
+"""Keeps the model from ending its answer by itself."""
+
+
+@dataclass(slots=True)
+class Asker:
+    """One tendril: what it asks is never the same twice, so that no answer is cheaper."""
+
+    http: httpx2.AsyncClient
+    name: str
+    headers: dict[str, str]
+    answer: int
+    first: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+    tokens: Counter[str] = field(default_factory=Counter)
+
+    async def ask(self, text: str) -> None:
+        """Ask and read the answer: notes its first token's time and its steps, in seconds."""
+        body = {
+            "messages": [{"role": "user", "content": text}],
+            "max_tokens": self.answer,
+            "logit_bias": ENDLESS,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        last = time.perf_counter()
+        waiting = True
+        async with self.http.stream(
+            "POST", "/v1/chat/completions", json=body, headers=self.headers
+        ) as response:
+            if response.status_code != 200:
+                raise RuntimeError((await response.aread()).decode())
+            async for line in response.aiter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                chunk = json.loads(line.removeprefix("data: "))
+                now = time.perf_counter()
+                if any(choice["delta"].get("content") for choice in chunk["choices"]):
+                    (self.first if waiting else self.steps).append(now - last)
+                    waiting, last = False, now
+                if usage := chunk.get("usage"):
+                    self.tokens["computed"] += usage["total_tokens"]
+                    self.tokens["computed"] -= usage["prompt_tokens_details"]["cached_tokens"]
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Milliseconds to the first token idle and in a flood; shares of tokens, in percent."""
+    texts = _texts()
+    async with _server() as tendrils:
+        question, flood = tendrils["question"], tendrils["flood"]
+        await _every_second(question, texts)
+        idle = percentile(question.first, 0.95)
+        yield Figure("first token, idle, p95", idle * 1000, "ms")
+        question.first.clear()
+        seconds = await _flooded(question, flood, texts)
+        busy, step = percentile(question.first, 0.95), median(flood.steps)
+        yield Figure("one step of a running generation, median", step * 1000, "ms")
+        yield Figure("first token, in a flood, median", median(question.first) * 1000, "ms")
+        goal = max(1.3 * idle, step) * 1000
+        yield Figure("first token, in a flood, p95", busy * 1000, "ms", goal)
+        yield Figure("the flood's tokens per second", flood.tokens["computed"] / seconds, "/s")
+        yield Figure("questions' tokens per second", question.tokens["computed"] / seconds, "/s")
+        heavy, light = tendrils["heavy"], tendrils["light"]
+        await _weighed(heavy, light, texts)
+        ratio = heavy.tokens["computed"] / light.tokens["computed"]
+        yield Figure("tokens of weight 3 against weight 1", ratio, "")
+        yield Figure("the same, off 3 by", abs(ratio - 3) / 3 * 100, "%", 10)
+
+
+async def _every_second(question: Asker, texts: Iterator[str]) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(QUESTIONS):
+            tasks.create_task(question.ask(next(texts)))
+            await asyncio.sleep(EVERY)
+
+
+async def _flooded(question: Asker, flood: Asker, texts: Iterator[str]) -> float:
+    """Keep 64 requests of the flood under way while questions come; the seconds it took."""
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as tasks:
+        flooding = [tasks.create_task(_again_and_again(flood, texts)) for _ in range(FLOOD)]
+        await _every_second(question, texts)
+        for task in flooding:
+            task.cancel()
+    return time.perf_counter() - began
+
+
+async def _weighed(heavy: Asker, light: Asker, texts: Iterator[str]) -> None:
+    """Keep requests of both waiting until so many of them are answered."""
+    async with asyncio.TaskGroup() as tasks:
+        asking = [
+            tasks.create_task(_again_and_again(asker, texts))
+            for asker in (heavy, light)
+            for _ in range(OUTSTANDING)
+        ]
+        while len(heavy.first) + len(light.first) < WEIGHED:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        for task in asking:
+            task.cancel()
+
+
+async def _again_and_again(asker: Asker, texts: Iterator[str]) -> None:
+    while True:
+        await asker.ask(next(texts))
+
+
+def _texts() -> Iterator[str]:
+    """Three lines of a channel each, none the same."""
+    lines = [line.decode("utf-8", "replace") for line in spoken(400)]
+    for number in itertools.count():
+        start = number * 3 % (len(lines) - 3)
+        yield f"Question {number}. What is this about?\n" + "\n".join(lines[start : start + 3])
+
+
+@asynccontextmanager
+async def _server() -> AsyncIterator[dict[str, Asker]]:
+    """The agent server with the small default model as `terrarium server` starts it."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory() as name:
+        async with AsyncExitStack() as stack:
+            async with key_table(Path(name) / "data") as table:
+                made = {key.name: bearer(await table.create(key)) for key in KEYS}
+            words = ("--log-level", "warning", "server", "--data", "data")
+            await stack.enter_async_context(begun(*words, cwd=Path(name), SERVER_PORT=str(port)))
+            http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=600))
+            await _listening(port)
+            await until_ready(url)
+            yield {
+                name: Asker(http, name, headers, SHORT if name == "question" else ANSWER)
+                for name, headers in made.items()
+            }
+
+
+async def _listening(port: int) -> None:
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return

@@ -1,0 +1,72 @@
+"""deploy/grafana/terrarium.json asks for metrics and labels that the server has, and for each."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent_server.admission.scheduler import Scheduler
+from agent_server.metrics import Metrics
+from agent_server.usage import Usage
+from agent_server.visit import Visit
+from tests.docs.reference import ROOT
+
+DASHBOARD = json.loads((ROOT / "deploy/grafana/terrarium.json").read_text(encoding="utf-8"))
+OURS = re.compile(r"(terrarium_\w+)(?:\{([^}]*)\})?")
+KEYWORDS = re.compile(r"by \(([^)]*)\)")
+
+
+def exported() -> dict[str, set[str]]:
+    """The samples of /metrics with their labels, after one answer."""
+    metrics, who = Metrics(), Visit()
+    metrics.show_gate("terra", Scheduler(2))
+    metrics.answered("/v1/chat/completions", 200, 1.0)
+    metrics.waited(who, "terra", 0.1)
+    now = time.monotonic()
+    metrics.used(who, "terra", Usage(10, 5, 3), now, now + 1)
+    families = text_string_to_metric_families(metrics.exposition().decode())
+    found: dict[str, set[str]] = {}
+    for family in families:
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def queries(node: Any) -> list[str]:
+    """Every query of the dashboard, its variables' included."""
+    if isinstance(node, dict):
+        own = [node["expr"]] if "expr" in node else []
+        own += [node["query"]] if isinstance(node.get("query"), str) else []
+        return own + [found for value in node.values() for found in queries(value)]
+    if isinstance(node, list):
+        return [found for item in node for found in queries(item)]
+    return []
+
+
+def test_every_metric_of_the_dashboard_is_exported_with_the_labels_it_is_asked_for() -> None:
+    known = exported()
+    asked = [match for query in queries(DASHBOARD) for match in OURS.finditer(query)]
+    assert asked
+    for match in asked:
+        name, selector = match.groups()
+        assert name in known, name
+        labels = set(re.findall(r"(\w+)\s*(?:=~|!=|=)", selector or ""))
+        assert labels <= known[name], name
+
+
+def test_what_the_dashboard_groups_by_is_a_label_of_the_metric() -> None:
+    known = exported()
+    for query in queries(DASHBOARD):
+        groups = {label.strip() for found in KEYWORDS.findall(query) for label in found.split(",")}
+        for name, _ in OURS.findall(query):
+            assert groups <= known[name], query
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
+    families = {re.sub(r"_(total|bucket|sum|count|created)$", "", name) for name in exported()}
+    shown = "\n".join(queries(DASHBOARD))
+    assert {name for name in families if name not in shown} == set()

@@ -1,0 +1,118 @@
+"""Statistics, the calendar and the pages of people."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from playwright.async_api import expect
+
+from tests.kit.browser import DESKTOP, browser, visit
+from tests.kit.web_site import event, two_days, web_site
+
+PAGE = {"accept": "text/html"}
+
+
+async def test_the_api_counts_days_hours_and_answers(tmp_path: Path) -> None:
+    monday = datetime(2026, 3, 2, 23, 30, tzinfo=UTC)
+    async with web_site(tmp_path) as site:
+        asked = await site.said("Terra: hello?", time=monday)
+        await site.said("hello", time=monday, nick="Terra", own=True, reply_to=asked)
+        await site.said("elsewhere", channel="#other", time=monday)
+        stats = await site.get("/api/stats", channel="irc/#ubuntu")
+        assert (stats["lines"], stats["people"], stats["replies"]) == (2, 2, 1)
+        assert stats["days"] == [{"date": "2026-03-02", "lines": 2, "replies": 1}]
+        assert stats["heat_map"][0][23] == 2
+        assert sum(map(sum, stats["heat_map"])) == 2
+        nick = await site.get("/api/stats", nick="ADA")
+        assert (nick["lines"], nick["days"], nick["heat_map"]) == (2, None, None)
+
+
+async def test_the_statistics_of_a_channel_are_drawn(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
+        page = await visit(chromium, f"{site.url}/stats/irc/%23ubuntu?tz=Asia/Tokyo")
+        figures = await page.locator(".figures dd").all_inner_texts()
+        assert figures == ["756", "116", "2", "0"]
+        assert await page.locator(".heat rect").count() == 7 * 24
+        told = await page.locator(".heat title").all_text_contents()
+        thursday = (await site.get("/api/stats"))["heat_map"][3]
+        assert f"{thursday[17]} lines, 02:00" in told  # of Friday, there
+        assert told.index(f"{thursday[17]} lines, 02:00") == 4 * 24 + 2
+        assert await page.locator(".bars g").count() == 90
+        await expect(page.locator(".top tbody tr").first).to_contain_text("Nafallo")
+
+
+async def test_everything_together_has_statistics_too(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=two_days()) as site:
+        await site.said("one more", channel="#other")
+        answer = await site.http.get("/stats", headers=PAGE)
+        assert "Statistics of all channels" in answer.text
+        assert "<dd>757</dd>" in answer.text
+
+
+async def test_pages_about_nothing_say_so(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
+        assert "Nothing to count yet" in (await site.http.get("/stats", headers=PAGE)).text
+        for path in ("/stats/irc/%23a", "/calendar/irc/%23a", "/person/nobody"):
+            assert (await site.http.get(path, headers=PAGE)).status_code == 404
+
+
+async def test_the_calendar_leads_to_the_days_with_lines(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
+        page = await visit(chromium, f"{site.url}/calendar/irc/%23ubuntu", size=DESKTOP)
+        captions = await page.locator(".months caption").all_inner_texts()
+        assert (len(captions), captions[0], captions[-1]) == (10, "January", "October")
+        await expect(page.locator(".months a")).to_have_text(["1"])
+        await page.keyboard.press("p")
+        await page.wait_for_url("**?year=2008")
+        await expect(page.locator(".months a")).to_have_count(0)
+        await page.get_by_role("link", name="2004").click()
+        await page.locator(".months a").click()
+        await page.wait_for_url("**/channel/irc/%23ubuntu?day=2004-11-15")
+        await page.keyboard.press("n")
+        await page.wait_for_url("**?day=2009-10-01")
+
+
+async def test_a_day_of_the_calendar_is_a_day_of_the_zone(tmp_path: Path) -> None:
+    late = event("good night", time=datetime(2026, 12, 31, 23, 30, tzinfo=UTC))
+    async with web_site(tmp_path, events=[late]) as site:
+        answer = await site.http.get("/calendar/irc/%23ubuntu?tz=Europe/Vienna", headers=PAGE)
+        assert "?day=2027-01-01&amp;tz=Europe%2FVienna" in answer.text
+        utc = await site.http.get("/calendar/irc/%23ubuntu", headers=PAGE)
+        assert "?day=2026-12-31&#34;" not in utc.text
+        assert '?day=2026-12-31"' in utc.text
+
+
+async def test_a_person_has_a_page_and_every_nick_leads_there(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
+        await site.said("hi", nick="nafallo", channel="#other")
+        await site.said("a secret", nick="Nafallo", channel="eve", private=True)
+        page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?day=2004-11-15")
+        await page.locator(".nick", has_text="Nafallo").first.click()
+        await expect(page.locator("h1")).to_have_text("nafallo")
+        assert (await page.locator(".figures dd").all_inner_texts())[:2] == ["49", "2"]
+        await expect(page.locator(".top tbody tr")).to_contain_text(["#ubuntu", "#other"])
+        await expect(page.locator(".found .line")).to_have_count(25)
+        assert "a secret" not in await page.content()
+
+
+async def test_a_nick_of_any_characters_has_a_page(tmp_path: Path) -> None:
+    nicks = ["a/b", "[x]{y}|", "..", "50%", "?", "#", "ünï", "<b>"]
+    events = [event(f"I am {number}", nick=nick) for number, nick in enumerate(nicks)]
+    async with web_site(tmp_path, events=events) as site:
+        page = (await site.http.get("/channel/irc/%23ubuntu", headers=PAGE)).text
+        links = re.findall(r'class="nick[^>]* href="([^"]*)"', page)
+        assert len(links) == len(nicks)
+        for number, link in enumerate(links):
+            if nicks[number] == "..":  # every client takes such a step itself
+                continue
+            assert f"I am {number}<" in (await site.http.get(link, headers=PAGE)).text, link
+
+
+async def test_the_list_of_channels_shows_how_active_each_is(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=two_days()) as site:
+        await site.said("now", channel="#busy")
+        page = (await site.http.get("/", headers=PAGE)).text
+        assert page.count("<polyline") == 1
+        assert page.index("#busy") < page.index("<polyline") < page.index("#ubuntu")

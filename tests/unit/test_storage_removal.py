@@ -1,0 +1,108 @@
+"""What is removed from the log is gone: from searches, from counts and from the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.chat_log import ChatLog, Query
+from storage.database import Database
+from storage.event import EVERYTHING, PUBLIC, Event, EventType
+from storage.search_result import Search
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def said(text: str, *, days: float = 0, nick: str = "ada", channel: str = "#pond") -> Event:
+    time = NOON + timedelta(days=days)
+    kind = EventType.PRIVMSG
+    return Event(network="irc", channel=channel, type=kind, time=time, nick=nick, text=text)
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        yield ChatLog(database)
+
+
+async def count(log: ChatLog, text: str) -> int:
+    return (await log.search(Search(text=text, within=Query(scope=EVERYTHING)))).count
+
+
+def tables(path: Path) -> set[str]:
+    """The full-text tables of a file."""
+    with closing(sqlite3.connect(path)) as file:
+        rows = file.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL%'")
+        return {row[0] for row in rows}
+
+
+async def test_a_removed_line_is_not_found_any_more(log: ChatLog) -> None:
+    frogs, _ = await log.add([said("the frogs"), said("the toads")])
+    assert await log.remove([frogs, frogs + 99]) == 1
+    assert await count(log, "frogs") == 0
+    assert await count(log, "*rog*") == 0
+    assert await count(log, "the") == 1
+    assert [event.text for event in await log.find(Query(scope=PUBLIC))] == ["the toads"]
+    assert (await log.stats(Query(scope=PUBLIC))).lines == 1
+
+
+async def test_removing_many_and_adding_again_leaves_the_index_true(log: ChatLog) -> None:
+    ids = await log.add([said(f"frogs {n}", days=n / 50) for n in range(1_200)])
+    assert await log.remove(ids[::2]) == 600
+    await log.scrub()
+    assert await count(log, "frogs") == 600
+    await log.add([said("frogs again", days=n) for n in range(10)])
+    assert await count(log, "frogs") == 610
+    assert await count(log, "again") == 10
+
+
+async def test_after_scrubbing_no_word_is_left_in_the_file(tmp_path: Path, log: ChatLog) -> None:
+    path = tmp_path / "irc.db"
+    private = replace(said("Xylophonic", nick="Quetzal", channel="Quetzal"), private=True)
+    ids = await log.add([said("Zyzzyva Xylophonic", nick="Quetzal"), private])
+    for n in range(50):
+        await log.add([said(f"frogs {n}", nick=f"ada{n}")])
+    assert b"xylophonic" in _everything(path)
+    assert await log.remove(ids) == 2
+    await log.scrub()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("VACUUM")
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert await count(log, "frogs") == 50
+    left = _everything(path)
+    for word in (b"zyzzyva", b"xylophonic", b"quetzal", b"quetzal".hex().encode(), b"zyz", b"tza"):
+        assert word not in left, word
+
+
+async def test_a_stretch_of_which_nothing_is_left_goes_whole(tmp_path: Path, log: ChatLog) -> None:
+    old, _ = await log.add([said("frogs", days=-900), said("frogs")])
+    assert len(tables(tmp_path / "irc.db")) == 4
+    await log.remove([old])
+    await log.scrub()
+    assert len(tables(tmp_path / "irc.db")) == 2
+    assert await count(log, "frogs") == 1
+    await log.add([said("frogs", days=-900)])
+    assert await count(log, "frogs") == 2
+
+
+async def test_what_nobody_said_can_be_removed_too(log: ChatLog) -> None:
+    (joined,) = await log.add([replace(said(""), type=EventType.JOIN)])
+    assert await log.remove([joined]) == 1
+    assert await log.find(Query(scope=PUBLIC)) == []
+
+
+async def test_removing_nothing_is_no_error(log: ChatLog) -> None:
+    assert await log.remove([]) == 0
+    await log.scrub()
+
+
+def _everything(path: Path) -> bytes:
+    """All bytes of a file and of its log, in small letters."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return b"".join(each.read_bytes() for each in files if each.exists()).lower()

@@ -1,0 +1,54 @@
+"""Counts laid out for drawing."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+from harnesses.web.charts import LEVELS, bars, shade, spark, turned
+from storage.statistics import Day
+
+SUMMER = datetime(2026, 7, 1, tzinfo=UTC)
+
+
+def heat(day: int, hour: int) -> tuple[tuple[int, ...], ...]:
+    """A week with one line in it."""
+    return tuple(tuple(int((d, h) == (day, hour)) for h in range(24)) for d in range(7))
+
+
+def test_silent_days_have_their_place_among_the_others() -> None:
+    days = [
+        Day(date(2026, 3, 1), 10, 5),
+        Day(date(2026, 3, 3), 20, 0),
+        Day(date(2020, 1, 1), 99, 0),
+    ]
+    shown = bars(days, 4, date(2026, 3, 4))
+    assert [(bar.day.day, bar.height, bar.reply_height) for bar in shown] == [
+        (1, 50, 25),
+        (2, 0, 0),
+        (3, 100, 0),
+        (4, 0, 0),
+    ]
+
+
+def test_a_chart_without_lines_is_flat() -> None:
+    assert {bar.height for bar in bars([], 3, date(2026, 3, 1))} == {0}
+    assert spark((0, 0), 96, 24) == spark((), 96, 24) == spark((7,), 96, 24) == ""
+
+
+def test_the_most_is_darkest_and_one_line_is_not_nothing() -> None:
+    shades = [shade(count, 1000) for count in (0, 1, 100, 1000)]
+    assert shades == sorted(shades)
+    assert (shades[0], shades[1], shades[-1]) == (0, 1, LEVELS - 1)
+    assert shade(0, 0) == 0
+
+
+def test_a_week_is_turned_to_the_hours_of_a_zone_across_its_ends() -> None:
+    assert turned(heat(6, 23), ZoneInfo("Europe/Vienna"), SUMMER) == heat(0, 1)
+    assert turned(heat(0, 2), ZoneInfo("America/New_York"), SUMMER) == heat(6, 22)
+    assert turned(heat(3, 12), ZoneInfo("UTC"), SUMMER) == heat(3, 12)
+
+
+def test_a_small_line_goes_from_edge_to_edge_and_stays_inside() -> None:
+    points = [tuple(map(float, point.split(","))) for point in spark((0, 4, 2), 96, 24).split()]
+    assert points == [(0, 23), (48, 1), (96, 12)]
