@@ -19,7 +19,15 @@ from llm.message import Message, Reply, ToolCall, Usage, wire
 from llm.settings import AgentSettings
 from llm.sse import EventData, EventTooLong
 from llm.thinking import ThinkSplitter
-from llm.wire import CallPart, Chunk, CountAnswer, Delta, error_in_stream, error_of
+from llm.wire import (
+    CallPart,
+    Chunk,
+    CountAnswer,
+    Delta,
+    EmbeddingsAnswer,
+    error_in_stream,
+    error_of,
+)
 
 OnText = Callable[[str], Awaitable[None]]
 """Is given each piece of a text as it is written; in a turn, an empty one says that the model
@@ -132,6 +140,25 @@ class AgentClient:
         with _translated():
             answer = CountAnswer.model_validate_json(response.content)
         return Count(answer.count, answer.max_model_len)
+
+    async def embed(
+        self, texts: Sequence[str], call: Call, *, query: bool = False
+    ) -> tuple[str, list[list[float]]]:
+        """The vectors of texts, or of one question (`query`) about such texts, and the name of
+        the model that made them. Raises ModelError."""
+        body = {"input": list(texts), "input_type": "query" if query else "passage"}
+        async for attempt in _patiently(()):
+            with attempt, _translated():
+                response = await self._http.post(
+                    "/v1/embeddings", json=body, headers=call.headers()
+                )
+                if response.status_code != 200:
+                    raise error_of(response)
+        with _translated():
+            answer = EmbeddingsAnswer.model_validate_json(response.content)
+        if len(answer.data) != len(texts):
+            raise Refused("not a vector for each text", 200)
+        return answer.model, answer.vectors()
 
     def _body(
         self,

@@ -82,6 +82,24 @@ class CountAnswer(BaseModel):
     max_model_len: int
 
 
+class VectorPart(BaseModel):
+    """The vector of one text."""
+
+    index: int
+    embedding: list[float]
+
+
+class EmbeddingsAnswer(BaseModel):
+    """The answer of `/v1/embeddings`."""
+
+    model: str
+    data: list[VectorPart]
+
+    def vectors(self) -> list[list[float]]:
+        """The vectors in the order of their texts."""
+        return [part.embedding for part in sorted(self.data, key=lambda part: part.index)]
+
+
 class ErrorAnswer(BaseModel):
     """The body of an answer other than 200."""
 

@@ -29,6 +29,12 @@ class StorageSettings(Section):
         description='the same for the log of single channels: "#name" or "network/#name"',
     )
 
+    semantic: bool = Field(
+        False,
+        description="whether lines are also indexed by meaning, in the background; it needs"
+        " `pip install 'terrarium[semantic]'`",
+    )
+
     def days_of(self, place: Place) -> int:
         """How many days the log of a place is kept, 0 for ever."""
         names = {name.lower(): days for name, days in self.channel_retention_days.items()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from heapq import nlargest
 from typing import Any
@@ -18,31 +17,14 @@ from typing import Any
 from storage import log_query
 from storage.database import Database, Row, from_micros
 from storage.errors import Unavailable
-from storage.event import Event
 from storage.event_row import event_of
 from storage.log_query import Query
+from storage.search_result import Hit, Page, Snippet
 
 SHORTEST = 12  # characters of a line that means something by itself
 _BLOCK = 8_192  # vectors compared at once: 12 MiB
 _BUDGET = 0.4  # seconds that a search may compare
 _WANTED = f"events.type IN ('PRIVMSG', 'ACTION') AND NOT own AND length(text) >= {SHORTEST}"
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """A line and how near it is: the cosine, at most 1."""
-
-    event: Event
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """The nearest lines, best first; `searched_back_to` is set when older ones were not compared:
-    there was no more time, or they have no vectors yet."""
-
-    hits: tuple[Near, ...] = ()
-    searched_back_to: datetime | None = None
 
 
 class Vectors:
@@ -66,12 +48,14 @@ class Vectors:
         row = await self._database.one("SELECT name FROM vector_model")
         return str(row["name"]) if row else None
 
-    async def missing(self, before: int, limit: int) -> list[tuple[int, str]]:
-        """Ids and texts of the newest lines before the id `before` that have no vector yet."""
-        rows = await self._database.all(
-            f"SELECT id, text FROM events WHERE id < ? AND {_WANTED} AND NOT EXISTS"
-            " (SELECT 1 FROM vectors WHERE event_id = id) ORDER BY id DESC LIMIT ?",
-            [before, limit],
+    async def missing(self, after: int, before: int, limit: int) -> list[tuple[int, str]]:
+        """Ids and texts of the newest lines between two ids that have no vector yet."""
+        sql = (
+            f"SELECT id, text FROM events WHERE id > ? AND id < ? AND {_WANTED} AND NOT EXISTS"
+            " (SELECT 1 FROM vectors WHERE event_id = id) ORDER BY id DESC LIMIT ?"
+        )
+        rows = await self._database.read(
+            lambda db: db.execute(sql, [after, before, limit]).fetchall()
         )
         return [(row["id"], row["text"]) for row in rows]
 
@@ -94,8 +78,10 @@ class Vectors:
         async with self._database.transaction() as db:
             await db.execute("UPDATE vector_model SET complete = 1")
 
-    async def nearest(self, vector: Sequence[float], query: Query) -> Nearest:
-        """The lines that fit `query` and are nearest to `vector`, `query.limit` at most."""
+    async def nearest(self, vector: Sequence[float], query: Query) -> Page:
+        """The lines that fit `query` and are nearest to `vector`, best first: `query.limit` at
+        most, on one page. Its `searched_back_to` is set when older lines were not compared, for
+        want of time or because they have no vector yet."""
         return await self._database.read(lambda db: _nearest(db, vector, query))
 
 
@@ -110,7 +96,7 @@ def numpy() -> Any:
     return np
 
 
-def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Query) -> Nearest:
+def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Query) -> Page:
     np = numpy()
     asked = np.asarray(vector, dtype=np.float32)
     asked = asked / (np.linalg.norm(asked) or 1)
@@ -128,7 +114,7 @@ def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Que
         if len(block) == _BLOCK and time.monotonic() > deadline:
             last = block[-1]["event_id"]
             break
-    return Nearest(_hits(connection, best, channels), _reached(connection, last))
+    return Page(_hits(connection, best, channels), searched_back_to=_reached(connection, last))
 
 
 def _blocks(
@@ -149,24 +135,26 @@ def _blocks(
 
 
 def _hits(
-    connection: sqlite3.Connection,
-    best: Sequence[tuple[float, int]],
-    channels: log_query.Channels,
-) -> tuple[Near, ...]:
-    rows = (
-        (connection.execute("SELECT * FROM events WHERE id = ?", [event_id]).fetchone(), score)
-        for score, event_id in best
-    )
-    return tuple(
-        Near(event_of(row, channels.rows[row["channel_id"]]), score) for row, score in rows
-    )
+    connection: sqlite3.Connection, best: Sequence[tuple[float, int]], channels: log_query.Channels
+) -> tuple[Hit, ...]:
+    hits = []
+    for _, event_id in best:
+        row = connection.execute("SELECT * FROM events WHERE id = ?", [event_id]).fetchone()
+        event = event_of(row, channels.rows[row["channel_id"]])
+        hits.append(Hit(event, Snippet(event.text)))
+    return tuple(hits)
 
 
 def _reached(connection: sqlite3.Connection, last: int | None) -> datetime | None:
     """How far back was compared: to the event `last`, or else as far as there are vectors."""
-    if last is None and not connection.execute("SELECT complete FROM vector_model").fetchone()[0]:
+    if last is None and not _complete(connection):
         last = connection.execute("SELECT min(event_id) FROM vectors").fetchone()[0]
     if last is None:
         return None
     row = connection.execute("SELECT time FROM events WHERE id = ?", [last]).fetchone()
     return from_micros(row["time"])
+
+
+def _complete(connection: sqlite3.Connection) -> bool:
+    row = connection.execute("SELECT complete FROM vector_model").fetchone()
+    return row is not None and bool(row["complete"])

@@ -1,0 +1,130 @@
+"""Search by meaning, with the real embedding model behind the real agent server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from agent_server.embeddings.engine import installed
+from llm.client import AgentClient
+from llm.meaning import Meaning
+from llm.settings import AgentSettings
+from storage.chat_log import ChatLog
+from storage.database import Database
+from storage.errors import Unavailable
+from storage.event import PUBLIC, Event, EventType, Place, Scope
+from storage.log_query import Query
+from storage.vectors import Vectors
+from tests.kit.agent_server import agent_server
+from tests.kit.openai_script import ScriptedOpenAI
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+TALK = [
+    "my wireless card is not detected after the upgrade",
+    "the soup needs more salt and a little pepper",
+    "try pressing both mouse buttons at the same time",
+    "the meeting is on Thursday at four o'clock",
+]
+needs_model = pytest.mark.skipif(not installed(), reason="the extra `semantic` is not installed")
+
+
+def said(text: str, minute: int = 0, channel: str = "#frogs") -> Event:
+    return Event(
+        network="irc",
+        channel=channel,
+        type=EventType.PRIVMSG,
+        time=NOON + timedelta(minutes=minute),
+        nick="ada",
+        text=text,
+    )
+
+
+@asynccontextmanager
+async def filled(
+    path: Path, events: Sequence[Event]
+) -> AsyncIterator[tuple[Database, ChatLog, list[int]]]:
+    async with Database.opened(path / "irc.db") as database, ChatLog.opened(database) as log:
+        ids = await asyncio.gather(*(log.append(event) for event in events))
+        yield database, log, list(ids)
+
+
+def query(scope: Scope = PUBLIC, limit: int = 1) -> Query:
+    return Query(scope=scope, limit=limit)
+
+
+@needs_model
+async def test_a_question_in_other_words_finds_its_line(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}) as url,
+        AgentClient.opened(AgentSettings(api_url=url)) as client,
+        filled(tmp_path, [said(text, number) for number, text in enumerate(TALK)]) as (db, _, _),
+    ):
+        meaning = Meaning(client, db)
+        assert await meaning.catch_up() > 0
+        assert await meaning.catch_up() == 0
+        for question, number in (
+            ("Wi-Fi adapter does not work", 0),
+            ("when do we come together?", 3),
+        ):
+            page = await meaning.search(question, query())
+            assert [hit.event.text for hit in page.hits] == [TALK[number]]
+            assert page.searched_back_to is None
+
+
+async def test_only_what_may_be_seen_is_compared(tmp_path: Path) -> None:
+    events = [said("the secret of the other place", 0, "#other"), said("a line of this place", 1)]
+    async with filled(tmp_path, events) as (database, _, ids):
+        vectors = Vectors(database)
+        await vectors.use_model("m")
+        await vectors.add({ids[0]: [1, 0, 0], ids[1]: [0, 1, 0]})
+        here = query(Scope.of(Place("irc", "#frogs")), limit=5)
+        found = await vectors.nearest([1, 0, 0], here)
+        assert [hit.event.text for hit in found.hits] == ["a line of this place"]
+        assert len((await vectors.nearest([1, 0, 0], query(limit=5))).hits) == 2
+        nothing = await vectors.nearest([1, 0, 0], query(Scope.of(), limit=5))
+        assert nothing.hits == ()
+
+
+async def test_while_lines_have_no_vector_yet_the_answer_says_how_far_it_looked(
+    tmp_path: Path,
+) -> None:
+    events = [said(f"a line of some length {number}", number) for number in range(4)]
+    async with filled(tmp_path, events) as (database, _, ids):
+        vectors = Vectors(database)
+        await vectors.use_model("m")
+        assert [number for number, _ in await vectors.missing(0, 1 << 62, 2)] == [ids[3], ids[2]]
+        await vectors.add({ids[3]: [3, 4], ids[2]: [1, 0]})
+        page = await vectors.nearest([0.6, 0.8], query(limit=9))
+        assert [hit.event.id for hit in page.hits] == [ids[3], ids[2]]
+        assert page.searched_back_to == NOON + timedelta(minutes=2)
+        await vectors.add({ids[1]: [1, 0], ids[0]: [1, 0]})
+        await vectors.reached_the_end()
+        assert (await vectors.nearest([1, 0], query())).searched_back_to is None
+        await vectors.use_model("another")
+        assert (await vectors.nearest([1, 0], query())).hits == ()
+
+
+async def test_a_vector_goes_with_its_event(tmp_path: Path) -> None:
+    async with filled(tmp_path, [said("a line of some length")]) as (database, log, ids):
+        vectors = Vectors(database)
+        await vectors.use_model("m")
+        await vectors.add({ids[0]: [1, 0], ids[0] + 9: [0, 1]})
+        await log.remove(ids)
+        row = await database.one("SELECT count(*) FROM vectors")
+        assert row is not None
+        assert row[0] == 0
+
+
+async def test_without_any_vector_the_search_says_how_to_get_them(tmp_path: Path) -> None:
+    async with (
+        filled(tmp_path, []) as (database, _, _),
+        AgentClient.opened(AgentSettings(api_url="http://127.0.0.1:9")) as client,
+    ):
+        with pytest.raises(Unavailable, match="STORAGE_SEMANTIC=true"):
+            await Meaning(client, database).search("anything", query())
