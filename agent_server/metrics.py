@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -18,12 +18,28 @@ MOST_TENDRILS = 100
 """More than so many tendrils share the label `other`: each label costs memory for ever."""
 
 
+KINDS = ("prompt", "cached", "completion")
+
+
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    """The series of one tendril and model, kept because looking them up is what costs time."""
+
+    prompt: Counter
+    cached: Counter
+    completion: Counter
+    first: Histogram
+    speed: Histogram
+
+
 class Metrics:
     """The counters of one server. A tendril is who a key belongs to."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self._tendrils: set[str] = set()
+        self._known: dict[tuple[str, str], _Whose] = {}
+        self._waits: dict[tuple[str, str, bool], Histogram] = {}
         whose = ["tendril", "model"]
         self._requests = Counter(
             "terrarium_requests", "Requests answered", ["route", "status"], registry=registry
@@ -74,26 +90,43 @@ class Metrics:
 
     def waited(self, visit: Visit, model: str, seconds: float) -> None:
         """Count how long a request waited for a place, or until it gave up."""
-        priority = "background" if visit.background else "interactive"
-        self._wait.labels(self._tendril(visit), model, priority).observe(seconds)
+        tendril = self._tendril(visit)
+        wait = self._waits.get((tendril, model, visit.background))
+        if wait is None:
+            priority = "background" if visit.background else "interactive"
+            wait = self._wait.labels(tendril, model, priority)
+            self._waits[tendril, model, visit.background] = wait
+        wait.observe(seconds)
 
     def used(
         self, visit: Visit, model: str, used: Usage, first: float | None, ended: float
     ) -> None:
         """Count the tokens of an answer; `first` and `ended` are times of the monotonic clock."""
-        tendril = self._tendril(visit)
-        for kind, tokens in _kinds(used):
-            self._tokens.labels(tendril, model, kind).inc(tokens)
+        whose = self._whose(self._tendril(visit), model)
+        whose.prompt.inc(used.prompt)
+        whose.cached.inc(used.cached)
+        whose.completion.inc(used.completion)
         if first is None:
             return
         if visit.usage is None:
-            self._first.labels(tendril, model).observe(first - visit.began)
+            whose.first.observe(first - visit.began)
         if used.completion > 1 and ended > first:
-            self._speed.labels(tendril, model).observe((used.completion - 1) / (ended - first))
+            whose.speed.observe((used.completion - 1) / (ended - first))
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
+
+    def _whose(self, tendril: str, model: str) -> _Whose:
+        whose = self._known.get((tendril, model))
+        if whose is None:
+            prompt, cached, completion = (
+                self._tokens.labels(tendril, model, kind) for kind in KINDS
+            )
+            first, speed = (each.labels(tendril, model) for each in (self._first, self._speed))
+            whose = _Whose(prompt, cached, completion, first, speed)
+            self._known[tendril, model] = whose
+        return whose
 
     def _tendril(self, visit: Visit) -> str:
         name = visit.key.name
@@ -101,9 +134,3 @@ class Metrics:
             self._tendrils.add(name)
             return name
         return "other"
-
-
-def _kinds(used: Usage) -> Iterator[tuple[str, int]]:
-    yield "prompt", used.prompt
-    yield "cached", used.cached
-    yield "completion", used.completion

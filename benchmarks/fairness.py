@@ -158,7 +158,10 @@ def _texts() -> Iterator[str]:
 
 @asynccontextmanager
 async def _server() -> AsyncIterator[dict[str, Asker]]:
-    """The agent server with the small default model as `terrarium server` starts it."""
+    """The agent server with the small default model as `terrarium server` starts it.
+
+    The engine has one thread, so that measuring does not take its time.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory() as name:
@@ -166,7 +169,8 @@ async def _server() -> AsyncIterator[dict[str, Asker]]:
             async with key_table(Path(name) / "data") as table:
                 made = {key.name: bearer(await table.create(key)) for key in KEYS}
             words = ("--log-level", "warning", "server", "--data", "data")
-            await stack.enter_async_context(begun(*words, cwd=Path(name), SERVER_PORT=str(port)))
+            settings = {"SERVER_PORT": str(port), "MODEL_THREADS": "1"}
+            await stack.enter_async_context(begun(*words, cwd=Path(name), **settings))
             http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=600))
             await _listening(port)
             await until_ready(url)
