@@ -16,6 +16,8 @@ from agent_server.errors import PullError
 from agent_server.model_settings import ModelSettings
 from agent_server.settings import ServerSettings
 from storage.config import load
+from storage.database import Database
+from storage.keys import server_path
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
 DataFolder = Annotated[Path, typer.Option("--data", help="folder for everything that is kept")]
@@ -35,10 +37,17 @@ def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     settings = load(config, data)
     address = settings.section(ServerSettings)
     address.require_key()
+    asyncio.run(_require_file(server_path(data)))
     with serving.listening(address) as listener:
         with _reported():
             model_store.ensure(settings.section(ModelSettings))
         asyncio.run(serving.serve(create_app(settings), listener))
+
+
+async def _require_file(path: Path) -> None:
+    """Raise StorageError when the server's file cannot be used; once it serves it is too late."""
+    async with Database.opened(path):
+        pass
 
 
 @model.command()

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import context, fairness, pages, reply, startup
+from benchmarks import context, fairness, pages, prefix_server, reply, startup
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "context": context.figures,
     "pages": pages.figures,
     "fairness": fairness.figures,
+    "prefix-server": prefix_server.figures,
 }
 
 

@@ -10,23 +10,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 import httpx2
 
 from benchmarks.figure import Figure, percentile
+from benchmarks.small_server import ENDLESS, small_server
 from storage.keys import Key
-from tests.kit.agent_server import until_ready
-from tests.kit.command import begun
-from tests.kit.ircd import free_port
-from tests.kit.server_keys import bearer, key_table
 from tests.kit.ubuntu import spoken
 
 QUESTIONS = 30
@@ -42,8 +36,6 @@ KEYS = (
     Key("heavy", weight=3),
     Key("light"),
 )
-ENDLESS = {"2": -100}
-"""Keeps the model from ending its answer by itself."""
 
 
 @dataclass(slots=True)
@@ -51,7 +43,6 @@ class Asker:
     """One tendril: what it asks is never the same twice, so that no answer is cheaper."""
 
     http: httpx2.AsyncClient
-    name: str
     headers: dict[str, str]
     answer: int
     first: list[float] = field(default_factory=list)
@@ -90,7 +81,11 @@ class Asker:
 async def figures() -> AsyncIterator[Figure]:
     """Milliseconds to the first token idle and in a flood; shares of tokens, in percent."""
     texts = _texts()
-    async with _server() as tendrils:
+    async with small_server(*KEYS) as (http, headers):
+        tendrils = {
+            name: Asker(http, each, SHORT if name == "question" else ANSWER)
+            for name, each in headers.items()
+        }
         question, flood = tendrils["question"], tendrils["flood"]
         await _every_second(question, texts)
         idle = percentile(question.first, 0.95)
@@ -154,38 +149,3 @@ def _texts() -> Iterator[str]:
     for number in itertools.count():
         start = number * 3 % (len(lines) - 3)
         yield f"Question {number}. What is this about?\n" + "\n".join(lines[start : start + 3])
-
-
-@asynccontextmanager
-async def _server() -> AsyncIterator[dict[str, Asker]]:
-    """The agent server with the small default model as `terrarium server` starts it.
-
-    The engine has one thread, so that measuring does not take its time.
-    """
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory() as name:
-        async with AsyncExitStack() as stack:
-            async with key_table(Path(name) / "data") as table:
-                made = {key.name: bearer(await table.create(key)) for key in KEYS}
-            words = ("--log-level", "warning", "server", "--data", "data")
-            settings = {"SERVER_PORT": str(port), "MODEL_THREADS": "1"}
-            await stack.enter_async_context(begun(*words, cwd=Path(name), **settings))
-            http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=600))
-            await _listening(port)
-            await until_ready(url)
-            yield {
-                name: Asker(http, name, headers, SHORT if name == "question" else ANSWER)
-                for name, headers in made.items()
-            }
-
-
-async def _listening(port: int) -> None:
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.05)
-        else:
-            writer.close()
-            return

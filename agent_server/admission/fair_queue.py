@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 class Request:
     """One request: whose it is, and how many tokens it is expected to cost.
 
-    `parallel` is how many requests of this key may run at once, None for any number. `on_credit`
-    says that it went before interactive ones, because background was owed it.
+    `parallel` is how many requests of this key may run at once, None for any number.
     """
 
     key: str
@@ -30,7 +29,6 @@ class Request:
     background: bool = False
     parallel: int | None = None
     started: float | None = None
-    on_credit: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -6,7 +6,8 @@ The rules:
 - Interactive requests go before background ones, which leave `reserved` places free, so that
   somebody who asks does not wait for the end of a long answer that nobody waits for.
 - While background waits it is owed `share` of all tokens that are computed. As soon as it is owed
-  as much as its next request will cost, that request goes first: so it never starves.
+  as much as its next request will cost, that request goes first, and into a reserved place if need
+  be: so it never starves.
 - Within each of the two the order is that of `FairQueue`.
 - At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
   key with fewer, and a background request its place to an interactive one: a flood keeps nobody
@@ -69,8 +70,7 @@ class Scheduler:
         request.started = now
         if request.background:
             self._in_background += 1
-            request.on_credit = bool(self._queues[False])
-            self._owed -= request.cost if request.on_credit else 0
+            self._owed = self._owe(self._owed - request.cost)
         return request
 
     def end(self, request: Request, now: float, cost: float) -> None:
@@ -86,7 +86,7 @@ class Scheduler:
             self._mean += (seconds - self._mean) * _NEWEST if self._mean else seconds
         if request.background:
             self._in_background -= 1
-            self._owed -= cost - request.cost if request.on_credit else 0
+            self._owed = self._owe(self._owed - (cost - request.cost))
         elif self._queues[True]:
             self._owed += cost * self._owed_per_token
 
@@ -108,12 +108,15 @@ class Scheduler:
         if not self._queues[True]:
             self._owed = 0.0
             return interactive
-        if self._in_background >= self._background_places:
-            return interactive
         background = self._queues[True].head(self._may_run)
-        if background and (interactive is None or self._owed >= background.cost):
-            return background
-        return interactive
+        if background is None or self._owed >= background.cost:
+            return background or interactive
+        has_place = self._in_background < self._background_places
+        return background if interactive is None and has_place else interactive
+
+    def _owe(self, tokens: float) -> float:
+        """What background is owed; it is not in debt for what nobody else wanted."""
+        return tokens if self._queues[False] else max(0.0, tokens)
 
     def _may_run(self, request: Request) -> bool:
         return request.parallel is None or self._of_key[request.key] < request.parallel

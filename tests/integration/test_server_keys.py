@@ -124,3 +124,13 @@ async def test_the_bearer_key_may_come_in_either_case_and_as_x_api_key(
             assert (await http.get("/v1/models", headers=headers)).status_code == 200
         for headers in ({"authorization": "Basic master"}, {"authorization": "Bearer"}, {}):
             assert (await http.get("/v1/models", headers=headers)).status_code == 401
+
+
+async def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "server.db").write_text("no database " * 100)
+    settings = {"MODEL_UPSTREAM": "http://127.0.0.1:1", "SERVER_PORT": "0"}
+    done = await terrarium("server", cwd=tmp_path, **settings)
+    assert done.status == 1
+    (line,) = done.err.splitlines()
+    assert "server.db" in line

@@ -1,0 +1,63 @@
+"""How much of the prompts comes from the engine's cache when five conversations take turns.
+
+Each prompt is the one before with something more at its end, as the tendrils build theirs. There
+are more conversations than slots, so the engine has to keep those that wait. The numbers are the
+engine's own, added up by `/usage`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+
+from benchmarks.figure import Figure, percentile
+from benchmarks.small_server import ENDLESS, small_server
+from tests.kit.ubuntu import spoken
+
+CONVERSATIONS = 5
+TURNS = 20
+FIRST, MORE = 10, 3
+"""Lines of a channel that a conversation begins with, and that each turn adds."""
+
+ANSWER = 16  # tokens
+CHAT = "/v1/chat/completions"
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """The share of prompt tokens that were computed, and the time of a whole turn."""
+    async with small_server() as (http, _):
+        talks = [_Talk(http, number) for number in range(CONVERSATIONS)]
+        seconds = [await talk.turn(turn) for turn in range(TURNS) for talk in talks]
+        used = (await http.get("/usage")).json()["total"]
+    fresh = used["prompt_tokens"] - used["cached_tokens"]
+    yield Figure("prompt tokens", used["prompt_tokens"], "")
+    yield Figure("of them not from the cache", fresh / used["prompt_tokens"] * 100, "%", 15)
+    yield Figure("a turn of 16 tokens, median", percentile(seconds, 0.5) * 1000, "ms")
+
+
+class _Talk:
+    """One conversation that only grows."""
+
+    def __init__(self, http: httpx2.AsyncClient, number: int) -> None:
+        self._http = http
+        self._session = f"bench/{number}"
+        size = FIRST + TURNS * MORE
+        lines = [line.decode("utf-8", "replace") for line in spoken(CONVERSATIONS * size)]
+        self._lines = lines[number * size :][:size]
+        self._messages: list[dict[str, Any]] = []
+
+    async def turn(self, turn: int) -> float:
+        """Say some lines more and read the answer; the seconds it took."""
+        start = FIRST + turn * MORE if turn else 0
+        text = "\n".join(self._lines[start : FIRST + (turn + 1) * MORE])
+        self._messages.append({"role": "user", "content": text})
+        began = time.perf_counter()
+        body = {"messages": self._messages, "max_tokens": ANSWER, "logit_bias": ENDLESS}
+        answer = await self._http.post(CHAT, json=body, headers={"x-session-id": self._session})
+        answer.raise_for_status()
+        message = answer.json()["choices"][0]["message"]
+        self._messages.append({"role": "assistant", "content": message["content"]})
+        return time.perf_counter() - began

@@ -1,0 +1,55 @@
+"""The agent server with the small default model, as `terrarium server` starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+
+from storage.keys import Key
+from tests.kit.agent_server import until_ready
+from tests.kit.command import begun
+from tests.kit.ircd import free_port
+from tests.kit.server_keys import bearer, key_table
+
+ENDLESS = {"2": -100}
+"""A logit bias that keeps the model from ending its answer by itself."""
+
+
+@asynccontextmanager
+async def small_server(
+    *keys: Key,
+) -> AsyncIterator[tuple[httpx2.AsyncClient, Mapping[str, dict[str, str]]]]:
+    """A client of a server that has `keys`, and the header that each is sent with, by name.
+
+    The engine has one thread, so that measuring does not take its time.
+    """
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    settings = {"SERVER_PORT": str(port), "MODEL_THREADS": "1"}
+    words = ("--log-level", "warning", "server", "--data", "data")
+    with tempfile.TemporaryDirectory() as name:
+        async with key_table(Path(name) / "data") as table:
+            made = {key.name: bearer(await table.create(key)) for key in keys}
+        async with (
+            begun(*words, cwd=Path(name), **settings),
+            httpx2.AsyncClient(base_url=url, timeout=600) as http,
+        ):
+            await _listening(port)
+            await until_ready(url, 600)
+            yield http, made
+
+
+async def _listening(port: int) -> None:
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return
