@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from agent_server.encoding import Whole
+from agent_server.encoding import Whole, event
 from agent_server.errors import ApiError
 
 MESSAGES = "/v1/messages"
@@ -38,6 +38,13 @@ def anthropic_error(error: ApiError, status: int | None = None) -> dict[str, Any
     status = status or error.status
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": error.message}}
+
+
+def error_event(error: ApiError, path: str) -> bytes:
+    """The last event of a stream at the address `path` that ends with `error`."""
+    if speaks_anthropic(path):
+        return event(anthropic_error(error), "error")
+    return event(error.as_wire())
 
 
 class ErrorResponse(Whole):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 import uuid
@@ -15,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agent_server.error_shapes import ErrorResponse
+from agent_server.error_shapes import ErrorResponse, error_event
 from agent_server.errors import (
     ApiError,
     BodyTooLarge,
@@ -122,8 +121,8 @@ async def _farewell(progress: Progress, scope: Scope, receive: Receive, send: Se
     if progress.status is None:
         await error_response(error)(scope, receive, send)
     elif not progress.complete:
-        last = f"data: {json.dumps(error.as_wire())}\n\n" if progress.streaming else ""
-        await send({"type": "http.response.body", "body": last.encode(), "more_body": False})
+        last = error_event(error, scope["path"]) if progress.streaming else b""
+        await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
 class BearerKey:

@@ -37,6 +37,9 @@ OPTIONAL = frozenset(
 )
 """What an upstream may lack and still answer chats."""
 
+LONG_FIELDS = {"/v1/completions": "prompt", "/v1/embeddings": "input"}
+"""The field that is too long, where it is not `messages`."""
+
 
 def fault(status: int, body: bytes, headers: Mapping[str, str], path: str = "") -> ApiError:
     """Turn an engine's error answer to a request for `path` into ours."""
@@ -46,12 +49,13 @@ def fault(status: int, body: bytes, headers: Mapping[str, str], path: str = "") 
     message = str(problem.get("message") or f"the engine answered {status}")
     if status in (400, 413, 422):
         if any(sign in json.dumps(problem) for sign in TOO_LONG):
-            return ContextLengthExceeded(_length(problem, message), param="messages")
+            long = LONG_FIELDS.get(path, "messages")
+            return ContextLengthExceeded(_length(problem, message), param=long)
         return InvalidRequest(message, param=problem.get("param"))
     if status == 429:
-        return RateLimited(
-            "the engine is busy", headers={"retry-after": headers.get("retry-after", "1")}
-        )
+        wait = headers.get("retry-after", "1")
+        wait = wait if wait.isascii() and wait.isprintable() else "1"
+        return RateLimited("the engine is busy", headers={"retry-after": wait})
     log.warning("engine.fault", status=status, kind=problem.get("type"))
     if status in (401, 403):
         return EngineUnavailable("the engine refuses this server's key; check MODEL_UPSTREAM_KEY")

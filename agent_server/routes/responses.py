@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -10,6 +12,7 @@ from starlette.responses import Response
 
 from agent_server.completion import Head
 from agent_server.encoding import Whole
+from agent_server.engines.base import Chunks
 from agent_server.errors import InvalidRequest, NotFound
 from agent_server.responses.answer import Answer
 from agent_server.responses.request import ResponseRequest
@@ -47,7 +50,7 @@ async def respond(
             store.put(owner, Kept(answer.as_wire(), messages, session))
 
     answer = Answer(body, head, keep)
-    chunks = mind.answer(body.as_chat(history), head, session)
+    chunks = _named(lambda: mind.answer(body.as_chat(history), head, session))
     if body.stream:
         return await begin(request, chunks, answer.events)
     return Whole(await unless_gone(request, answer.whole(chunks)))
@@ -67,6 +70,18 @@ async def delete(identity: str, store: TheStore) -> dict[str, Any]:
     if not store.drop(visit().key.name, identity):
         _found(None, identity)
     return {"id": identity, "object": "response", "deleted": True}
+
+
+async def _named(begin: Callable[[], Chunks]) -> Chunks:
+    """The answer; an error about the messages is about the input that they were made of."""
+    try:
+        async with aclosing(begin()) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    except InvalidRequest as error:
+        if error.param and error.param.startswith("messages"):
+            error.param = "input"
+        raise
 
 
 def _found(kept: Kept | None, identity: str) -> Kept:

@@ -403,3 +403,4 @@ async def test_the_real_model_must_call_a_tool_and_follow_a_schema(real: AsyncOp
     with pytest.raises(BadRequestError) as failure:
         await real.responses.create(model="terra", input="hi " * 3000)
     assert failure.value.code == "context_length_exceeded"
+    assert failure.value.param == "input"
