@@ -28,6 +28,7 @@ from agent_server.routes import usage as usage_route
 from agent_server.routing import Routes
 from agent_server.settings import ServerSettings
 from agent_server.shapes import ErrorBody, errors
+from agent_server.shortcut import Shortcut
 from storage.config import Config
 from storage.database import Database
 from storage.keys import server_path
@@ -76,6 +77,7 @@ def create_app(config: Config) -> FastAPI:
         app.include_router(noun.router, responses=errors(ErrorBody))
     refusals.install(app)
     # The last one added is the outermost.
+    app.add_middleware(Shortcut, routers=(chat.router, completions.router))
     app.add_middleware(BodyLimit, most=server.max_body_bytes)
     app.add_middleware(BearerKey, ring=ring)
     app.add_middleware(RequestContext, metrics=metrics)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -31,17 +30,19 @@ def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     Without MODEL_PATH or MODEL_UPSTREAM a small default model is pulled on the first start.
     """
     # What the web framework needs would slow down `terrarium model` too.
+    import uvloop
+
     from agent_server import serving
     from agent_server.app import create_app
 
     settings = load(config, data)
     address = settings.section(ServerSettings)
     address.require_key()
-    asyncio.run(_require_file(server_path(data)))
+    uvloop.run(_require_file(server_path(data)))
     with serving.listening(address) as listener:
         with _reported():
             model_store.ensure(settings.section(ModelSettings))
-        asyncio.run(serving.serve(create_app(settings), listener))
+        uvloop.run(serving.serve(create_app(settings), listener))
 
 
 async def _require_file(path: Path) -> None:

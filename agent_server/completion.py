@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
 
 from agent_server.engines.base import Chunk, Chunks
@@ -17,11 +17,13 @@ from agent_server.usage import Usage
 class Head:
     """What every chunk of one answer carries, and its whole object too.
 
-    `model` is known for sure when the answer begins: the mind writes it then.
+    `model` is known for sure when the answer begins: the mind writes it then. `watched` is
+    whether the client sees the chunks come.
     """
 
     model: str
-    id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
+    watched: bool = True
+    id: str = field(default_factory=lambda: f"chatcmpl-{token_hex(16)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
     def as_wire(self, kind: str) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from starlette.responses import JSONResponse
 
 from agent_server.errors import EngineUnavailable
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 
 def to_json(data: Any) -> bytes:
     """Return `data` as JSON. Raises EngineUnavailable for a number that JSON cannot carry.
@@ -20,8 +22,7 @@ def to_json(data: Any) -> bytes:
     as the escape it came in: UTF-8 cannot hold it.
     """
     try:
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode()
+        return _ENCODER.encode(data).encode()
     except UnicodeEncodeError:
         return json.dumps(data, separators=(",", ":")).encode()
     except ValueError:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from secrets import token_hex
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -77,7 +77,7 @@ class RequestContext:
             await self._app(scope, receive, send)
             return
         wanted = Headers(scope=scope).get("x-request-id", "")
-        request_id = wanted if _ID.fullmatch(wanted) else uuid.uuid4().hex
+        request_id = wanted if _ID.fullmatch(wanted) else token_hex(16)
         progress, began = Progress(), time.monotonic()
 
         async def tell(message: Message) -> None:

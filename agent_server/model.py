@@ -73,7 +73,7 @@ class Model:
             return split_reasoning(self.engine.chat(wanted, session))
 
         if self.capabilities.tools == "native":
-            return normalise(ask(body), head)
+            return normalise(ask(body if head.watched else {**body, "stream": False}), head)
         return normalise(converse(ask, body), head)
 
     def complete(self, request: CompletionRequest, head: Head, session: str | None) -> Chunks:

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from agent_server.engines.base import Chunk, Chunks
 
 OPEN, CLOSE = "<think>", "</think>"
+BLANK = ("", " ", "\t", "\n")
 _OPENING = re.compile(rf"(?:\A|(?<=\n))[ \t]*{OPEN}")
 
 
@@ -31,6 +32,9 @@ class ThinkSplitter:
 
     def feed(self, text: str) -> tuple[str, str]:
         """Return (content, reasoning) that are certain now; the rest is held back."""
+        if self._plain(text):
+            self._line_start = False
+            return text, ""
         self._held += text
         content, reasoning = "", ""
         while True:
@@ -47,6 +51,11 @@ class ThinkSplitter:
         """Return what was held back when nothing more comes."""
         rest, self._held = self._held, ""
         return ("", rest) if self._thinking else (self._said(rest), "")
+
+    def _plain(self, text: str) -> bool:
+        """Whether `text` has nothing to do with tags, as nearly all that streams."""
+        between = not (self._held or self._thinking or self._trim)
+        return between and OPEN[0] not in text and text[-1:] not in BLANK
 
     def _until_close(self) -> tuple[str, bool]:
         before, tag, after = self._held.partition(CLOSE)

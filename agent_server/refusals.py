@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from agent_server.error_shapes import ErrorResponse
 from agent_server.errors import ApiError, BodyTooLarge, InvalidRequest
@@ -27,18 +27,25 @@ KINDS = frozenset({"str", "int", "float", "bool", "numbers", "texts", "lists"})
 
 def install(app: FastAPI) -> None:
     """Let `app` answer all errors in one shape."""
-    app.add_exception_handler(ApiError, _api_error)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http_error)
+    for kind in (ApiError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _refuse)
 
 
-async def _api_error(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, ApiError)
-    return error_response(error)
+def refusal(request: Request, error: ApiError | RequestValidationError | HTTPException) -> Response:
+    """The answer to a request that ended in `error`."""
+    if isinstance(error, ApiError):
+        return error_response(error)
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    return _http_error(request, error)
 
 
-async def _invalid(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError | RequestValidationError | HTTPException)
+    return refusal(request, error)
+
+
+def _invalid(error: RequestValidationError) -> Response:
     # Of the branches of a union the one that got furthest is the one that was meant.
     # A wrong word says more than the fields that another branch would want.
     problem = max(error.errors(), key=lambda each: (len(each["loc"]), each["type"] in WORDS))
@@ -50,8 +57,7 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     return error_response(InvalidRequest(text, param=param))
 
 
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == BodyTooLarge.status:
         return error_response(BodyTooLarge(error.detail))
     if error.status_code == 404:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent_server.usage import Usage
@@ -37,7 +37,12 @@ class Visit:
         priority = "background" if self.background else "interactive"
         said: dict[str, Any] = {"tendril": self.key.name, "priority": priority}
         if self.usage is not None:
-            said |= {"waited": round(self.waited, 3), **asdict(self.usage)}
+            said |= {
+                "waited": round(self.waited, 3),
+                "prompt": self.usage.prompt,
+                "completion": self.usage.completion,
+                "cached": self.usage.cached,
+            }
         return said
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import context, fairness, irc_latency, pages, prefix_server, reply, soak, startup
+from benchmarks import context, fairness, pages, prefix_server, reply, startup
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -20,8 +20,6 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "startup": startup.figures,
     "reply": reply.figures,
     "context": context.figures,
-    "irc": irc_latency.figures,
-    "soak": soak.figures,
     "pages": pages.figures,
     "fairness": fairness.figures,
     "prefix-server": prefix_server.figures,

@@ -1,84 +1,131 @@
-"""An OpenAI API that answers at once: what is left of a reply's time is the tendril's own."""
+"""An engine without latency: the OpenAI chat API on bare asyncio, the same answer to everything.
+
+Run as `python -m benchmarks.instant_engine`; prints its address. A stream is paced when its body
+has `"max_tokens": N` with N over 1: so many events, `PACE` seconds apart.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
+
+import uvloop
+
+from llm.listener import listen
+
+PACE = 0.01
+WORDS = ["The", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog."]
+USAGE = {"prompt_tokens": 12, "completion_tokens": len(WORDS), "total_tokens": 12 + len(WORDS)}
+NAME = "instant"
 
 
-@dataclass
-class InstantEngine:
-    """`url` is its address; `took` has the milliseconds from request to answer, one a chat.
-
-    An answer repeats the question's last line, so that it can be told whose it is.
-    """
-
-    url: str = ""
-    took: list[float] = field(default_factory=list)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection, one after the other."""
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                began = time.perf_counter()
-                length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
-                body = json.loads(await reader.readexactly(length)) if length else {}
-                path = head.split(b" ")[1]
-                kind, answer = _answer(path, body)
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s"
-                    % (kind, len(answer), answer)
-                )
-                await writer.drain()
-                if b"completions" in path:
-                    self.took.append((time.perf_counter() - began) * 1000)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has what it wanted
-        finally:
-            writer.close()
+def _head(kind: str) -> dict[str, object]:
+    return {"id": "chatcmpl-1", "object": kind, "created": int(time.time()), "model": NAME}
 
 
-@asynccontextmanager
-async def instant_engine() -> AsyncIterator[InstantEngine]:
-    """An engine on a free port."""
-    engine = InstantEngine()
-    server = await asyncio.start_server(engine.serve, "127.0.0.1", 0, limit=1 << 24)
+def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    chunk = {**_head("chat.completion.chunk"), "choices": [choice]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def _answer(kind: bytes, body: bytes, status: bytes = b"200 OK") -> bytes:
+    size = str(len(body)).encode()
+    return (
+        b"HTTP/1.1 " + status + b"\r\nContent-Type: " + kind + b"\r\nContent-Length: " + size
+        + b"\r\n\r\n" + body
+    )  # fmt: skip
+
+
+def _chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+_MESSAGE = {"role": "assistant", "content": " ".join(WORDS)}
+_CHOICE = {"index": 0, "message": _MESSAGE, "finish_reason": "stop"}
+WHOLE = _answer(
+    b"application/json",
+    json.dumps({**_head("chat.completion"), "choices": [_CHOICE], "usage": USAGE}).encode(),
+)
+MODELS = _answer(
+    b"application/json",
+    json.dumps({"object": "list", "data": [{"id": NAME, "object": "model"}]}).encode(),
+)
+MISSING = _answer(b"application/json", b"{}", b"404 Not Found")
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+WORD = _chunk(_event({"content": " fox"}))
+LAST = _chunk(
+    _event({}, "stop")
+    + b"data: " + json.dumps(
+        {**_head("chat.completion.chunk"), "choices": [], "usage": USAGE}
+    ).encode()
+    + b"\n\ndata: [DONE]\n\n"
+) + b"0\r\n\r\n"  # fmt: skip
+AT_ONCE = STREAM + _chunk(b"".join(_event({"content": f" {word}"}) for word in WORDS)) + LAST
+
+
+class Engine(asyncio.Protocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        transport = cast(asyncio.Transport, transport)
+        self._transport, self._read, self._gone = transport, b"", False
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Stop pacing."""
+        self._gone = True
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each request that has come whole."""
+        self._read += data
+        while (end := self._read.find(b"\r\n\r\n")) >= 0:
+            head = self._read[:end].lower()
+            _, found, rest = head.partition(b"content-length:")
+            size = end + 4 + (int(rest.partition(b"\r\n")[0]) if found else 0)
+            if len(self._read) < size:
+                return
+            body, self._read = self._read[end + 4 : size], self._read[size:]
+            self._reply(head, body)
+
+    def _reply(self, head: bytes, body: bytes) -> None:
+        path = head.split(b" ", 2)[1]
+        if path == b"/v1/models":
+            self._transport.write(MODELS)
+        elif path != b"/v1/chat/completions":
+            self._transport.write(MISSING)
+        else:
+            asked = json.loads(body)
+            events = asked.get("max_tokens") or 1
+            if not asked.get("stream"):
+                self._transport.write(WHOLE)
+            elif events == 1:
+                self._transport.write(AT_ONCE)
+            else:
+                self._transport.write(STREAM)
+                self._pace(events)
+
+    def _pace(self, left: int) -> None:
+        if self._gone:
+            return
+        if not left:
+            self._transport.write(LAST)
+            return
+        self._transport.write(WORD)
+        asyncio.get_running_loop().call_later(PACE, self._pace, left - 1)
+
+
+async def serve() -> None:
+    """Serve until the process is ended."""
+    listener = listen("127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(Engine, sock=listener)
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
     async with server:
-        engine.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        yield engine
+        await asyncio.to_thread(sys.stdin.read)
 
 
-def _answer(path: bytes, body: dict[str, Any]) -> tuple[bytes, bytes]:
-    if b"completions" in path:
-        return b"text/event-stream", _chat(str(body["messages"][-1]["content"]))
-    if b"tokenize" in path:
-        count = len(json.dumps(body)) // 4
-        return b"application/json", json.dumps({"count": count, "max_model_len": 32768}).encode()
-    model = {"id": "instant", "object": "model", "max_model_len": 32768}
-    return b"application/json", json.dumps({"object": "list", "data": [model]}).encode()
-
-
-def _chat(question: str) -> bytes:
-    frame: dict[str, Any] = {
-        "id": "c",
-        "object": "chat.completion.chunk",
-        "created": 0,
-        "model": "instant",
-    }
-    text = question.rstrip().rpartition("\n")[2][-80:]
-    delta = {"index": 0, "delta": {"content": f"pong {text}"}, "finish_reason": None}
-    end = {"index": 0, "delta": {}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-    chunks: list[dict[str, Any]] = [
-        {"choices": [delta]},
-        {"choices": [end]},
-        {"choices": [], "usage": usage},
-    ]
-    lines = [f"data: {json.dumps(frame | chunk)}\n\n" for chunk in chunks]
-    return ("".join(lines) + "data: [DONE]\n\n").encode()
+if __name__ == "__main__":
+    uvloop.run(serve())

@@ -21,22 +21,41 @@ def configure(process: str, level: Level = "info", style: Format = "console") ->
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            _renderer(style),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(process=process)
     # What gave up in the end is logged where it matters; each attempt need not be.
     stamina.instrumentation.set_on_retry_hooks([])
+
+
+def _renderer(style: Format) -> structlog.typing.Processor:
+    """Columns and colours are for people only: a terminal's reader has the time for them."""
+    if style == "json":
+        return structlog.processors.JSONRenderer()
+    if sys.stderr.isatty():
+        return structlog.dev.ConsoleRenderer()
+    return _plain
+
+
+def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> str:
+    """One line of `key=value`, whatever the values hold; a traceback follows on its own."""
+    when, level, name = (event.pop(key, "") for key in ("timestamp", "level", "event"))
+    trace = event.pop("exception", None)
+    words = [f"{key}={_word(value)}" for key, value in event.items()]
+    line = " ".join([f"{when} [{level}] {_word(name)}", *words])
+    return f"{line}\n{trace}" if trace else line
+
+
+def _word(value: object) -> str:
+    is_word = isinstance(value, str) and value.isprintable() and " " not in value
+    return str(value) if is_word else repr(value)

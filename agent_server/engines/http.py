@@ -12,6 +12,7 @@ from pydantic_core import from_json
 from agent_server.engines.answer import Answer
 from agent_server.engines.base import Chunk, Chunks, TokenCount, Traits
 from agent_server.engines.faults import fault_event
+from agent_server.engines.joining import joined
 from agent_server.engines.traits import card_traits, merged, props_traits, show_traits
 from agent_server.engines.upstreams import Call, Upstreams
 from agent_server.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
@@ -21,6 +22,8 @@ UNNAMED = "default"
 """What an upstream that lists no models is asked for."""
 
 DONE = b"[DONE]"
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class HttpEngine:
@@ -69,15 +72,16 @@ class HttpEngine:
             if answer.headers.get("content-type", "").startswith("application/json"):
                 yield _as_chunk(_parse(await answer.whole()))
                 return
-            finished = False
+            finished, unwatched = False, body.get("stream") is False
             async with aclosing(events(answer)) as stream:
-                async for data in stream:
-                    if data == DONE:
+                async for arrived in stream:
+                    chunks = (_parse(data) for data in arrived if data != DONE)
+                    for chunk in joined(chunks) if unwatched else chunks:
+                        finished = finished or _finished(chunk)
+                        yield chunk
+                    if DONE in arrived:
                         await answer.finish()
                         return
-                    chunk = _parse(data)
-                    finished = finished or any(c.get("finish_reason") for c in _choices(chunk))
-                    yield chunk
             if not finished:
                 raise EngineUnavailable("the engine's answer broke off")
         finally:
@@ -157,23 +161,21 @@ class HttpEngine:
 def encoded(body: Mapping[str, Any]) -> bytes:
     """A request body as JSON. Raises InvalidRequest for what JSON cannot carry."""
     try:
-        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        return _ENCODER.encode(body).encode()
     except ValueError:
         # Infinity, NaN, or half of a surrogate pair.
         text = "the request holds a number or text that JSON cannot carry"
         raise InvalidRequest(text) from None
 
 
-async def events(answer: Answer) -> AsyncGenerator[bytes]:
-    """The data of each event of a streamed answer. Raises ApiError."""
+async def events(answer: Answer) -> AsyncGenerator[list[bytes]]:
+    """The data of the events of a streamed answer, as they come together. Raises ApiError."""
     data = EventData()
     try:
         async with aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
-                for event in data.feed(piece):
-                    yield event
-        for event in data.feed(b"\n"):  # of an upstream that leaves the last line open
-            yield event
+                yield data.feed(piece)
+        yield data.feed(b"\n")  # of an upstream that leaves the last line open
     except EventTooLong as error:
         raise EngineUnavailable("the engine sent an event without an end") from error
 
@@ -189,7 +191,7 @@ def _as_chunk(whole: Chunk) -> Chunk:
 
 def _parse(data: bytes) -> Chunk:
     try:
-        chunk = from_json(data)
+        chunk = _json(data)
     except ValueError:
         chunk = _loosely(data)
     if not isinstance(chunk, dict):
@@ -199,6 +201,18 @@ def _parse(data: bytes) -> Chunk:
     if "choices" not in chunk and "message" in chunk:
         raise fault_event(chunk)
     return chunk
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return from_json(data)
+    except ValueError:
+        # Half of a surrogate pair, of an engine that cuts a character in two.
+        return json.loads(data)
+
+
+def _finished(chunk: Chunk) -> bool:
+    return any(choice.get("finish_reason") for choice in _choices(chunk))
 
 
 def _choices(chunk: Chunk) -> list[Chunk]:

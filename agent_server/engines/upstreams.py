@@ -32,9 +32,6 @@ CHECK_DOWN, CHECK_ALL = 1.0, 10.0
 CHECK_PATIENCE = 5.0
 """Seconds that a health check may take."""
 
-STALE = 2
-"""Connections that turn out to be closed before a request is given up."""
-
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
 
 
@@ -71,6 +68,7 @@ class Upstreams:
         self._keep_alive = keep_alive
         self._health = Call("GET", health)
         self._http: aiohttp.ClientSession | None = None
+        self._new: aiohttp.ClientSession
         self._turn = itertools.count()
 
     @property
@@ -81,16 +79,7 @@ class Upstreams:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Hold the connections open and check the upstreams' health."""
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=CONNECT, sock_read=self._timeout
-            ),
-            # An engine on this machine is never behind the proxy that the environment names.
-            trust_env=not all(is_loopback(_host(each.url)) for each in self._pool),
-        ) as self._http:
+        async with self._session(self._keep_alive) as self._http, self._session(False) as self._new:
             watching = asyncio.create_task(self._watch())
             try:
                 yield
@@ -98,6 +87,18 @@ class Upstreams:
                 watching.cancel()
                 await asyncio.wait({watching})
                 self._http = None
+
+    def _session(self, keep_alive: bool) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=not keep_alive),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT, sock_read=self._timeout
+            ),
+            # An engine on this machine is never behind the proxy that the environment names.
+            trust_env=not all(is_loopback(_host(each.url)) for each in self._pool),
+        )
 
     async def open(self, call: Call) -> Answer:
         """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
@@ -148,16 +149,14 @@ class Upstreams:
     async def _response(self, upstream: Upstream, call: Call) -> aiohttp.ClientResponse:
         if self._http is None:
             raise EngineUnavailable("the engine is not started")
-        for _ in range(STALE):
-            # A connection from the pool that the engine had closed meanwhile: llama.cpp does so
-            # after each stream though it advertises keep-alive.
-            try:
-                return await self._send(self._http, upstream, call)
-            except aiohttp.ClientConnectorError:
-                raise
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                continue
-        return await self._send(self._http, upstream, call)
+        try:
+            return await self._send(self._http, upstream, call)
+        except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError):
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            # A connection from the pool that the engine had closed meanwhile: llama.cpp does
+            # so after each stream though it advertises keep-alive.
+            return await self._send(self._new, upstream, call)
 
     async def _send(
         self, http: aiohttp.ClientSession, upstream: Upstream, call: Call

@@ -11,10 +11,11 @@ from agent_server.completion import Head, gather
 from agent_server.encoding import Whole
 from agent_server.requests import ChatRequest, GenerateRequest
 from agent_server.routes.common import Session, TheMind
+from agent_server.routes.direct import DirectRoute
 from agent_server.shapes import ChatCompletion, Generated, answers
 from agent_server.streaming import begin, chat_events, unless_gone
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=DirectRoute)
 
 
 @router.post(
@@ -22,7 +23,7 @@ router = APIRouter(prefix="/v1")
 )
 async def chat(request: Request, body: ChatRequest, mind: TheMind, session: Session) -> Response:
     """Answer a conversation, as one object or as a stream of chunks."""
-    head = Head(mind.name)
+    head = Head(mind.name, watched=bool(body.stream))
     chunks = mind.answer(body, head, session or body.prompt_cache_key)
     if body.stream:
         render = partial(chat_events, include_usage=body.include_usage)
@@ -35,7 +36,7 @@ async def generate(
     request: Request, body: GenerateRequest, mind: TheMind, session: Session
 ) -> Response:
     """Answer one prompt with one text."""
-    head = Head(mind.name)
+    head = Head(mind.name, watched=False)
     chunks = mind.answer(_as_chat(body), head, session)
     whole = await unless_gone(request, gather(chunks, head))
     choice = whole["choices"][0]

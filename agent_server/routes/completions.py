@@ -10,11 +10,12 @@ from starlette.responses import Response
 from agent_server.completion import Head, gather
 from agent_server.encoding import Whole
 from agent_server.routes.common import Session, TheMind
+from agent_server.routes.direct import DirectRoute
 from agent_server.shapes import TextCompletion, answers
 from agent_server.streaming import begin, unless_gone
 from agent_server.text_completions import CompletionRequest, Renderer
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=DirectRoute)
 
 
 @router.post("/completions", response_model=None, responses=answers(TextCompletion, stream=True))

@@ -1,0 +1,71 @@
+"""The short way into an endpoint: what the framework would look up anew for each request is known.
+
+Solving the dependencies of a request costs more than all else that this server does with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, get_type_hints
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_server.errors import InvalidRequest
+
+LONGEST_SESSION = 256
+PRIORITIES = (None, "interactive", "background")
+
+
+class DirectRoute(APIRoute):
+    """A route whose endpoint takes `request`, `body`, `mind` and `session`, and nothing else.
+
+    The description in `/openapi.json` is made of the signature, as for every route.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what turns a request into a response."""
+        endpoint = self.endpoint
+        kind: type[BaseModel] = get_type_hints(endpoint)["body"]
+
+        async def handle(request: Request) -> Response:
+            _require_json(request)
+            session = _session(request)
+            body = _read(kind, await request.body())
+            mind = request.app.state.mind
+            answer: Response = await endpoint(
+                request=request, body=body, mind=mind, session=session
+            )
+            return answer
+
+        return handle
+
+
+def _read(kind: type[BaseModel], content: bytes) -> BaseModel:
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        raise RequestValidationError(
+            [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+        ) from None
+
+
+def _require_json(request: Request) -> None:
+    """A page of another site can send text without asking the browser, but no JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise InvalidRequest("send the body as JSON, with content-type: application/json")
+
+
+def _session(request: Request) -> str | None:
+    session, priority = (request.headers.get(f"x-{name}") for name in ("session-id", "priority"))
+    if session is not None and len(session) > LONGEST_SESSION:
+        text = f"x-session-id is longer than {LONGEST_SESSION} characters"
+        raise InvalidRequest(text, param="x-session-id")
+    if priority not in PRIORITIES:
+        raise InvalidRequest("x-priority is interactive or background", param="x-priority")
+    return session

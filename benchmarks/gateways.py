@@ -1,0 +1,177 @@
+"""The servers that stand in front of an engine, each a process of its own: ours and its peers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import psutil
+
+from benchmarks.load import Order, Tally
+from tests.kit.command import environment_without_settings
+from tests.kit.ircd import free_port
+
+KEY = "bench-key"
+PATIENCE = 90.0
+LITELLM = "litellm[proxy]"
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where a server listens (without `/v1`), the key it wants, and its process."""
+
+    name: str
+    url: str
+    key: str = ""
+    model: str = ""
+    process: psutil.Process | None = None
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far, of the whole process tree."""
+        if self.process is None:
+            return 0.0
+        tree = [self.process, *self.process.children(recursive=True)]
+        return sum(sum(each.cpu_times()[:2]) for each in tree)
+
+
+@asynccontextmanager
+async def speaking(name: str, *command: str) -> AsyncIterator[Gateway]:
+    """A Python program that prints its address first."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        url = (await process.stdout.readline()).decode().strip()
+        yield Gateway(name, url, process=psutil.Process(process.pid))
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def terrarium(upstream: str, key: str, model: str) -> AsyncIterator[Gateway]:
+    """Our server in front of `upstream`, with a key, admission, usage and logs as they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "SERVER_ADMIN_KEY": KEY,
+            "SERVER_PORT": str(free_port()),
+            "MODEL_UPSTREAM": upstream,
+            "MODEL_UPSTREAM_KEY": key,
+            "MODEL_UPSTREAM_MODEL": model,
+            "MODEL_TOOLS": "native",
+        }
+        command = ("-m", "harnesses.cli", "server", "--data", folder)
+        environment = environment_without_settings() | settings
+        url = f"http://127.0.0.1:{settings['SERVER_PORT']}"
+        with (Path(folder) / "log").open("wb") as log:
+            async with _started(sys.executable, *command, env=environment, log=log) as process:
+                await _answering(f"{url}/ready")
+                yield Gateway("terrarium", url, KEY, "terra", process)
+
+
+@asynccontextmanager
+async def litellm(upstream: str, key: str, model: str) -> AsyncIterator[Gateway | None]:
+    """LiteLLM's proxy, one worker, no database; None when it cannot be installed."""
+    program = await asyncio.to_thread(_installed)
+    if program is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.yaml"
+        # JSON is YAML.
+        parameters = {
+            "model": f"openai/{model}",
+            "api_base": f"{upstream}/v1",
+            "api_key": key or "none",
+        }
+        table = {"model_list": [{"model_name": "terra", "litellm_params": parameters}]}
+        config.write_text(json.dumps(table), encoding="utf-8")
+        port = str(free_port())
+        command = ("--config", str(config), "--host", "127.0.0.1", "--port", port)
+        environment = {
+            **environment_without_settings(),
+            "LITELLM_MASTER_KEY": f"sk-{KEY}",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "LITELLM_LOG": "ERROR",
+        }
+        url = f"http://127.0.0.1:{port}"
+        with (Path(folder) / "log").open("wb") as log:
+            async with _started(str(program), *command, env=environment, log=log) as process:
+                await _answering(f"{url}/health/liveliness")
+                yield Gateway("litellm", url, f"sk-{KEY}", "terra", process)
+
+
+async def load(gateway: Gateway, body: dict[str, object], connections: int, count: int) -> Tally:
+    """Let the load generator send `body` so many times."""
+    asked = {**body, "model": gateway.model} if gateway.model else body
+    url = f"{gateway.url}/v1/chat/completions"
+    order = {
+        "url": url,
+        "body": asked,
+        "connections": connections,
+        "count": count,
+        "key": gateway.key,
+    }
+    Order(**order)  # type: ignore[arg-type]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks.load"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    out, _ = await process.communicate(json.dumps(order).encode() + b"\n")
+    return Tally(**json.loads(out))
+
+
+@asynccontextmanager
+async def _started(
+    *command: str, env: dict[str, str], log: object
+) -> AsyncIterator[psutil.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=env,
+        stdout=log,  # type: ignore[arg-type]
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        yield psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _answering(url: str) -> None:
+    async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as http:
+        while True:
+            try:
+                async with http.get(url) as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientConnectionError:
+                pass
+            await asyncio.sleep(0.2)
+
+
+def _installed() -> Path | None:
+    """LiteLLM's program, in a virtual environment of its own under the cache folder."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "terrarium" / "bench" / "litellm"
+    program = folder / "bin" / "litellm"
+    if program.is_file():
+        return program
+    try:
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        pip = (str(folder / "bin" / "python"), "-m", "pip", "install", "-q", LITELLM)
+        subprocess.run(pip, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"  skipped LiteLLM: it cannot be installed ({error})")
+        return None
+    return program
