@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -208,39 +205,6 @@ async def test_a_line_waits_until_another_process_lets_go_of_the_file(
     other.close()
     event_id = await stored
     assert await log.get(HERE, event_id) is not None
-
-
-async def test_a_killed_writer_has_stored_all_that_it_said_was_stored(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=write_for_ever, args=(tmp_path / "irc.db", theirs))
-    process.start()
-    theirs.close()
-    confirmed = 0
-    while confirmed < 300:
-        confirmed = await asyncio.to_thread(mine.recv)
-    process.kill()
-    await asyncio.to_thread(process.join)
-    with suppress(EOFError):
-        while True:
-            confirmed = mine.recv()
-    mine.close()
-    process.close()
-    async with Database.opened(tmp_path / "irc.db") as database:
-        found = await ChatLog(database).find(Query(scope=HERE, limit=confirmed), newest=False)
-    assert [event.text for event in found] == [str(n) for n in range(confirmed)]
-
-
-def write_for_ever(path: Path, confirm: multiprocessing.connection.Connection[int, int]) -> None:
-    """Append lines and tell how many there are as soon as it is durable; run in another process."""
-
-    async def write() -> None:
-        async with Database.opened(path) as database, ChatLog.opened(database) as log:
-            for number in count():
-                await log.append(said(str(number)))
-                confirm.send(number + 1)
-
-    asyncio.run(write())
 
 
 async def test_a_text_that_utf_8_cannot_carry_is_stored_all_the_same(log: ChatLog) -> None:
