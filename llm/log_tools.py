@@ -7,11 +7,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.irc_logs import line
+from llm.irc_logs import line, stamp
 from llm.tools import tool
 from llm.untrusted import neutral
-from storage.chat_log import ChatLog, Query
-from storage.event import SPOKEN, Event, Scope
+from storage.chat_log import Query
+from storage.event import Event, Scope
+from storage.search_result import Order, Search
+from storage.stores import LogReader
 
 _MOST = 20  # lines in a result
 
@@ -20,7 +22,7 @@ class LogTools:
     """What the model may look up in `log`: only what `scope` shows, and only what came before
     the event `before`, which asks."""
 
-    def __init__(self, log: ChatLog, scope: Scope, before: int | None = None) -> None:
+    def __init__(self, log: LogReader, scope: Scope, before: int | None = None) -> None:
         self._log = log
         self._scope = scope
         self._before = before
@@ -29,24 +31,29 @@ class LogTools:
     async def search_chat_logs(
         self,
         query: Annotated[
-            str, Field(max_length=200, description="words that a line must have")
+            str,
+            Field(
+                max_length=200,
+                description='words that a line must have; also "a phrase", or, -without',
+            ),
         ] = "",
         user: Annotated[str, Field(max_length=64, description="nick who said it")] = "",
         hours: Annotated[int, Field(ge=0, le=87_600, description="how far back; 0: all")] = 0,
     ) -> str:
         """Search the chat log for lines that were said earlier than those you see."""
-        found = await self._log.for_model(
-            Query(
-                scope=self._scope,
-                before_id=self._before,
-                types=SPOKEN,
-                text=query or None,
-                nick=user or None,
-                since=datetime.now(UTC) - timedelta(hours=hours) if hours else None,
-                limit=_MOST,
-            )
+        within = Query(
+            scope=self._scope,
+            before_id=self._before,
+            nick=user or None,
+            since=datetime.now(UTC) - timedelta(hours=hours) if hours else None,
+            limit=_MOST,
         )
-        return "\n".join(map(self._shown, found)) or "nothing found"
+        asked = Search(text=query, within=within, order=Order.TIME)
+        page = await self._log.search_for_model(asked)
+        lines = [self._shown(hit.event) for hit in reversed(page.hits)]
+        if page.searched_back_to is not None:
+            lines.append(f"(searched back to {stamp(page.searched_back_to)} only)")
+        return "\n".join(lines) or "nothing found"
 
     def _shown(self, event: Event) -> str:
         """A line as the model reads it; with its channel where there are several."""

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from storage.chat_log import ChatLog, Query
+from storage.chat_log import Query
 from storage.event import SPOKEN, Event, Place, Scope
+from storage.stores import LogReader
 
 _OWN_WORDS = 3  # lines
 _MOST = 5_000  # events read for one prompt
@@ -19,7 +20,7 @@ class LogView:
     all that happened between them. With `since` it is the view of somebody who asks from
     elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks."""
 
-    log: ChatLog
+    log: LogReader
     place: Place
     anchor: int
     last: int

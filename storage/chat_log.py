@@ -17,16 +17,10 @@ from storage.event import Event, Place, Scope
 from storage.log_query import Query
 from storage.privacy import OptOuts
 from storage.search import search
-from storage.search_result import Order, Page, Search
-from storage.search_text import parse
+from storage.search_result import Page, Search
 from storage.statistics import Channel, Day, HeatMap, Person, Stats
 
-__all__ = ["Channel", "ChatLog", "Context", "Query", "Stats", "match_all"]
-
-
-def match_all(text: str) -> str:
-    """`text` if there is anything in it to search for."""
-    return text if parse(text, now=datetime.now(UTC)) else '""'
+__all__ = ["Channel", "ChatLog", "Context", "Query", "Stats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +76,6 @@ class ChatLog:
 
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
         """The newest (or oldest) events that fit `query`, in order of time either way."""
-        if query.text is not None:
-            asked = Search(text=query.text, within=replace(query, text=None), order=Order.TIME)
-            return [hit.event for hit in reversed((await self.search(asked)).hits)]
         return await self._database.read(lambda db: log_query.find(db, query, newest=newest))
 
     async def for_model(self, query: Query) -> list[Event]:
@@ -113,6 +104,12 @@ class ChatLog:
     async def search(self, asked: Search) -> Page:
         """A page of the lines that a search finds. Raises BadCursor."""
         return await self._database.read(lambda db: search(db, asked))
+
+    async def search_for_model(self, asked: Search) -> Page:
+        """The same, without what people said who have opted out: for a model to read."""
+        rules = await OptOuts(self._database).load()
+        page = await self.search(asked)
+        return replace(page, hits=tuple(hit for hit in page.hits if not rules.hides(hit.event)))
 
     async def channels(self, scope: Scope) -> list[Channel]:
         """The places in scope, the most recently active first."""

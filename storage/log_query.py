@@ -38,7 +38,6 @@ class Query:
     until: datetime | None = None
     before_id: int | None = None
     after_id: int | None = None
-    text: str | None = None
     limit: int = 50
 
 

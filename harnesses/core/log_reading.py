@@ -12,32 +12,36 @@ from storage.chat_log import ChatLog, Query
 from storage.config import Config
 from storage.database import Database
 from storage.errors import Unavailable
-from storage.event import PUBLIC, SPOKEN
+from storage.event import PUBLIC
+from storage.search_result import Order, Search
 from storage.settings import log_path
 
 
 async def search(
     config: Config, text: str, channel: str | None, nick: str | None, hours: float, limit: int
 ) -> list[str]:
-    """The newest `limit` lines that people said with all words of `text`, oldest first.
+    """The newest `limit` lines that a search finds, oldest first, and how far it came if time was
+    over before.
 
     `channel` is "#name" or "network/#name"; `hours` is how far back, 0 for everything.
     Raises ConfigError and StorageError.
     """
     network, name = place(channel)
-    query = Query(
+    within = Query(
         scope=PUBLIC,
         network=network,
         channel=name,
         nick=nick,
-        types=SPOKEN,
         since=datetime.now(UTC) - timedelta(hours=hours) if hours else None,
-        text=text,
         limit=limit,
     )
     async with _log(config) as log:
-        events = await log.find(query)
-    return [harmless(f"{event.network}/{event.channel} {line(event)}") for event in events]
+        page = await log.search(Search(text=text, within=within, order=Order.TIME))
+    events = [hit.event for hit in reversed(page.hits)]
+    found = [harmless(f"{event.network}/{event.channel} {line(event)}") for event in events]
+    if page.searched_back_to is not None:
+        found.append(f"(searched back to {stamp(page.searched_back_to)} only)")
+    return found
 
 
 async def stats(config: Config, channel: str | None) -> list[str]:

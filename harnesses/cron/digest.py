@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from llm.log_view import LogView
-from storage.chat_log import ChatLog, Query
+from storage.chat_log import Query
 from storage.event import SPOKEN, Place, Scope
+from storage.stores import LogReader
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
     """The newest `lines` that people said in `place` in the last `hours`, and all between them."""
 
-    log: ChatLog
+    log: LogReader
     place: Place
     hours: int
     lines: int

@@ -12,7 +12,8 @@ from harnesses.irc.privacy import PrivacyCommands, Registry
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.trigger import ASK, trigger
 from storage.chat_log import ChatLog, Query
-from storage.event import SPOKEN, Event, Scope
+from storage.event import Event, Scope
+from storage.search_result import Order, Search
 
 _SHOWN = 3  # lines of a search
 _LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
@@ -76,15 +77,11 @@ class Commands:
         if not request.words:
             return f"Search for what? {self._desk.prefix(request)}search WORDS"
         before = await request.stored or None
-        query = Query(
-            scope=request.scope,
-            types=SPOKEN,
-            own=False,
-            before_id=before,
-            text=request.words,
-            limit=_LOOKED_AT,
+        within = Query(scope=request.scope, own=False, before_id=before, limit=_LOOKED_AT)
+        page = await self._desk.log.search(
+            Search(text=request.words, within=within, order=Order.TIME)
         )
-        events = await self._desk.log.find(query)
+        events = [hit.event for hit in reversed(page.hits)]
         found = [event for event in events if not self._asked(event, request)]
         return "\n".join(map(_quoted, found[-_SHOWN:])) or "Nothing found."
 
