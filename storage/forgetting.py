@@ -164,8 +164,10 @@ async def _forget_turns(
 
 
 def _said_in(messages: str) -> str:
-    """The text of all messages of a turn."""
-    return "\n".join(str(message.get("content") or "") for message in json.loads(messages))
+    """The text of all messages of a turn, with the log lines that stand before a question."""
+    kept = json.loads(messages)
+    texts = [str(message.get("content") or "") for message in kept]
+    return "\n".join([*texts, *(line for message in kept for line in message.get("said", ()))])
 
 
 async def _forget_texts(database: Database, quotes: Quotes) -> None:

@@ -39,7 +39,7 @@ class Chat(Harness):
             if line == "/quit":
                 return
             if line == "/clear":
-                turns = await self.conversations.clear(CONVERSATION)
+                turns = await self.clear(CONVERSATION)
                 self._write(f"forgotten: {turns} turns\n")
             elif line:
                 await self._respond(who, line)

@@ -33,6 +33,12 @@ class Identity:
         """Who did it."""
         return cls(event.nick, event.user or "", event.host or "", event.account)
 
+    @property
+    def name(self) -> str:
+        """The nick, marked when it is a bridged person's: anybody may have chosen it there, so it
+        is not the one who has that nick here."""
+        return f"{self.nick}@{self.host}" if self.bridged else self.nick
+
     def __str__(self) -> str:
         account = f" ({self.account})" if self.account else ""
         return f"{self.nick}!{self.user}@{self.host}{account}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -21,8 +22,6 @@ from llm.log_view import LogView
 
 if TYPE_CHECKING:
     from harnesses.irc.tendril import IrcTendril
-
-_LATEST = 1 << 62  # as the anchor of a question that is not logged: after all that is
 
 SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
 PATIENCE = "still at it, one moment."
@@ -43,7 +42,7 @@ class Asking:
 
     async def ask(self, request: Request) -> str:
         """Answer a question; returns what else there is to say."""
-        person = (request.network.name, request.network.fold(request.nick))
+        person = (request.network.name, request.network.fold(request.who.name))
         if self._crowd.full(person):
             return Notice(SLOWLY) if self._tendril.hearing.tells(request) else ""
         with self._crowd.waiting(person):
@@ -68,7 +67,7 @@ class Asking:
             view = LogView(
                 log=tendril.log,
                 place=request.place,
-                anchor=anchor or _LATEST,
+                anchor=anchor or round(time.time() * 1000),  # ids of the log follow time
                 last=last,
                 speaker=request.nick,
             )
@@ -110,7 +109,7 @@ class Asking:
 
     def conversation(self, request: Request, nick: str = "") -> str:
         """The conversation of whoever asks, or of `nick`, where `request` was given."""
-        return conversation_of(request.place, nick or request.nick, request.network.fold)
+        return conversation_of(request.place, nick or request.who.name, request.network.fold)
 
     @asynccontextmanager
     async def _patience(

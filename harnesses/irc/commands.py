@@ -111,8 +111,9 @@ class Commands:
 
     async def stop(self, request: Request) -> str:
         """stop: end the answer that I am working on for you"""
-        nick = request.words.split()[0] if request.words else request.nick
-        if not request.admin and request.network.fold(nick) != request.network.fold(request.nick):
+        own = request.who.name
+        nick = request.words.split()[0] if request.words else own
+        if not request.admin and request.network.fold(nick) != request.network.fold(own):
             return Notice("Only admins may stop what others have asked.")
         stopped = self._desk.stop_for(request, nick)
         return "Stopped." if stopped else Notice("There is nothing to stop.")

@@ -114,4 +114,4 @@ class Hearing:
 
 
 def _person(network: Network, who: Identity) -> tuple[str, str]:
-    return network.name, network.fold(who.nick)
+    return network.name, network.fold(who.name)

@@ -48,10 +48,9 @@ class Reply:
         text = self._cleaned(answer.text)
         if not text:
             return
-        lines, budget = self._speech.lines(self._target, text), self._target.budget
-        if lines and lines[0] == self._first:
-            lines, budget = lines[1:], budget - 1
-        await self._speech.rest(self._target, text, lines, budget)
+        lines = self._speech.lines(self._target, text)
+        already = int(lines[:1] == [self._first])
+        await self._speech.rest(self._target, text, lines[already:], already)
 
     def _cleaned(self, text: str) -> str:
         return unaddressed(text.lstrip(), self._target.nick)

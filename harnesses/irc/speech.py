@@ -84,12 +84,15 @@ class Speech:
 
     async def say(self, target: Target, text: str) -> bool:
         """Say `text`, up to the line budget; whether all that was to go out did."""
-        return await self.rest(target, text, self.lines(target, text), target.budget)
+        return await self.rest(target, text, self.lines(target, text))
 
-    async def rest(self, target: Target, text: str, lines: Sequence[Line], budget: int) -> bool:
-        """Say `lines`, which are `text` or its end; over the budget it becomes a paste."""
-        if len(lines) > budget:
-            shown = max(budget - 1, 0)
+    async def rest(
+        self, target: Target, text: str, lines: Sequence[Line], already: int = 0
+    ) -> bool:
+        """Say `lines`, which are `text` without the lines that are said `already`; over the
+        budget it becomes a paste."""
+        if already + len(lines) > target.budget:
+            shown = max(target.budget - 1, 1) - already
             left = tuple(line.text for line in lines[shown:])
             key = await self._pastes.add(
                 target.place, target.nick, sayable(text), left, self._lifetime()

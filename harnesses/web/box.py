@@ -44,7 +44,7 @@ class ChatBox:
 
     async def forget(self, conversation: str) -> None:
         """Keep nothing of a conversation."""
-        await self._harness.conversations.clear(conversation)
+        await self._harness.clear(conversation)
 
 
 def _exchange(turn: Turn) -> Exchange:

@@ -209,6 +209,70 @@ async def test_a_question_whose_asker_leaves_does_not_hold_up_the_next(tmp_path:
         assert texts(script.requests[1])[1:] == ["bob asks: second"]
 
 
+async def test_one_who_gives_up_waiting_lets_the_next_one_have_the_turn(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.hang("Seven.")
+        first = asyncio.create_task(tendril.turn("kitchen", who="ada", text="first"))
+        await script.arrived(1)
+        second = asyncio.create_task(tendril.turn("kitchen", who="bob", text="second"))
+        third = asyncio.create_task(tendril.turn("kitchen", who="eve", text="third"))
+        await asyncio.sleep(0)
+        assert tendril.questions == 3
+        second.cancel()
+        script.release()
+        assert (await first).ok
+        assert (await third).ok
+        assert tendril.questions == 0
+        assert texts(script.requests[1])[-1] == "eve asks: third"
+
+
+async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        delivered, may_end = asyncio.Event(), asyncio.Event()
+
+        async def deliver(answer: Answer) -> None:
+            assert answer.text == "One."
+            delivered.set()
+            await may_end.wait()
+
+        script.say("One.").say("Two.")
+        ask = partial(tendril.turn, "kitchen", who="ada", text="Hi")
+        first = asyncio.create_task(ask(deliver=deliver))
+        await delivered.wait()
+        second = asyncio.create_task(ask())
+        await asyncio.sleep(0)
+        assert len(script.requests) == 1
+        may_end.set()
+        assert ((await first).text, (await second).text) == ("One.", "Two.")
+
+
+async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        assert not tendril.stop("kitchen")
+        script.hang("Seven.")
+        first = asyncio.create_task(tendril.turn("kitchen", who="ada", text="first"))
+        await script.arrived(1)
+        second = asyncio.create_task(tendril.turn("kitchen", who="ada", text="second"))
+        await asyncio.sleep(0)
+        assert tendril.stop("kitchen")
+        nothing = Answer("", ok=False)
+        assert (await first, await second) == (nothing, nothing)
+        assert await tendril.conversations.turns("kitchen") == []
+
+
+async def test_a_turn_may_have_a_persona_and_a_model_of_its_own(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        ask = partial(tendril.turn, "kitchen", who="ada", text="Hi", values={"channel": "#c"})
+        await ask(persona="A pirate on $channel.", model="big")
+        await ask()
+        first, second = script.requests
+        assert (first["model"], texts(first)[0]) == ("big", "A pirate on #c.")
+        assert (second["model"], texts(second)[0]) == (
+            "terra",
+            "You are Terra, on #c. A cup costs $5.",
+        )
+
+
 async def test_a_tendril_says_how_it_is(tmp_path: Path) -> None:
     async with small(tmp_path, "http://127.0.0.1:9"):
         said = report(tmp_path, "small")

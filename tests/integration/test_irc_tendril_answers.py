@@ -205,6 +205,18 @@ async def test_what_was_said_before_a_tool_call_is_not_taken_for_the_answer(
         assert said(alice) == ["alice: There are two.", "Both are fine."]
 
 
+async def test_a_line_that_went_out_early_counts_for_the_line_budget(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd, stream_after=0, line_budget=2) as alice,
+    ):
+        script.say("one\ntwo\nthree")
+        await alice.say(ROOM, ".terrarium count")
+        await alice.expect(r"\(2 more lines: \.more\)$")
+        assert said(alice) == ["alice: one", "(2 more lines: .more)"]
+
+
 async def test_an_answer_may_be_an_action(tmp_path: Path) -> None:
     async with (
         inspircd() as ircd,

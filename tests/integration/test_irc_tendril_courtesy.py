@@ -69,11 +69,13 @@ async def test_who_speaks_through_a_relay_is_answered_by_name_and_is_never_an_ad
     async with inspircd() as ircd, ScriptedOpenAI() as script:
         irc = {"relays": ["bridge!*@*"], "admins": ["*!*@127.0.0.1"]}
         config = irc_config(tmp_path, ircd.port, script.url, irc=irc)
-        async with irc_tendril(config), irc_client(ircd.port, "bridge") as bridge:
+        async with irc_tendril(config) as tendril, irc_client(ircd.port, "bridge") as bridge:
             await bridge.join(ROOM)
             await bridge.say(ROOM, "<\x0304a\u200blice in w\x03> .terrarium hello")
             await bridge.expect(rf"PRIVMSG {ROOM} :alice_in_w: ok$")
             assert script.requests[0]["messages"][-1]["content"] == "alice_in_w asks: hello"
+            [turn] = await tendril.conversations.turns(f"irc/{ROOM}/alice_in_w@127.0.0.1")
+            assert turn.messages[0]["content"] == "hello"
             await bridge.say(ROOM, "<root> .part")
             await bridge.expect(rf"PRIVMSG {ROOM} :root: Only admins may do that\.$")
             await bridge.say(ROOM, ".ping")
