@@ -12,13 +12,15 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import context, fairness, pages, prefix_server, reply, startup
+from benchmarks import context, fairness, irc_latency, pages, prefix_server, reply, soak, startup
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "startup": startup.figures,
     "reply": reply.figures,
+    "irc": irc_latency.figures,
+    "soak": soak.figures,
     "context": context.figures,
     "pages": pages.figures,
     "fairness": fairness.figures,

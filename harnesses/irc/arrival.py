@@ -80,7 +80,9 @@ def _motd_end(state: State, message: Message) -> list[IrcEvent]:
         state.ready = True
         password = state.settings.nickserv_password
         if password and not state.sasl.account and not state.sasl.betrayed:
-            identify = f"IDENTIFY {password.get_secret_value()}"
+            # By another nick we are asking for an account that is not called like us.
+            account = "" if state.is_me(state.settings.nick) else f"{state.settings.nick} "
+            identify = f"IDENTIFY {account}{password.get_secret_value()}"
             state.send("PRIVMSG", "NickServ", identify, urgent=True)
         if state.isupport.bot:
             state.send("MODE", state.source.nick, f"+{state.isupport.bot}")

@@ -86,7 +86,7 @@ def free_port() -> int:
 @asynccontextmanager
 async def ngircd(port: int | None = None) -> AsyncIterator[Ircd]:
     """ngircd: the plainest server we support (its only capability is multi-prefix)."""
-    program = _program("ngircd")
+    program = installed("ngircd")
 
     def command(port: int, folder: Path) -> Sequence[str]:
         config = folder / "ngircd.conf"
@@ -99,14 +99,15 @@ async def ngircd(port: int | None = None) -> AsyncIterator[Ircd]:
 
 @asynccontextmanager
 async def inspircd(port: int | None = None, extra: str = "") -> AsyncIterator[Ircd]:
-    """InspIRCd with the IRCv3 modules that are installed; `extra` is added to its file."""
-    program = _program("inspircd")
+    """InspIRCd with the IRCv3 modules that are installed; `extra` comes first in its file, so that
+    a connect class there counts before ours."""
+    program = installed("inspircd")
 
     def command(port: int, folder: Path) -> Sequence[str]:
         config = folder / "inspircd.conf"
         modules = "".join(f'<module name="{name}">\n' for name in _inspircd_modules())
         config.write_text(
-            INSPIRCD.format(port=port, folder=folder) + modules + INSPIRCD_PREFIXES + extra
+            extra + INSPIRCD.format(port=port, folder=folder) + modules + INSPIRCD_PREFIXES
         )
         root = ["--runasroot"] if os.geteuid() == 0 else []
         return [program, "--nofork", f"--config={config}", *root]
@@ -135,7 +136,8 @@ SERVERS: dict[str, Callable[[], AbstractAsyncContextManager[Ircd]]] = {
 """All of them, for `pytest.mark.parametrize("server", SERVERS)`."""
 
 
-def _program(name: str) -> str:
+def installed(name: str) -> str:
+    """The path of an installed program; without it the test is skipped."""
     found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if found is None:
         pytest.skip(f"{name} is not installed (Debian: apt install {name})")

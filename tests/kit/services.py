@@ -1,0 +1,109 @@
+"""InspIRCd with Atheme linked to it: accounts, NickServ and SASL as networks really have them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kit.certificates import certificate
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.ircd import Ircd, free_port, inspircd, installed
+
+_LINKED = """\
+<module name="spanningtree">
+<module name="ssl_gnutls">
+<module name="sslinfo">
+<sslprofile name="tls" provider="gnutls" certfile="{pem}" keyfile="{pem}" hash="sha256"
+ requestclientcert="yes">
+<bind address="127.0.0.1" port="{tls_port}" type="clients" sslprofile="tls">
+<bind address="127.0.0.1" port="{link_port}" type="servers">
+<link name="services.test" ipaddr="127.0.0.1" allowmask="127.0.0.1" port="1" sendpass="link"
+ recvpass="link">
+<uline server="services.test" silent="yes">
+"""
+
+_ATHEME = """\
+loadmodule "modules/protocol/inspircd";
+loadmodule "modules/backend/opensex";
+loadmodule "modules/crypto/posix";
+loadmodule "modules/nickserv/main";
+loadmodule "modules/nickserv/register";
+loadmodule "modules/nickserv/identify";
+loadmodule "modules/nickserv/ghost";
+loadmodule "modules/nickserv/cert";
+loadmodule "modules/nickserv/set_core";
+loadmodule "modules/nickserv/set_pubkey";
+loadmodule "modules/saslserv/main";
+loadmodule "modules/saslserv/plain";
+loadmodule "modules/saslserv/external";
+loadmodule "modules/saslserv/ecdsa-nist256p-challenge";
+serverinfo {{
+  name = "services.test"; desc = "Services of a test"; numeric = "00A"; netname = "TestNet";
+  recontime = 1; adminname = "t"; adminemail = "t@localhost"; registeremail = "t@localhost";
+  hidehostsuffix = "test"; mta = "/bin/true"; loglevel = {{ error; }}; maxlogins = 5; maxusers = 5;
+  mdlimit = 30; emaillimit = 10; emailtime = 300; auth = none; casemapping = rfc1459;
+}};
+uplink "inspircd.test" {{
+  host = "127.0.0.1"; port = {link_port}; send_password = "link"; receive_password = "link";
+}};
+nickserv {{ nick = "NickServ"; user = "N"; host = "services.test"; real = "Nicks"; }};
+saslserv {{ nick = "SaslServ"; user = "S"; host = "services.test"; real = "SASL"; }};
+general {{ commit_interval = 5; }};
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The network of a test: `ircd` with its plain port, `tls_port`, services that come and go."""
+
+    ircd: Ircd
+    tls_port: int
+    folder: Path
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[IrcClient]:
+        """Atheme, linked, for a while; gives a client that is logged in to the account Account.
+
+        What was registered is gone when it ends.
+        """
+        command = [installed("atheme-services"), "-n", "-c", str(self.folder / "atheme.conf")]
+        command += ["-D", str(self.folder), "-p", str(self.folder / "pid")]
+        command += ["-l", str(self.folder / "log")]
+        with (self.folder / "output").open("wb") as sink:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
+            )
+        try:
+            async with irc_client(self.ircd.port, "Account") as owner:
+                await self._linked(owner)
+                await owner.say("NickServ", "REGISTER sesame t@localhost.example")
+                await owner.expect("is now registered to|is already registered")
+                yield owner
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def _linked(self, client: IrcClient) -> None:
+        """Wait until the server offers SASL, which it does with services only."""
+        async with asyncio.timeout(30):
+            while True:
+                await client.send("CAP LS 302")
+                if "sasl=" in (await client.expect(r" CAP \S+ LS :(.*)"))[1]:
+                    return
+                await asyncio.sleep(0.1)  # nobody announces a link to a client without the caps
+
+
+@asynccontextmanager
+async def services_network(folder: Path) -> AsyncIterator[Services]:
+    """The server by itself, ready for services to link."""
+    installed("atheme-services")  # skips where there is none
+    tls_port, link_port = free_port(), free_port()
+    pem = certificate(folder, "ircd").path
+    extra = _LINKED.format(pem=pem, tls_port=tls_port, link_port=link_port)
+    (folder / "atheme.conf").write_text(_ATHEME.format(link_port=link_port))
+    async with inspircd(extra=extra) as ircd:
+        yield Services(ircd, tls_port, folder)
