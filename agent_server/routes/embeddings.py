@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from starlette.responses import Response
+from pydantic_core import to_json
+from starlette.responses import JSONResponse, Response
 
 from agent_server.embeddings.engine import NAME, installed
 from agent_server.embeddings.request import EmbeddingsRequest
@@ -26,6 +27,15 @@ async def _embedder(request: Request) -> Engine:
 TheEmbedder = Annotated[Engine, Depends(_embedder)]
 
 
+class Vectors(JSONResponse):
+    """Up to 800,000 numbers, none of them strange: the faster encoder keeps chats waiting for a
+    tenth of the time."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return to_json(content)
+
+
 @router.post("/embeddings", response_model=None, responses=answers(Embeddings))
 async def embeddings(
     request: Request, body: EmbeddingsRequest, mind: TheMind, embedder: TheEmbedder, _: Session
@@ -34,4 +44,5 @@ async def embeddings(
     body.require_known()
     own = body.model == NAME or (body.model is None and installed())
     work = (embedder if own else mind).embeddings(body.as_wire())
-    return Whole(await unless_gone(request, work))
+    made = await unless_gone(request, work)
+    return Vectors(made) if own else Whole(made)
