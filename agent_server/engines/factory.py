@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_server.engines.anthropic import AnthropicEngine
 from agent_server.engines.base import Engine
 from agent_server.engines.child import Spec
 from agent_server.engines.embedded import EmbeddedEngine
@@ -14,7 +15,8 @@ def engine_for(name: str, settings: OneModel) -> Engine:
     """The engine of the model `name`, not yet running. Raises ConfigError."""
     if settings.urls:
         key = settings.upstream_key
-        return HttpEngine(
+        kind = AnthropicEngine if settings.api == "anthropic" else HttpEngine
+        return kind(
             settings.urls,
             key=key.get_secret_value() if key else None,
             model=settings.upstream_model,

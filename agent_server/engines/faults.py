@@ -20,8 +20,13 @@ from agent_server.errors import (
 
 log = structlog.get_logger()
 
-TOO_LONG = ("exceed_context_size_error", "context_length_exceeded", "maximum context length")
-"""How llama.cpp, OpenAI and vLLM say that a prompt is too long."""
+TOO_LONG = (
+    "exceed_context_size_error",
+    "context_length_exceeded",
+    "maximum context length",
+    "prompt is too long",
+)
+"""How llama.cpp, OpenAI, vLLM and Anthropic say that a prompt is too long."""
 
 
 OPTIONAL = frozenset(

@@ -1,0 +1,125 @@
+"""A chat request in the words of Anthropic's Messages API.
+
+Source: https://docs.anthropic.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agent_server.errors import InvalidRequest
+from agent_server.messages import plain
+
+Body = Mapping[str, Any]
+
+KEPT = ("max_tokens", "top_p", "top_k")
+LACKING = ("logprobs", "top_logprobs", "logit_bias", "min_p", "verbosity", "reasoning_effort")
+"""What the Messages API has no word for."""
+
+
+def as_messages_request(body: Body) -> dict[str, Any]:
+    """Translate a chat body. Raises InvalidRequest for what cannot be asked there."""
+    _require_sayable(body)
+    asked: dict[str, Any] = {key: body[key] for key in KEPT if key in body}
+    asked["messages"] = list(_turns(body["messages"]))
+    if system := _system(body["messages"]):
+        asked["system"] = system
+    if "temperature" in body:
+        asked["temperature"] = min(body["temperature"], 1)  # the scale there ends at 1
+    if stop := body.get("stop"):
+        asked["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    if tools := body.get("tools"):
+        asked["tools"] = [_tool(tool["function"]) for tool in tools]
+        asked["tool_choice"] = _choice(body)
+    return asked
+
+
+def _require_sayable(body: Body) -> None:
+    for field in LACKING:
+        if body.get(field) not in (None, False):
+            raise InvalidRequest(f"{field} is not supported by this model", param=field)
+    for field in ("frequency_penalty", "presence_penalty"):
+        if body.get(field):
+            raise InvalidRequest(f"{field} is not supported by this model", param=field)
+    if (body.get("n") or 1) > 1:
+        raise InvalidRequest("this model gives one answer at a time", param="n")
+    if (body.get("response_format") or {}).get("type", "text") != "text":
+        raise InvalidRequest("this model cannot be held to a format", param="response_format")
+
+
+def _system(messages: Sequence[Body]) -> str:
+    rules = [plain(each["content"]) for each in messages if each["role"] == "system"]
+    return "\n\n".join(rules)
+
+
+def _turns(messages: Sequence[Body]) -> Iterator[dict[str, Any]]:
+    """The turns, of which two in a row never have the same role."""
+    role, blocks = "", list[dict[str, Any]]()
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        speaker = "assistant" if message["role"] == "assistant" else "user"
+        if speaker != role and blocks:
+            yield {"role": role, "content": blocks}
+            blocks = []
+        role = speaker
+        blocks.extend(_blocks(message))
+    if blocks:
+        yield {"role": role, "content": blocks}
+
+
+def _blocks(message: Body) -> Iterator[dict[str, Any]]:
+    if message["role"] == "tool":
+        result = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
+        yield {**result, "content": plain(message["content"])}
+        return
+    content = message.get("content") or ()
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    parts: Sequence[Body] = content
+    for part in parts:
+        if part["type"] == "text" and part["text"].strip():  # empty ones are refused there
+            yield {"type": "text", "text": part["text"]}
+        elif part["type"] == "image_url":
+            yield {"type": "image", "source": _source(part["image_url"].get("url", ""))}
+        elif part["type"] != "text":
+            raise InvalidRequest(f"this model cannot take {part['type']}", param="messages")
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        used = {"type": "tool_use", "id": call["id"], "name": function["name"]}
+        yield {**used, "input": _arguments(function["arguments"])}
+
+
+def _source(url: str) -> dict[str, str]:
+    if not url.startswith("data:"):
+        return {"type": "url", "url": url}
+    kind, _, data = url.removeprefix("data:").partition(";base64,")
+    return {"type": "base64", "media_type": kind, "data": data}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"text": text}
+
+
+def _tool(function: Body) -> dict[str, Any]:
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    tool = {"name": function["name"], "input_schema": schema}
+    if function.get("description"):
+        tool["description"] = function["description"]
+    return tool
+
+
+def _choice(body: Body) -> dict[str, Any]:
+    choice = body.get("tool_choice") or "auto"
+    if choice == "none":
+        return {"type": "none"}
+    alone = {"disable_parallel_tool_use": True} if body.get("parallel_tool_calls") is False else {}
+    if isinstance(choice, Mapping):
+        return {"type": "tool", "name": choice["function"]["name"], **alone}
+    return {"type": "any" if choice == "required" else "auto", **alone}
