@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from pydantic import Field
 
 from llm.irc_logs import line, stamp
+from llm.meaning import Meaning, near_to
 from llm.tools import tool
 from llm.untrusted import neutral
 from storage.chat_log import Query
@@ -16,16 +18,25 @@ from storage.search_result import Order, Search
 from storage.stores import LogReader
 
 _MOST = 20  # lines in a result
+_MOST_NEAR = 6  # of those that are only near in meaning
 
 
 class LogTools:
     """What the model may look up in `log`: only what `scope` shows, and only what came before
-    the event `before`, which asks."""
+    the event `before`, which asks. What no words find is looked for by `meaning`, where there
+    is such an index."""
 
-    def __init__(self, log: LogReader, scope: Scope, before: int | None = None) -> None:
+    def __init__(
+        self,
+        log: LogReader,
+        scope: Scope,
+        before: int | None = None,
+        meaning: Meaning | None = None,
+    ) -> None:
         self._log = log
         self._scope = scope
         self._before = before
+        self._meaning = meaning
 
     @tool
     async def search_chat_logs(
@@ -53,7 +64,13 @@ class LogTools:
         lines = [self._shown(hit.event) for hit in reversed(page.hits)]
         if page.searched_back_to is not None:
             lines.append(f"(searched back to {stamp(page.searched_back_to)} only)")
-        return "\n".join(lines) or "nothing found"
+        return "\n".join(lines or await self._near(query, within)) or "nothing found"
+
+    async def _near(self, text: str, within: Query) -> list[str]:
+        """What is near in meaning to words that no line has."""
+        near = await near_to(self._meaning, text, replace(within, limit=_MOST_NEAR))
+        lines = [self._shown(event) for event in await self._log.shown_to_model(near)]
+        return ["no line has these words; nearest in meaning:", *lines] if lines else []
 
     def _shown(self, event: Event) -> str:
         """A line as the model reads it; with its channel where there are several."""

@@ -14,6 +14,7 @@ from llm.client import AgentClient, Call
 from llm.errors import ModelError
 from storage.database import Database
 from storage.errors import StorageError, Unavailable
+from storage.event import Event
 from storage.log_query import Query
 from storage.search_result import Page
 from storage.vectors import Vectors
@@ -80,3 +81,15 @@ class Meaning:
         if count:
             _log.info("meaning.indexed", lines=count)
         return first
+
+
+async def near_to(meaning: Meaning | None, text: str, within: Query) -> list[Event]:
+    """The nearest lines, best first: none when there is no index, or it cannot be asked now."""
+    if meaning is None or not text.strip():
+        return []
+    try:
+        page = await meaning.search(text, within)
+    except (ModelError, StorageError) as error:
+        _log.warning("meaning.not_searched", reason=type(error).__name__, error=str(error))
+        return []
+    return [hit.event for hit in page.hits]

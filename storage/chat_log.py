@@ -80,8 +80,12 @@ class ChatLog:
 
     async def for_model(self, query: Query) -> list[Event]:
         """The same, newest, without what people said who have opted out: for a model to read."""
+        return await self.shown_to_model(await self.find(query))
+
+    async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
+        """Those of `events` that are not of people who have opted out."""
         rules = await OptOuts(self._database).load()
-        return [event for event in await self.find(query) if not rules.hides(event)]
+        return [event for event in events if not rules.hides(event)]
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """One event, if it exists and may be seen."""

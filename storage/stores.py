@@ -28,6 +28,9 @@ class LogReader(Protocol):
     async def for_model(self, query: Query) -> list[Event]:
         """The newest that fit, without those of people who have opted out."""
 
+    async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
+        """Those of `events` that are not of people who have opted out."""
+
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """One event, if it exists and may be seen."""
 

@@ -114,7 +114,9 @@ def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Que
         if len(block) == _BLOCK and time.monotonic() > deadline:
             last = block[-1]["event_id"]
             break
-    return Page(_hits(connection, best, channels), searched_back_to=_reached(connection, last))
+    hits = _hits(connection, best, channels)
+    reached = _reached(connection, last)
+    return Page(hits, count=len(hits), searched_back_to=reached)
 
 
 def _blocks(

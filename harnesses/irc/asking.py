@@ -62,7 +62,7 @@ class Asking:
         tools: list[object] = []
         view: LogView | None = None
         if behaviour.logging:
-            tools.append(LogTools(tendril.log, request.scope, before=anchor or None))
+            tools.append(LogTools(tendril.log, request.scope, anchor or None, tendril.meaning))
             last = behaviour.max_context_messages
             view = LogView(
                 log=tendril.log,

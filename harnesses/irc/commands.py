@@ -11,6 +11,7 @@ from harnesses.irc.admin import AdminCommands, Office
 from harnesses.irc.privacy import PrivacyCommands, Registry
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.trigger import ASK, trigger
+from llm.meaning import Meaning, near_to
 from storage.chat_log import ChatLog, Query
 from storage.event import Event, Scope
 from storage.search_result import Order, Search
@@ -23,6 +24,7 @@ class Desk(Office, Registry, Protocol):
     """What commands need of the tendril."""
 
     log: ChatLog
+    meaning: Meaning | None
 
     def prefix(self, request: Request) -> str:
         """What a command begins with where `request` was given."""
@@ -83,7 +85,13 @@ class Commands:
         )
         events = [hit.event for hit in reversed(page.hits)]
         found = [event for event in events if not self._asked(event, request)]
-        return "\n".join(map(_quoted, found[-_SHOWN:])) or "Nothing found."
+        if found:
+            return "\n".join(map(_quoted, found[-_SHOWN:]))
+        meant = await near_to(self._desk.meaning, request.words, within)
+        near = [event for event in meant if not self._asked(event, request)][:_SHOWN]
+        if not near:
+            return "Nothing found."
+        return "\n".join(["Nobody wrote that; near in meaning:", *map(_quoted, near)])
 
     async def stats(self, request: Request) -> str:
         """stats: how much is said here, and by whom"""

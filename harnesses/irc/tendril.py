@@ -32,6 +32,7 @@ from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from harnesses.irc.speech import Speech, Target
 from harnesses.irc.sts import StsPolicies
 from harnesses.irc.upkeep import sweep
+from llm.meaning import Meaning
 from storage.audit import Audit
 from storage.channel_settings import ChannelSettings
 from storage.chat_log import ChatLog
@@ -56,6 +57,7 @@ class IrcTendril(Harness):
     log: ChatLog
     speech: Speech
     behaviours: Behaviours
+    meaning: Meaning | None = None
     choices: Choices
     audit: Audit
     hearing: Hearing
@@ -88,6 +90,8 @@ class IrcTendril(Harness):
             self._tasks.create_task(self._tell_state())
             storage = self.config.section(StorageSettings)
             self._tasks.create_task(sweep(self.database, self.log, storage))
+            if self.meaning:
+                self._tasks.create_task(self.meaning.index())
             for network in self.networks.values():
                 self._tasks.create_task(network.run())
             loop = asyncio.get_running_loop()
@@ -104,6 +108,8 @@ class IrcTendril(Harness):
         self._started = clock()
         kept = ChannelSettings(self.database)
         self.choices, self.audit = Choices(kept), Audit(self.database)
+        if self.config.section(StorageSettings).semantic:
+            self.meaning = Meaning(self.client, self.database)
         self.opt_outs = OptOuts(self.database)
         await self.opt_outs.load()
         self.speech = Speech(self.log, Pastes(self.database), self._link, self._paste_lifetime)

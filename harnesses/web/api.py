@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, HTTPException
 from fastapi import Query as Param
@@ -162,9 +162,13 @@ async def search(
     where: InChannel,
     span: Recently,
     nick: Nick = None,
-    mode: Annotated[Mode, Param(description="all words, any of them, or all as they stand")] = (
-        Mode.AND
-    ),
+    mode: Annotated[
+        Mode | Literal["semantic"],
+        Param(
+            description="all words, any of them, all as they stand, or what is near in meaning:"
+            " best first, on one page, where the log is indexed so"
+        ),
+    ] = Mode.AND,
     order: Annotated[Order, Param(description="newest first, or best first")] = Order.TIME,
     limit: Limit = 50,
     cursor: Annotated[
@@ -181,6 +185,8 @@ async def search(
         until=span.until,
         limit=limit,
     )
+    if mode == "semantic":
+        return SearchResults.of(await reader.near(q, within), first=True)
     asked = Search(text=q, within=within, mode=mode, order=order, cursor=cursor)
     return SearchResults.of(await reader.search(asked), first=cursor is None)
 

@@ -8,17 +8,21 @@ from datetime import UTC, datetime
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
+import structlog
 from fastapi import Depends, HTTPException
 
 from harnesses.web.site import TheSite, TheVisitor
 from harnesses.web.tail import Tail
+from llm.errors import ModelError
+from llm.meaning import Meaning
 from storage.chat_log import ChatLog, Context
-from storage.errors import BadCursor
+from storage.errors import BadCursor, StorageError
 from storage.event import SPOKEN, Event, Place, Scope
 from storage.log_query import Query
 from storage.search_result import Page, Search
 from storage.statistics import Channel, Day, HeatMap, Person, Stats
 
+_log = structlog.get_logger()
 _STEP = 1000  # events read at once where all are wanted
 
 
@@ -29,6 +33,7 @@ class Reader:
     log: ChatLog
     tail: Tail
     scope: Scope
+    meaning: Meaning | None = None
 
     def query(self, place: Place | None = None) -> Query:
         """Everything that may be seen, or all of one channel."""
@@ -119,6 +124,21 @@ class Reader:
         except BadCursor as error:
             raise HTTPException(422, f"cursor: {error}") from error
 
+    async def near(self, text: str, within: Query) -> Page:
+        """The lines nearest in meaning, on one page. Raises HTTPException where that cannot be
+        had, and says why."""
+        if self.meaning is None:
+            raise HTTPException(
+                422,
+                "mode: lines are not indexed by meaning here; whoever runs this site can set"
+                " STORAGE_SEMANTIC=true and install terrarium[semantic]",
+            )
+        try:
+            return await self.meaning.search(text, self._confined(within))
+        except (ModelError, StorageError) as error:
+            _log.warning("web.not_near", reason=type(error).__name__, error=str(error))
+            raise HTTPException(503, "The index of meanings cannot be asked now.") from error
+
     def follow(self, query: Query) -> AsyncIterator[Event]:
         """The events after the query's `after_id` as they come, until the server stops."""
         return self.tail.events(self.log, self._confined(query))
@@ -131,7 +151,7 @@ class Reader:
 
 
 def _reader(site: TheSite, visitor: TheVisitor) -> Reader:
-    return Reader(site.log, site.tail, visitor.scope)
+    return Reader(site.log, site.tail, visitor.scope, site.meaning)
 
 
 TheReader = Annotated[Reader, Depends(_reader)]

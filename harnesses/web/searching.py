@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
 from fastapi import Query as Param
@@ -34,6 +34,7 @@ class Asked:
     nick: Annotated[str, Param(max_length=100)] = ""
     month: Annotated[str, Param(pattern=f"^({_MONTH})?$")] = ""
     order: Order = Order.TIME
+    mode: Literal["words", "meaning"] = "words"
     cursor: Annotated[str | None, Param(max_length=100)] = None
 
     @property
@@ -48,7 +49,8 @@ class Asked:
         """The address of this search, or of another that differs in `changes`."""
         query = {"q": self.q, "channel": self.channel, "nick": self.nick, "month": self.month}
         order = None if self.order is Order.TIME else self.order
-        return with_query(page, **{**query, "order": order, **changes})
+        mode = None if self.mode == "words" else self.mode
+        return with_query(page, **{**query, "order": order, "mode": mode, **changes})
 
 
 @router.get("/search")
@@ -63,7 +65,8 @@ async def show_search(
         cursor=asked.cursor,
         zone=zone,
     )
-    found = await reader.search(search)
+    near = asked.mode == "meaning" and asked.q.strip()
+    found = await (reader.near(asked.q, search.within) if near else reader.search(search))
     return page(
         request,
         "search.html",
@@ -74,6 +77,7 @@ async def show_search(
         facets=_facets(found.facets),
         feed=asked.address("/feed.atom", month=None, order=None),
         channels=await reader.channels(),
+        meaning=reader.meaning is not None and bool(asked.q.strip()),
     )
 
 

@@ -12,6 +12,7 @@ from harnesses.web.box import ChatBox
 from harnesses.web.settings import WebSettings
 from harnesses.web.tail import Tail
 from harnesses.web.token import Visitor
+from llm.meaning import Meaning
 from storage.chat_log import ChatLog
 from storage.event import Scope
 from storage.pastes import Pastes
@@ -27,6 +28,7 @@ class Site:
     chat: ChatBox
     pastes: Pastes
     data: Path
+    meaning: Meaning | None = None
 
 
 def _site(request: Request) -> Site:

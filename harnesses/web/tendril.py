@@ -18,11 +18,12 @@ from harnesses.web.settings import WebSettings
 from harnesses.web.site import Site
 from harnesses.web.tail import Tail
 from llm.listener import listen
+from llm.meaning import Meaning
 from storage.chat_log import ChatLog
 from storage.config import Config
 from storage.database import Database
 from storage.pastes import Pastes
-from storage.settings import log_path
+from storage.settings import StorageSettings, log_path
 
 _log = structlog.get_logger()
 
@@ -43,7 +44,11 @@ class WebTendril(Harness):
                 log, tail = ChatLog(database), Tail(database)
                 chat = ChatBox(self, log)
                 pastes = Pastes(database)
-                app = create_app(Site(self.settings, log, tail, chat, pastes, self.config.data))
+                semantic = self.config.section(StorageSettings).semantic
+                meaning = Meaning(self.client, database) if semantic else None
+                app = create_app(
+                    Site(self.settings, log, tail, chat, pastes, self.config.data, meaning)
+                )
                 address = _address(listener)
                 self._announce(address)
                 async with asyncio.TaskGroup() as tasks:

@@ -12,6 +12,7 @@ import pytest
 
 from agent_server.embeddings.engine import installed
 from llm.client import AgentClient
+from llm.log_tools import LogTools
 from llm.meaning import Meaning
 from llm.settings import AgentSettings
 from storage.chat_log import ChatLog
@@ -19,9 +20,13 @@ from storage.database import Database
 from storage.errors import Unavailable
 from storage.event import PUBLIC, Event, EventType, Place, Scope
 from storage.log_query import Query
+from storage.privacy import OptOuts
 from storage.vectors import Vectors
+from tests.integration.test_irc_tendril_commands import alice_in, ask
 from tests.kit.agent_server import agent_server
+from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.web_site import web_site
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 TALK = [
@@ -128,3 +133,46 @@ async def test_without_any_vector_the_search_says_how_to_get_them(tmp_path: Path
     ):
         with pytest.raises(Unavailable, match="STORAGE_SEMANTIC=true"):
             await Meaning(client, database).search("anything", query())
+
+
+@needs_model
+async def test_the_site_and_the_bot_offer_what_is_near_in_meaning(tmp_path: Path) -> None:
+    events = [said(text, number) for number, text in enumerate(TALK)]
+    semantic = {"storage": {"semantic": True}}
+    async with ScriptedOpenAI() as script, agent_server({"upstream": script.url}) as url:
+        async with alice_in(tmp_path, url, **semantic) as (alice, tendril):
+            await asyncio.gather(*(tendril.log.append(event) for event in events))
+            await alice.say(ROOM, "we cook dinner in the big kitchen tonight")
+            assert "nothing like" not in await ask(alice, ".ping")
+            assert tendril.meaning is not None
+            await tendril.meaning.catch_up()
+            answer = await ask(alice, ".search preparing a meal")
+            assert answer == "Nobody wrote that; near in meaning:"
+            line = await alice.expect(rf":Terra!\S+ PRIVMSG {ROOM} :(.*)$")
+            assert "we cook dinner in the big kitchen tonight" in line[1]
+        async with web_site(tmp_path, agent_url=url, tables=semantic) as site:
+            found = await site.get("/api/search", q="Wi-Fi adapter is broken", mode="semantic")
+            assert found["results"][0]["text"] == TALK[0]
+            page = await site.http.get("/search", params={"q": "Wi-Fi adapter", "mode": "meaning"})
+            assert page.status_code == 200
+            assert "wireless card" in page.text
+            offered = await site.http.get("/search", params={"q": "zzz nothing like it"})
+            assert "mode=meaning" in offered.text
+
+
+async def test_a_site_without_the_index_says_what_is_missing(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
+        answer = await site.http.get("/api/search", params={"q": "x", "mode": "semantic"})
+    assert answer.status_code == 422
+    assert "STORAGE_SEMANTIC=true" in answer.json()["error"]["message"]
+
+
+async def test_the_tool_shows_the_model_no_line_of_who_has_opted_out(tmp_path: Path) -> None:
+    async with (
+        filled(tmp_path, [said("my secret is a green frog")]) as (database, log, _),
+        AgentClient.opened(AgentSettings(api_url="http://127.0.0.1:9")) as client,
+    ):
+        tools = LogTools(log, PUBLIC, None, Meaning(client, database))
+        assert "green frog" in await tools.search_chat_logs(query="frog")
+        await OptOuts(database).add("irc", "ada", None)
+        assert await tools.search_chat_logs(query="frog") == "nothing found"

@@ -175,7 +175,7 @@ async def test_stats_count_what_was_said(tmp_path: Path) -> None:
         ("/api/messages?before_id=99999999999999999999", 422, "before_id: "),
         ("/api/search", 422, "q: Field required"),
         ("/api/search?q=...", 422, "q: write at least one word"),
-        ("/api/search?q=a&mode=semantic", 422, "mode: .*'and'"),
+        ("/api/search?q=a&mode=vague", 422, "mode.*'and'"),
         ("/api/search?q=a&hours=0", 422, "hours: "),
         ("/api/messages/999/context", 404, "no event 999"),
         ("/api/stream?after_id=x", 422, "after_id: "),

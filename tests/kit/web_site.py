@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -107,10 +107,14 @@ async def web_site(
     events: Sequence[Event] = (),
     settings: dict[str, Any] | None = None,
     agent_url: str = NOBODY,
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> AsyncIterator[WebSite]:
-    """Start the tendril over a log with `events`; it has stopped when this is left."""
-    tables = {"web": {"port": 0, **(settings or {})}, "agent": {"api_url": agent_url}}
-    config = Config(tables, None, data)
+    """Start the tendril over a log with `events`; it has stopped when this is left.
+
+    `settings` is the table `[web]`, `tables` are others.
+    """
+    own = {"web": {"port": 0, **(settings or {})}, "agent": {"api_url": agent_url}}
+    config = Config({**own, **(tables or {})}, None, data)
     async with Database.opened(data / "irc.db") as database, ChatLog.opened(database) as log:
         ids = await asyncio.gather(*(log.append(each) for each in events))
         async with asyncio.TaskGroup() as tasks:
