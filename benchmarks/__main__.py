@@ -17,6 +17,7 @@ from benchmarks import (
     embeddings,
     fairness,
     irc_latency,
+    leaving,
     pages,
     prefix_server,
     reply,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "pages": pages.figures,
     "embeddings": embeddings.figures,
     "fairness": fairness.figures,
+    "leaving": leaving.figures,
     "prefix-server": prefix_server.figures,
 }
 
