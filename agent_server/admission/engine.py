@@ -5,6 +5,7 @@ It is the one way to an engine, so that no endpoint can make tokens past it.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from agent_server.admission.fair_queue import Request
 from agent_server.admission.gate import Gate
 from agent_server.admission.quota import Charge, Quotas
 from agent_server.engines.base import Chunk, Chunks, Engine, TokenCount, Traits
+from agent_server.errors import ApiError, Unsupported
 from agent_server.ledger import Ledger
 from agent_server.metrics import Metrics
 from agent_server.usage import Usage
@@ -31,6 +33,9 @@ FIRST_GUESS = 128
 
 SAYING = ("content", "reasoning_content", "tool_calls")
 """What of a delta people or programs wait for."""
+
+PROBE = 10.0
+"""Seconds in which an engine that has failed must make a token to be ready again."""
 
 NOTHING = Usage()
 
@@ -57,6 +62,7 @@ class AdmittedEngine:
         self._gate = gate
         self._books = books
         self._length = float(FIRST_GUESS)
+        self._failed = False
         books.metrics.show_gate(name, gate.scheduler)
 
     @property
@@ -69,8 +75,12 @@ class AdmittedEngine:
         return self._engine.running()
 
     async def ready(self) -> bool:
-        """Whether the engine could make a token now."""
-        return await self._engine.ready()
+        """Whether the engine could make a token now; after a failure it has to make one."""
+        if not await self._engine.ready():
+            return False
+        if self._failed:
+            self._failed = not await self._makes_a_token()
+        return not self._failed
 
     async def traits(self) -> Traits:
         """Ask the engine what its model can do."""
@@ -98,8 +108,19 @@ class AdmittedEngine:
                 async for chunk in chunks:
                     ask.note(chunk)
                     yield chunk
+        except ApiError as error:
+            self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
+            raise
         finally:
             self._leave(ask)
+
+    async def _makes_a_token(self) -> bool:
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        try:
+            async with asyncio.timeout(PROBE), aclosing(self._engine.chat(body, None)) as chunks:
+                return bool((await anext(chunks)).get("choices"))
+        except (ApiError, StopAsyncIteration, TimeoutError):
+            return False
 
     async def _enter(self, body: Mapping[str, Any]) -> Ask:
         """Wait for a place. Raises RateLimited or QueueTimeout."""
@@ -135,6 +156,7 @@ class AdmittedEngine:
         if used == NOTHING:
             return
         if used.completion:
+            self._failed = self._failed and ask.usage is None
             self._length += (used.completion - self._length) * _NEWEST
         books.metrics.used(who, self._name, used, ask.first, now)
         is_first = who.usage is None

@@ -204,3 +204,18 @@ async def test_of_one_key_only_so_many_run_at_once(script: ScriptedOpenAI, tmp_p
         assert (await http.post(CHAT, json=says("web"), headers=made["web"])).status_code == 200
         script.release()
     assert asked(script) == ["first", "web", "second"]
+
+
+async def test_after_a_failure_the_engine_is_ready_when_it_has_made_a_token(
+    script: ScriptedOpenAI,
+) -> None:
+    async with client(script) as http:
+        assert (await http.get("/ready")).status_code == 200
+        assert script.requests == [], "a healthy engine is not asked for a token"
+        script.fail(500, "out of memory").fail(500, "out of memory")
+        assert (await http.post(CHAT, json=says("x"))).status_code >= 500
+        assert (await http.get("/ready")).status_code == 503
+        assert (await http.get("/ready")).status_code == 200
+        count = len(script.requests)
+        assert (await http.get("/ready")).status_code == 200
+        assert len(script.requests) == count
