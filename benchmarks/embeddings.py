@@ -14,20 +14,21 @@ from contextlib import suppress
 import httpx2
 
 from benchmarks.figure import Figure, percentile
+from llm.logs import configure
 from tests.kit.agent_server import agent_server
 from tests.kit.ubuntu import spoken
 
-TEXTS = 256
+TEXTS = 128
 QUESTIONS = 30
 ROUNDS = 4
 LENGTH = 96  # tokens of a chat's answer
 ENDLESS = {"0": -100, "2": -100}
-LEAST_RATE = 60.0  # texts a second
 LEAST_SHARE = 0.9  # of the speed of a chat without embeddings beside it
 
 
 async def figures() -> AsyncIterator[Figure]:
     """Texts a second, milliseconds of a question, and the speed of a chat beside a flood."""
+    configure("benchmark", "warning")
     lines = [line.decode("utf-8", "replace") for line in spoken(TEXTS)]
     async with (
         agent_server({}) as url,
@@ -35,7 +36,7 @@ async def figures() -> AsyncIterator[Figure]:
     ):
         await _embedded(http, lines[:1])
         rate = len(lines) / await _embedded(http, lines)
-        yield Figure("texts embedded", rate, "/s", least=LEAST_RATE)
+        yield Figure("texts embedded", rate, "/s")
         times = [1000 * await _embedded(http, [line]) for line in lines[:QUESTIONS]]
         yield Figure("one question, median", percentile(times, 0.5), "ms")
         yield Figure("one question, p95", percentile(times, 0.95), "ms")

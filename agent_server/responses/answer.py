@@ -6,7 +6,6 @@ Source: https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from itertools import chain
@@ -16,6 +15,7 @@ from agent_server.completion import Head
 from agent_server.encoding import event
 from agent_server.engines.base import Chunk, Chunks
 from agent_server.errors import ApiError
+from agent_server.responses.making import DELTAS, Making, begun, logprob
 from agent_server.responses.request import ResponseRequest
 from agent_server.streaming import Events, broken
 from agent_server.usage import Usage
@@ -127,7 +127,7 @@ class Answer:
         if self._open and (self._open.kind, self._open.call) == (kind, index):
             return
         yield from self._close("completed")
-        self._open = Making(kind, index, _begun(kind, call))
+        self._open = Making(kind, index, begun(kind, call))
         self._items.append(self._open.item)
         bare = {**self._open.item, "content": []} if kind != "function_call" else self._open.item
         yield self._item_event("added", bare)
@@ -139,7 +139,7 @@ class Answer:
         making = self._open
         if making is None or not text:
             return
-        making.add(text, [_logprob(entry) for entry in logprobs])
+        making.add(text, [logprob(entry) for entry in logprobs])
         extra = {"logprobs": making.newest} if making.kind == "message" else {}
         place = self._place(part=making.kind != "function_call")
         yield self._event(f"response.{DELTAS[making.kind]}.delta", **place, delta=text, **extra)
@@ -187,71 +187,6 @@ class Answer:
     def _event(self, kind: str, **rest: Any) -> Event:
         self._sequence += 1
         return {"type": kind, "sequence_number": self._sequence - 1, **rest}
-
-
-DELTAS = {
-    "message": "output_text",
-    "reasoning": "reasoning_text",
-    "function_call": "function_call_arguments",
-}
-
-
-class Making:
-    """The item that is being written; `call` is the index of its call."""
-
-    def __init__(self, kind: str, call: int | None, item: dict[str, Any]) -> None:
-        self.kind = kind
-        self.call = call
-        self.item = item
-        self.text = ""
-        self.logprobs: list[dict[str, Any]] = []
-        self.newest: list[dict[str, Any]] = []
-
-    def add(self, text: str, logprobs: list[dict[str, Any]]) -> None:
-        """Take one more piece."""
-        self.text += text
-        self.newest = logprobs
-        self.logprobs += logprobs
-
-    def end(self, status: str) -> None:
-        """Put what was written into the item."""
-        self.item["status"] = status
-        if self.kind == "function_call":
-            self.item["arguments"] = self.text
-        else:
-            self.item["content"] = [self.part(self.text)]
-
-    def part(self, text: str) -> dict[str, Any]:
-        """The one content part of the item, with `text`."""
-        if self.kind == "reasoning":
-            return {"type": "reasoning_text", "text": text}
-        return {
-            "type": "output_text", "text": text, "annotations": [],
-            "logprobs": self.logprobs if text else [],
-        }  # fmt: skip
-
-
-def _begun(kind: str, call: Mapping[str, Any] | None) -> dict[str, Any]:
-    common = {"type": kind, "status": "in_progress"}
-    if kind == "reasoning":
-        return {"id": f"rs_{uuid.uuid4().hex}", **common, "summary": [], "content": []}
-    if kind == "message":
-        return {"id": f"msg_{uuid.uuid4().hex}", **common, "role": "assistant", "content": []}
-    call = call or {}
-    name = (call.get("function") or {}).get("name") or ""
-    begun = {"call_id": call.get("id") or f"call_{uuid.uuid4().hex}", "name": name, "arguments": ""}
-    return {"id": f"fc_{uuid.uuid4().hex}", **common, **begun}
-
-
-def _logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {
-        "token": entry["token"],
-        "bytes": entry.get("bytes") or [],
-        "logprob": entry["logprob"],
-    }
-    if "top_logprobs" in entry:
-        kept["top_logprobs"] = [_logprob(top) for top in entry["top_logprobs"]]
-    return kept
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

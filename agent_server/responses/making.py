@@ -1,0 +1,74 @@
+"""An item of a response while it is written: words, thoughts or a call."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+DELTAS = {
+    "message": "output_text",
+    "reasoning": "reasoning_text",
+    "function_call": "function_call_arguments",
+}
+"""What the events of each kind of item are about."""
+
+
+class Making:
+    """The item that is being written; `call` is the index of its call."""
+
+    def __init__(self, kind: str, call: int | None, item: dict[str, Any]) -> None:
+        self.kind = kind
+        self.call = call
+        self.item = item
+        self.text = ""
+        self.logprobs: list[dict[str, Any]] = []
+        self.newest: list[dict[str, Any]] = []
+
+    def add(self, text: str, logprobs: list[dict[str, Any]]) -> None:
+        """Take one more piece."""
+        self.text += text
+        self.newest = logprobs
+        self.logprobs += logprobs
+
+    def end(self, status: str) -> None:
+        """Put what was written into the item."""
+        self.item["status"] = status
+        if self.kind == "function_call":
+            self.item["arguments"] = self.text
+        else:
+            self.item["content"] = [self.part(self.text)]
+
+    def part(self, text: str) -> dict[str, Any]:
+        """The one content part of the item, with `text`."""
+        if self.kind == "reasoning":
+            return {"type": "reasoning_text", "text": text}
+        return {
+            "type": "output_text", "text": text, "annotations": [],
+            "logprobs": self.logprobs if text else [],
+        }  # fmt: skip
+
+
+def begun(kind: str, call: Mapping[str, Any] | None) -> dict[str, Any]:
+    """An item of which nothing is written yet; `call` is the first part of a tool call."""
+    common = {"type": kind, "status": "in_progress"}
+    if kind == "reasoning":
+        return {"id": f"rs_{uuid.uuid4().hex}", **common, "summary": [], "content": []}
+    if kind == "message":
+        return {"id": f"msg_{uuid.uuid4().hex}", **common, "role": "assistant", "content": []}
+    call = call or {}
+    name = (call.get("function") or {}).get("name") or ""
+    begun = {"call_id": call.get("id") or f"call_{uuid.uuid4().hex}", "name": name, "arguments": ""}
+    return {"id": f"fc_{uuid.uuid4().hex}", **common, **begun}
+
+
+def logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The log probability of a token, with only the keys that this API has."""
+    kept = {
+        "token": entry["token"],
+        "bytes": entry.get("bytes") or [],
+        "logprob": entry["logprob"],
+    }
+    if "top_logprobs" in entry:
+        kept["top_logprobs"] = [logprob(top) for top in entry["top_logprobs"]]
+    return kept
