@@ -8,12 +8,12 @@ begins is remembered, and moves rarely and far.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from llm.client import Count
 from llm.errors import ContextTooLong
-from llm.irc_logs import block, line
+from llm.irc_logs import EARLIER, block, line
 from llm.log_view import LogView
 from llm.message import Message
 from llm.untrusted import neutral
@@ -31,20 +31,17 @@ Counter = Callable[[Sequence[Message]], Awaitable[Count]]
 class Question:
     """What somebody asks, and who it is.
 
-    `anchor` is the log event that holds a question which joins another one; `said` are lines of
-    theirs that are older than those the model is shown.
+    `anchor` is the log event that holds a question which joins another one.
     """
 
     who: str
     text: str
     anchor: int = 0
-    said: tuple[str, ...] = ()
 
     def message(self) -> Message:
         """The question as memory keeps it."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
-        message |= {"anchor": self.anchor} if self.anchor else {}
-        return message | {"said": list(self.said)} if self.said else message
+        return message | {"anchor": self.anchor} if self.anchor else message
 
 
 class Context:
@@ -67,6 +64,7 @@ class Context:
         self._next_turn = 0  # the id from which on turns are shown when none is left
         self._turns: list[Turn] = []
         self._events: list[Event] = []
+        self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
 
     async def load(self) -> None:
         """Read the turns and the log lines that belong to the prompt."""
@@ -77,15 +75,21 @@ class Context:
         if self._view:
             asked = _anchors(self._turns)
             self._events = await self._view.events(self._known.log_start, asked)
-            await self._recall(self._view)
+            await self._load_related(self._view, asked)
 
-    async def _recall(self, view: LogView) -> None:
-        """Find what somebody said who opens a conversation and is not in the lines shown."""
-        shown = any(event.nick.lower() == view.speaker.lower() for event in self._events)
-        if view.speaker and view.last and not self._turns and not shown:
-            before = self._events[0].id if self._events else view.anchor
-            said = tuple(map(line, await view.own_words(before)))
-            self._question = replace(self._question, said=said)
+    async def _load_related(self, view: LogView, asked: set[int]) -> None:
+        """Lines from further back: what each turn was shown, and what the question needs beside
+        all that is shown already. To one who begins a conversation also belongs what they said
+        last, however long ago."""
+        before = {event for turn in self._turns for event in turn.related}
+        lines = {event.id: event for event in await view.named(before)}
+        for turn in self._turns:
+            self._related[turn.id] = [lines[event] for event in turn.related if event in lines]
+        shown = asked | before | {event.id for event in self._events}
+        own = [] if self._turns else await view.own_words()
+        found = {event.id: event for event in [*own, *await view.related(self._question.text)]}
+        fresh = [found[event] for event in sorted(found) if event not in shown]
+        self._related[0] = [event for event in fresh if event.reply_to not in asked]
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """The messages, `steps` of the run included, with `reserve` tokens left for the answer.
@@ -98,7 +102,7 @@ class Context:
         counted = await count(messages)
         room = counted.window - reserve
         goal = room if counted.tokens <= room else room // 2
-        while counted.tokens > goal and self._turns + self._events:
+        while counted.tokens > goal and (self._turns or self._events or self._related.get(0)):
             await self._leave_out(sum(map(_length, messages)) * (1 - goal / counted.tokens))
             messages = self._messages(kept)
             counted = await count(messages)
@@ -113,7 +117,10 @@ class Context:
         """Keep the question and what came of it, and where the prompt begins."""
         live = self._live()
         turn = Turn(
-            live.anchor if live else 0, datetime.now(UTC), (self._question.message(), *messages)
+            live.anchor if live else 0,
+            datetime.now(UTC),
+            (self._question.message(), *messages),
+            related=tuple(event.id for event in self._related.get(0, ())),
         )
         await self._memory.add(self._name, turn)
         window = self._window()
@@ -138,9 +145,11 @@ class Context:
             if isinstance(item, Event):
                 lines.append(item)
             else:
-                messages += [_asked(item.messages[0], lines), *map(_sent, item.messages[1:])]
+                question = _asked(item.messages[0], lines, self._related.get(item.id, ()))
+                messages += [question, *map(_sent, item.messages[1:])]
                 lines = []
-        return [*messages, _asked(self._question.message(), lines), *map(_sent, steps)]
+        question = _asked(self._question.message(), lines, self._related.get(0, ()))
+        return [*messages, question, *map(_sent, steps)]
 
     def _past(self) -> list[Event | Turn]:
         """Log lines and turns in order of arrival."""
@@ -154,6 +163,7 @@ class Context:
 
     async def _leave_out(self, characters: float) -> None:
         """Leave out the oldest of the past, of so many characters or a little more."""
+        self._related.pop(0, None)  # the furthest back of all
         past = self._past()
         while past and characters > 0:
             characters -= _size(past.pop(0))
@@ -177,10 +187,11 @@ def _recent(turns: list[Turn]) -> list[Turn]:
     return kept
 
 
-def _asked(question: Message, events: Sequence[Event]) -> Message:
-    """A question as it is sent: the lines before it, then who asked it, once."""
+def _asked(question: Message, events: Sequence[Event], related: Sequence[Event] = ()) -> Message:
+    """A question as it is sent: the lines from further back that belong to it, the lines just
+    before it, then who asked it, once."""
     text = neutral(f"{question['name']} asks: {question['content']}")
-    return {"role": "user", "content": block(events, question.get("said", ())) + text}
+    return {"role": "user", "content": block(related, EARLIER) + block(events) + text}
 
 
 def _sent(step: Message) -> Message:

@@ -12,17 +12,19 @@ from storage.event import Event, EventType
 _FOLDED = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
 
 
+EARLIER = "earlier_irc_logs"
+"""The tag of lines from further back that belong to a question."""
+
+
 def stamp(time: datetime) -> str:
     """The time of a line, in UTC."""
     return f"[{time:%Y-%m-%d %H:%M:%S}]"
 
 
-def block(events: Sequence[Event], earlier: Sequence[str] = ()) -> str:
-    """The events between `<irc_logs>` tags, or nothing when there are none. Lines `earlier`, made
-    by `line`, stand before them, with a gap."""
-    gap = ["..."] if earlier else []
-    lines = "\n".join([*earlier, *gap, *_lines(events)])
-    return f"<irc_logs>\n{lines}\n</irc_logs>\n\n" if lines else ""
+def block(events: Sequence[Event], tag: str = "irc_logs") -> str:
+    """The events between tags, or nothing when there are none."""
+    lines = "\n".join(_lines(events))
+    return f"<{tag}>\n{lines}\n</{tag}>\n\n" if lines else ""
 
 
 def _lines(events: Iterable[Event]) -> Iterable[str]:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from llm.channel_threads import ChannelThreads
 from storage.chat_log import Query
 from storage.event import SPOKEN, Event, Place, Scope
 from storage.stores import LogReader
@@ -18,7 +19,8 @@ _MOST = 5_000  # events read for one prompt
 class LogView:
     """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
     all that happened between them. With `since` it is the view of somebody who asks from
-    elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks."""
+    elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks; with
+    `threads`, lines from further back are found that belong to what they ask."""
 
     log: LogReader
     place: Place
@@ -26,6 +28,7 @@ class LogView:
     last: int
     since: datetime | None = None
     speaker: str = ""
+    threads: ChannelThreads | None = None
 
     async def events(self, start: int, asked: Collection[int]) -> list[Event]:
         """The events to show, oldest first.
@@ -47,16 +50,31 @@ class LogView:
                 events = [event for event in events if event.id >= first]
         return [event for event in events if not _of_turn(event, asked)]
 
-    async def own_words(self, before: int) -> list[Event]:
-        """What the speaker last said before the event `before`, oldest first."""
+    async def related(self, text: str) -> list[Event]:
+        """The lines that belong to what the speaker asks, oldest first: as many as are wanted."""
+        if self.threads is None or self.last == 0:
+            return []
+        return await self.threads.related(self.speaker, text, self.anchor, self.last)
+
+    async def named(self, ids: Collection[int]) -> list[Event]:
+        """Those of the events that are still there and may be shown, oldest first."""
+        if not ids:
+            return []
+        query = Query(scope=Scope.of(self.place), ids=frozenset(ids), limit=len(ids))
+        return await self.log.for_model(query)
+
+    async def own_words(self) -> list[Event]:
+        """What the speaker said last, oldest first."""
+        if not self.speaker or self.last == 0:
+            return []
         query = Query(
             scope=Scope.of(self.place),
-            before_id=before,
+            before_id=self.anchor,
             types=SPOKEN,
             nick=self.speaker,
             limit=_OWN_WORDS,
         )
-        return await self.log.find(query)
+        return await self.log.for_model(query)
 
     async def _find(self, first: int) -> list[Event]:
         return await self.log.for_model(replace(self._query(), after_id=first - 1, limit=_MOST))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _TAGS = (
-    "irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
+    "(?:earlier_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
     "|system|think|thinking|thought|memory|facts|topic"
 )
 _BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK"

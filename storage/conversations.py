@@ -20,13 +20,15 @@ KEPT = 200  # turns of a conversation
 class Turn:
     """A question and all that came of it: the tool calls, their results, the answer.
 
-    `anchor` is the id of the log event that asked, 0 where there is no log.
+    `anchor` is the id of the log event that asked, 0 where there is no log; `related` are the ids
+    of earlier lines that the model was shown beside the newest ones.
     """
 
     anchor: int
     time: datetime
     messages: tuple[Message, ...]
     id: int = 0
+    related: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,15 @@ class Conversations:
         async with self._database.transaction() as db:
             await db.execute("INSERT OR IGNORE INTO conversations (name) VALUES (?)", [name])
             cursor = await db.execute(
-                "INSERT INTO turns (conversation_id, anchor, time, messages)"
-                " SELECT id, ?, ?, ? FROM conversations WHERE name = ? RETURNING id",
-                [turn.anchor, to_micros(turn.time), json.dumps(turn.messages), name],
+                "INSERT INTO turns (conversation_id, anchor, time, messages, related)"
+                " SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id",
+                [
+                    turn.anchor,
+                    to_micros(turn.time),
+                    json.dumps(turn.messages),
+                    json.dumps(turn.related),
+                    name,
+                ],
             )
             row = await cursor.fetchone()
             assert row is not None
@@ -70,7 +78,13 @@ class Conversations:
             [name, start, limit],
         )
         return [
-            Turn(row["anchor"], from_micros(row["time"]), _messages(row["messages"]), row["id"])
+            Turn(
+                row["anchor"],
+                from_micros(row["time"]),
+                _messages(row["messages"]),
+                row["id"],
+                tuple(json.loads(row["related"])),
+            )
             for row in reversed(rows)
         ]
 

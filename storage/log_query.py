@@ -6,6 +6,7 @@ which channels it may look at, and looks at no others.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ from storage.event_row import event_of
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Which events to read: every field narrows. Times are aware, `since` is the first moment and
-    `until` the first one after; `before_id` and `after_id` leave out the event they name; `limit`
+    `until` the first one after; `before_id` and `after_id` leave out the event they name; `ids` are
+    the only ones wanted; `limit`
     is the most events of an answer, or the hits on a page."""
 
     scope: Scope
@@ -38,6 +40,7 @@ class Query:
     until: datetime | None = None
     before_id: int | None = None
     after_id: int | None = None
+    ids: frozenset[int] | None = None
     limit: int = 50
 
 
@@ -132,6 +135,9 @@ def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[
         if value is not None:
             parts.append(sql)
             values.append(value)
+    if query.ids is not None:
+        parts.append("id IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(sorted(query.ids)))
     if query.types is not None:
         parts.append(f"type IN ({', '.join('?' for _ in query.types)})")
         values.extend(sorted(query.types))

@@ -17,8 +17,10 @@ from harnesses.irc.record import conversation_of
 from harnesses.irc.reply import Reply
 from harnesses.irc.request import Notice, Request
 from harnesses.irc.tools import ChannelTools
+from llm.channel_threads import ChannelThreads
 from llm.log_tools import LogTools
 from llm.log_view import LogView
+from storage.event import Place
 
 if TYPE_CHECKING:
     from harnesses.irc.tendril import IrcTendril
@@ -33,6 +35,7 @@ class Asking:
     def __init__(self, tendril: IrcTendril) -> None:
         self._tendril = tendril
         self._crowd = Crowd()
+        self._threads: dict[Place, ChannelThreads] = {}
         self._today, self._tokens = datetime.now(UTC).date(), 0
 
     @property
@@ -70,6 +73,7 @@ class Asking:
                 anchor=anchor or round(time.time() * 1000),  # ids of the log follow time
                 last=last,
                 speaker=request.nick,
+                threads=None if request.private else self._threads_of(request.place),
             )
         if not request.private:
             tools.append(ChannelTools(network, channel))
@@ -106,6 +110,11 @@ class Asking:
         tendril = self._tendril
         admin = tendril.hearing.is_admin(request.network, request.who)
         return admin and tendril.settings.admin_tools
+
+    def _threads_of(self, place: Place) -> ChannelThreads:
+        if place not in self._threads:
+            self._threads[place] = ChannelThreads(self._tendril.log, place)
+        return self._threads[place]
 
     def conversation(self, request: Request, nick: str = "") -> str:
         """The conversation of whoever asks, or of `nick`, where `request` was given."""

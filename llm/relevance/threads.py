@@ -35,7 +35,7 @@ class Threads:
         self._rarity = Rarity(self._model.words, self._model.lines)
         self.people = People(self._rarity.is_common)
         self._lines: deque[Utterance] = deque()  # newest first
-        self._count = 0
+        self.count = 0  # lines that were said
         self._last: dict[int, int] = {}
         self._chances: dict[int, dict[int, float]] = {}
         self._postings: defaultdict[str, deque[int]] = defaultdict(deque)  # of each word
@@ -109,7 +109,7 @@ class Threads:
         addressee, named = self.people.addressed(speaker, text)
         length = min(len(text.split()), MOST_WORDS)
         return Utterance(
-            self._count, minute, speaker, addressee, named, words(text), length, "?" in text
+            self.count, minute, speaker, addressee, named, words(text), length, "?" in text
         )
 
     def _shared(self, line: Utterance) -> dict[int, int]:
@@ -123,7 +123,7 @@ class Threads:
 
     def _remember(self, line: Utterance) -> None:
         self._lines.appendleft(line)
-        self._count += 1
+        self.count += 1
         self._last[line.speaker] = line.n
         self._rarity.heard(line.words)
         for word in line.words:

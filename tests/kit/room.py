@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from llm.channel_threads import ChannelThreads
 from llm.client import Count
 from llm.context import Context, Question
 from llm.log_view import LogView
@@ -31,6 +32,7 @@ class Room:
     last: int = 50
     window: int = 100_000
     since: datetime | None = None
+    threads: ChannelThreads | None = None
     lines: int = field(default=0)
 
     async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
@@ -60,6 +62,8 @@ class Room:
             anchor=anchor,
             last=self.last,
             since=self.since,
+            threads=self.threads,
+            speaker="bob",
         )
         sent = await self.sent(text, view, steps, answer)
         if meanwhile:
