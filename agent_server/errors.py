@@ -4,6 +4,7 @@
     ├── InvalidRequest 400
     │   └── ContextLengthExceeded 400
     ├── Unauthorized 401
+    ├── Forbidden 403
     ├── NotFound 404
     ├── BodyTooLarge 413
     ├── RateLimited 429
@@ -72,6 +73,14 @@ class Unauthorized(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, headers={"www-authenticate": "Bearer"})
+
+
+class Forbidden(ApiError):
+    """Not for this client, whatever key it has."""
+
+    status = 403
+    kind = "permission_error"
+    default_code = "forbidden"
 
 
 class NotFound(ApiError):

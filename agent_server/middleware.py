@@ -20,11 +20,13 @@ from agent_server.errors import (
     BodyTooLarge,
     ClientGone,
     EngineUnavailable,
+    Forbidden,
     Unauthorized,
 )
 from agent_server.key_ring import KeyRing
 from agent_server.metrics import Metrics
 from agent_server.visit import Visit, visiting
+from llm.loopback import host_of, is_loopback
 from storage.keys import Key
 
 log = structlog.get_logger()
@@ -134,6 +136,10 @@ class BearerKey:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
+        if scope["type"] == "http" and self._ring.is_open and not _is_ours(scope):
+            text = "without a key this server answers to loopback names such as localhost only"
+            await error_response(Forbidden(text))(scope, receive, send)
+            return
         if scope["type"] == "http" and _is_guarded(scope["path"]):
             headers = dict(scope["headers"])
             given = _secret(headers)
@@ -145,6 +151,11 @@ class BearerKey:
                 return
             visiting.set(_visit(owner, headers))
         await self._app(scope, receive, send)
+
+
+def _is_ours(scope: Scope) -> bool:
+    """Whether the Host header means this machine (see llm.loopback)."""
+    return is_loopback(host_of(Headers(scope=scope).get("host", "")))
 
 
 def _secret(headers: Mapping[bytes, bytes]) -> bytes:

@@ -21,6 +21,7 @@ from benchmarks import (
     pages,
     prefix_server,
     reply,
+    server,
     soak,
     startup,
 )
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "fairness": fairness.figures,
     "leaving": leaving.figures,
     "prefix-server": prefix_server.figures,
+    "server": server.figures,
 }
 
 

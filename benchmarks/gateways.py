@@ -10,13 +10,18 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 import aiohttp
 import psutil
 
+from agent_server import model_store
+from agent_server.engines.child import Spec
+from agent_server.model_settings import ModelSettings
 from benchmarks.load import Order, Tally
+from storage.config import Config
 from tests.kit.command import environment_without_settings
 from tests.kit.ircd import free_port
 
@@ -55,6 +60,33 @@ async def speaking(name: str, *command: str) -> AsyncIterator[Gateway]:
         yield Gateway(name, url, process=psutil.Process(process.pid))
     finally:
         process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def native(slots: int) -> AsyncIterator[Gateway]:
+    """The embedded engine's own port, with the small default model."""
+    settings = Config({}, None, Path("data")).section(ModelSettings)
+    await asyncio.to_thread(model_store.ensure, settings)
+    cores = os.cpu_count() or 1
+    spec = Spec(str(model_store.model_file(settings)), "terra", 512, slots, cores, KEY)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agent_server.engines.child"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(spec.as_line())
+        async for line in process.stdout:
+            if line.startswith(b"{"):
+                url = json.loads(line)["url"]
+                yield Gateway("native", url, KEY, "terra", psutil.Process(process.pid))
+                break
+    finally:
+        process.stdin.close()
         await process.wait()
 
 
@@ -115,29 +147,22 @@ async def load(gateway: Gateway, body: dict[str, object], connections: int, coun
     """Let the load generator send `body` so many times."""
     asked = {**body, "model": gateway.model} if gateway.model else body
     url = f"{gateway.url}/v1/chat/completions"
-    order = {
-        "url": url,
-        "body": asked,
-        "connections": connections,
-        "count": count,
-        "key": gateway.key,
-    }
-    Order(**order)  # type: ignore[arg-type]
+    order = Order(url, asked, connections, count, gateway.key)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.load"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    out, _ = await process.communicate(json.dumps(order).encode() + b"\n")
+    out, _ = await process.communicate(json.dumps(asdict(order)).encode() + b"\n")
     return Tally(**json.loads(out))
 
 
 @asynccontextmanager
 async def _started(
-    *command: str, env: dict[str, str], log: object
+    *command: str, env: dict[str, str], log: IO[bytes]
 ) -> AsyncIterator[psutil.Process]:
     process = await asyncio.create_subprocess_exec(
         *command,
         env=env,
-        stdout=log,  # type: ignore[arg-type]
+        stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )

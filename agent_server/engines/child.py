@@ -65,7 +65,13 @@ def parameters(spec: Spec) -> Any:
 
 def main() -> None:
     """Load, tell the address, and serve until standard input closes."""
-    import xllamacpp
+    try:
+        import xllamacpp
+    except ImportError as error:
+        # Its libraries are the system's: a slim container may lack OpenMP, say.
+        sys.exit(
+            f"the embedded engine cannot start: {error}; on Debian and Ubuntu: apt install libgomp1"
+        )
 
     spec = Spec(**json.loads(sys.stdin.readline()))
     try:

@@ -1,0 +1,243 @@
+"""Engines that fail in all their ways, and clients that leave: nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import psutil
+import pytest
+
+from agent_server.engines.http import HttpEngine
+from agent_server.engines.upstream import BREAK_AFTER
+from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable
+from llm.listener import listen
+from tests.kit.agent_server import agent_server, unready_server
+from tests.kit.openai_script import PATIENCE, Answer, ScriptedOpenAI
+
+CHAT = "/v1/chat/completions"
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+@asynccontextmanager
+async def answering(*answers: bytes | None) -> AsyncIterator[str]:
+    """A socket that sends each request the next of `answers` and closes; None is silence."""
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+            await reader.readexactly(int(size or 0))
+            answer = left.pop(0) if len(left) > 1 else left[0]
+            if answer is None:
+                await reader.read()
+            else:
+                writer.write(answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    listener = listen("127.0.0.1", 0)
+    async with await asyncio.start_server(serve, sock=listener):
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+async def asked(engine: HttpEngine) -> str:
+    """All words of one answer."""
+    chunks = [chunk async for chunk in engine.chat(HELLO, None)]
+    return "".join(
+        choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"]
+    )
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00\x01\x02 what?\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: banana\r\n\r\n",
+        OK,
+        OK + b"data: {not json}\n\n",
+        OK + b"data: [1, 2]\n\n",
+        OK + b'data: {"choices": "none"}\n\n',
+        OK + b'data: {"choices": [1]}\n\n',
+        OK + b"data: " + b"x" * (5 * 1024 * 1024),
+        OK.replace(b"text/event-stream", b"application/json") + b"<html>",
+        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+async def test_garbage_is_an_engine_error_and_no_crash(garbage: bytes) -> None:
+    async with answering(garbage) as url:
+        engine = HttpEngine([url], key=None, model="m", timeout=10)
+        async with engine.running():
+            with pytest.raises(EngineUnavailable):
+                await asked(engine)
+            assert not engine.busy
+
+
+async def test_garbage_reaches_a_client_as_an_error_object() -> None:
+    async with answering(OK + b"data: {not json}\n\n") as engine:
+        model = {"upstream": engine, "upstream_model": "m"}
+        async with unready_server(model) as url, httpx2.AsyncClient(base_url=url) as http:
+            answer = await http.post(CHAT, json=HELLO)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_unavailable")
+
+
+async def test_silence_is_a_timeout_and_after_some_the_engine_is_left_alone() -> None:
+    async with answering(None) as url:
+        engine = HttpEngine([url], key=None, model="m", timeout=0.2)
+        async with engine.running():
+            for _ in range(BREAK_AFTER):
+                with pytest.raises(EngineTimeout):
+                    await asked(engine)
+            with pytest.raises(EngineUnavailable):  # at once: the circuit is open
+                await asked(engine)
+            assert not engine.busy
+
+
+async def test_an_upstream_that_is_back_is_asked_again() -> None:
+    async with ScriptedOpenAI() as script:
+        engine = HttpEngine([script.url], key=None, model="m", timeout=10)
+        async with engine.running():
+            for _ in range(BREAK_AFTER):
+                script.fail(500, "broken")
+                with pytest.raises(EngineUnavailable):
+                    await asked(engine)
+            asked_so_far = len(script.requests)
+            with pytest.raises(EngineUnavailable):
+                await asked(engine)
+            assert len(script.requests) == asked_so_far
+            async with asyncio.timeout(PATIENCE):
+                while True:  # until its health check has passed
+                    try:
+                        assert await asked(engine) == "ok"
+                        break
+                    except EngineUnavailable:
+                        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("fault", [b"", OK, b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"])
+async def test_before_the_first_byte_another_upstream_is_asked(fault: bytes) -> None:
+    async with answering(fault) as bad, ScriptedOpenAI() as script:
+        engine = HttpEngine([bad, script.url], key=None, model="m", timeout=10)
+        async with engine.running():
+            answers = [await asked(engine) for _ in range(4)]
+    assert answers == ["ok"] * 4
+
+
+async def test_after_the_first_byte_no_other_upstream_is_asked() -> None:
+    begun = OK + b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+    async with answering(begun) as bad, ScriptedOpenAI() as script:
+        engine = HttpEngine([bad, script.url], key=None, model="m", timeout=10)
+        async with engine.running():
+            results = [await _outcome(engine) for _ in range(2)]
+    assert sorted(results) == ["broke off", "ok"]
+    assert len(script.requests) == 1
+
+
+async def _outcome(engine: HttpEngine) -> str:
+    try:
+        return await asked(engine)
+    except ApiError:
+        return "broke off"
+
+
+async def test_a_slow_first_byte_is_waited_for() -> None:
+    async with ScriptedOpenAI() as script:
+        script.hang()
+        async with agent_server({"upstream": script.url}) as url, httpx2.AsyncClient() as http:
+            asking = asyncio.create_task(http.post(f"{url}{CHAT}", json=HELLO))
+            await script.arrived()
+            assert (await http.get(f"{url}/ready")).status_code == 200
+            script.release()
+            assert (await asking).status_code == 200
+
+
+async def test_a_thousand_clients_that_leave_leave_nothing_behind() -> None:
+    """Tasks and sockets are counted before and after, and the places of admission are free."""
+    process = psutil.Process()
+    async with ScriptedOpenAI() as script:
+        script.default = Answer("a beginning", hang=True)
+        async with agent_server({"upstream": script.url}) as url, httpx2.AsyncClient() as http:
+            tasks, sockets = len(asyncio.all_tasks()), process.num_fds()
+            host, port = url.removeprefix("http://").split(":")
+            for _ in range(20):
+                await asyncio.gather(*(_leave(host, int(port), bool(n % 2)) for n in range(50)))
+            async with asyncio.timeout(60):
+                while not await _is_idle(http, url):  # noqa: ASYNC110 - over HTTP
+                    await asyncio.sleep(0.05)
+                # The connections to the script may stay open for a moment, and its own side too.
+                while process.num_fds() > sockets + 20 or len(asyncio.all_tasks()) > tasks + 20:
+                    gc.collect()
+                    await asyncio.sleep(0.05)
+            script.default = Answer("ok")
+            assert (await http.post(f"{url}{CHAT}", json=HELLO)).status_code == 200
+
+
+async def _leave(host: str, port: int, late: bool) -> None:
+    """Ask, and go: before the first byte, or `late` after it."""
+    reader, writer = await asyncio.open_connection(host, port)
+    body = b'{"stream": true, "messages": [{"role": "user", "content": "hello"}]}'
+    writer.write(
+        f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    await writer.drain()
+    if late:
+        await reader.read(1)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def _is_idle(http: httpx2.AsyncClient, url: str) -> bool:
+    metrics = (await http.get(f"{url}/metrics")).text
+    wanted = ('terrarium_running{model="terra"} 0.0', 'priority="interactive"} 0.0')
+    return all(each in metrics for each in wanted)
+
+
+def test_a_missing_library_is_named_with_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: no such file')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_server.engines.child"],
+        input=b"{}\n",
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+    )
+    assert done.returncode == 1
+    assert b"libgomp.so.1" in done.stderr
+    assert b"apt install libgomp1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1", 200), ("localhost:8080", 200), ("[::1]", 200), ("evil.example", 403), ("", 403)],
+)
+async def test_without_a_key_only_loopback_names_are_answered(host: str, status: int) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}) as url,
+        httpx2.AsyncClient(base_url=url, headers={"host": host}) as http,
+    ):
+        assert (await http.post(CHAT, json=HELLO)).status_code == status
+        assert (await http.get("/v1/models")).status_code == status
+
+
+async def test_with_a_key_every_name_is_answered() -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}, {"admin_key": "secret"}) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+    ):
+        headers = {"host": "terra.example", "authorization": "Bearer secret"}
+        assert (await http.get("/v1/models", headers=headers)).status_code == 200
