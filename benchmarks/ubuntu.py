@@ -22,8 +22,8 @@ _ARCHIVE = Path(os.environ.get("DATA", "../shared/data")) / "ubuntu-irc.tar.xz"
 _SAID = re.compile(r"\[\d\d:\d\d\] (?:<([^>]+)> ?| \* (\S+) )(.*)")
 _CAME = re.compile(r"=== (\S+) \[(\S+?)@(\S+?)\]  has (joined|left) ")
 _CHANNELS = ("#ubuntu", "#ubuntu", "#ubuntu", "#ubuntu", "#kubuntu", "#kubuntu", "#debian", "#bash")
-_BEGIN = datetime(2004, 10, 20, tzinfo=UTC)
-_PAUSE = timedelta(seconds=20)
+BEGIN = datetime(2004, 10, 20, tzinfo=UTC)
+PAUSE = timedelta(seconds=20)
 _FEW = 500  # lines that stay together on a channel
 
 
@@ -49,12 +49,12 @@ def lines() -> tuple[tuple[EventType, str, str], ...]:
 
 def events(number: int) -> Iterator[Event]:
     """A log of so many events. Raises NoCorpus."""
-    time = _BEGIN
+    time = BEGIN
     real = lines()
     for index in range(number):
         repeated, line = divmod(index, len(real))
         kind, nick, text = real[line]
-        time += _PAUSE * (0.1 + (index * 7919 % 100) / 55)  # uneven, 20 seconds on average
+        time += PAUSE * (0.1 + (index * 7919 % 100) / 55)  # uneven, 20 seconds on average
         yield Event(
             network="libera",
             channel=_CHANNELS[(line // _FEW + repeated) % len(_CHANNELS)],

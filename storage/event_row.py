@@ -10,13 +10,13 @@ from storage.event import Event, EventType
 INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 
 
-def values(event: Event, event_id: int, channel_id: int) -> tuple[Any, ...]:
-    """The columns of an event, in order."""
+def values(event: Event, event_id: int, channel_id: int, time: int) -> tuple[Any, ...]:
+    """The columns of an event, in order; `time` is its `micros`."""
     return (
         event_id,
         channel_id,
         event.type.value,
-        micros(event),
+        time,
         event.nick,
         event.user,
         event.host,

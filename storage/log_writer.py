@@ -78,10 +78,11 @@ async def store(database: Database, events: Sequence[Event]) -> Sequence[int]:
 async def insert(connection: aiosqlite.Connection, events: Sequence[Event]) -> Sequence[int]:
     """Store events inside the transaction of `connection`; their ids, in the same order."""
     channels, private = await _channels(connection, events)
-    placed = await event_ids.place(connection, [event_row.micros(event) for event in events])
+    times = [event_row.micros(event) for event in events]
+    placed = await event_ids.place(connection, times)
     rows = [
-        event_row.values(event, event_id, channels[event.network, folded(event.channel)])
-        for event, event_id in zip(events, placed.ids, strict=True)
+        event_row.values(event, event_id, channels[event.network, folded(event.channel)], time)
+        for event, event_id, time in zip(events, placed.ids, times, strict=True)
     ]
     await connection.executemany(event_row.INSERT, rows)
     await text_index.add(connection, rows, placed.drift)

@@ -13,7 +13,8 @@ rare words and prefixes fast where one big index does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -50,6 +51,7 @@ def channel_tag(channel_id: int) -> str:
     return f"zc{channel_id}"
 
 
+@lru_cache(4096)
 def nick_tag(nick: str) -> str:
     """The token that stands for a nick, whatever its case."""
     return f"zn{folded(nick).encode('utf-8', 'replace').hex()}"
@@ -79,24 +81,21 @@ def line_of(row: Sequence[Any]) -> Line | None:
 
 async def add(connection: aiosqlite.Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
     """Index rows of `events`, which are at most `drift` milliseconds ahead of their times."""
-    for number, lines in _by_stretch(rows):
+    for number, lines in by_stretch(rows):
         await connection.execute(_ADDED, [number, len(lines), drift])
         if not lines:
             continue
-        await connection.execute(_WORDS.format(number))
-        await connection.execute(_PARTS.format(number))
-        await connection.executemany(
-            f"INSERT INTO words_{number} (rowid, text, tags) VALUES (?, ?, ?)", lines
-        )
-        await connection.executemany(
-            f"INSERT INTO parts_{number} (rowid, text) VALUES (?, ?)", _texts(lines)
-        )
+        for table in tables(number):
+            await connection.execute(table)
+        words, parts = inserts(number)
+        await connection.executemany(words, lines)
+        await connection.executemany(parts, _texts(lines))
 
 
 async def take(connection: aiosqlite.Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Take rows of `events`, as they were indexed, out of the index. Their words stay in pages
     that nobody reads until `merge` has written these anew."""
-    for number, lines in _by_stretch(rows):
+    for number, lines in by_stretch(rows):
         if not lines:
             continue
         await connection.executemany(
@@ -131,7 +130,21 @@ async def drop(connection: aiosqlite.Connection, number: int) -> None:
     await connection.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
 
 
-def _by_stretch(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[int, list[Line]]]:
+def tables(number: int) -> tuple[str, str]:
+    """The statements that make the tables of a stretch, where there are none."""
+    return _WORDS.format(number), _PARTS.format(number)
+
+
+def inserts(number: int) -> tuple[str, str]:
+    """The statements that index a `Line` by words, and an id and its text by parts."""
+    return (
+        f"INSERT INTO words_{number} (rowid, text, tags) VALUES (?, ?, ?)",
+        f"INSERT INTO parts_{number} (rowid, text) VALUES (?, ?)",
+    )
+
+
+def by_stretch(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Line]]]:
+    """What the index keeps of rows of `events`, by the number of the stretch."""
     ordered = sorted(rows, key=lambda row: int(row[0]))
     for number, group in groupby(ordered, key=lambda row: stretch_of(row[0])):
         yield number, [line for row in group if (line := line_of(row)) is not None]
