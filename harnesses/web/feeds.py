@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from harnesses.web.params import MOST_WORDS, InChannel, Nick
 from harnesses.web.reader import Reader, TheReader
+from harnesses.web.site import TheSite
 from harnesses.web.text import plain, plain_line, said
 from harnesses.web.urls import permalink, with_query
 from storage.event import SPOKEN, Event
@@ -46,13 +47,14 @@ class Feed:
 
 async def _feed(
     request: Request,
+    the_site: TheSite,
     reader: TheReader,
     where: InChannel,
     nick: Nick = None,
     q: Annotated[str, Param(max_length=MOST_WORDS)] = "",
     limit: Annotated[int, Param(ge=1, le=100)] = 50,
 ) -> Feed:
-    site = str(request.base_url).rstrip("/")
+    site = (the_site.settings.public_url or str(request.base_url)).rstrip("/")
     channel = "/".join(part for part in (where.network, where.channel) if part)
     home = with_query("/search", q=q, channel=channel, nick=nick)
     asked = request.query_params.multi_items()

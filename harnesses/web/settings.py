@@ -84,7 +84,7 @@ class WebSettings(Section):
     public_url: Address | None = Field(
         None,
         description='where people reach these pages ("https://logs.example.org"); links to long'
-        " answers begin with it",
+        " answers and those in feeds begin with it",
     )
     public: tuple[ChannelName, ...] = Field(
         (),

@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 from storage.event import Event, Place
 
 
-def channel_path(place: Place, page: str = "channel", **query: object) -> str:
+def channel_path(place: Place, page: str = "channel", /, **query: object) -> str:
     """The page of a channel, or another `page` about it; a query's empty values are left out."""
     path = f"/{page}/{quote(place.network, safe='')}/{quote(place.channel, safe='')}"
     return with_query(path, **query)
 
 
-def with_query(path: str, **query: object) -> str:
+def with_query(path: str, /, **query: object) -> str:
     """A path with what it is asked; empty values are left out."""
     wanted = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(wanted)}" if wanted else path

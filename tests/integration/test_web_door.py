@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.kit.web_site import WebSite, web_site
+from tests.kit.web_site import WebSite, event, web_site
 
 TOKEN = "frogs-are-awake"
 WITH_TOKEN = {"token": TOKEN}
@@ -154,3 +154,22 @@ async def test_the_head_of_an_answer_can_be_asked_for_alone(tmp_path: Path, path
         whole = await site.http.get(path, headers=plain)
         assert (head.status_code, head.content) == (200, b"")
         assert head.headers["content-length"] == str(len(whole.content))
+
+
+NAMES = ("page", "place", "path", "request", "reader", "self", "name", "network", "query")
+STRANGE = "&".join(f"{name}=//evil.example/" for name in NAMES)
+
+
+ABOUT_A = ["/channel/irc/A", "/channel/irc/%23a", "/calendar/irc/a", "/stats/irc/a", "/text/irc/a"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*ABOUT_A, "/", "/stats", "/person/ada", "/search", "/feed.atom", "/feed.json", "/zone"],
+)
+async def test_parameters_that_nobody_asked_for_lead_nowhere(tmp_path: Path, path: str) -> None:
+    async with web_site(tmp_path, events=[event("hello", channel="#a")]) as site:
+        known = "?q=a&day=2026-03-01&" if path.startswith(("/text", "/feed")) else "?"
+        answer = await site.http.get(f"{path}{known}{STRANGE}", headers=PAGE)
+        assert answer.status_code in (200, 307), answer.text
+        assert answer.headers.get("location", "/channel/irc/%23a?").startswith("/channel/irc/%23a?")
