@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harnesses.irc.behaviour import ChannelKeys
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from storage.config import Config, ConfigError
 
@@ -94,3 +95,18 @@ def test_a_mistake_is_named(irc: dict[str, Any], said: str) -> None:
 def test_passwords_do_not_show() -> None:
     settings = NetworkSettings(server="x", password="hunter2", nickserv_password="hunter3")
     assert "hunter" not in repr(settings)
+
+
+def test_what_differs_on_a_channel_is_a_table_of_its_name() -> None:
+    settings = config(server="irc.example", channel={"#quiet": {"logging": False}})
+    assert networks(settings)["irc"].channel == {"#quiet": ChannelKeys(logging=False)}
+    several = config(networks={"net": {"server": "irc.example", "channel": {"*": {"model": "m"}}}})
+    assert networks(several)["net"].channel == {"*": ChannelKeys(model="m")}
+
+
+def test_a_wrong_key_of_a_channel_is_named_with_the_nearest() -> None:
+    wrong = config(server="irc.example", channel={"#c": {"line_buget": 2}})
+    with pytest.raises(ConfigError, match=r'unknown key "line_buget" in #c.*"line_budget"'):
+        networks(wrong)
+    with pytest.raises(ConfigError, match=r"\[irc\] channel\.#c\.line_budget"):
+        networks(config(server="irc.example", channel={"#c": {"line_budget": 0}}))

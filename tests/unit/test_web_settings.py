@@ -77,3 +77,12 @@ def test_tokens_for_some_channels_need_one_for_the_rest() -> None:
 def test_a_site_that_may_read_is_named_as_an_origin(origin: str) -> None:
     with pytest.raises(ConfigError, match="https://host"):
         read(cors_origins=[origin])
+
+
+def test_the_public_address_is_one_that_a_link_can_begin_with() -> None:
+    assert read(public_url="https://logs.example.org/irc/").public_url == (
+        "https://logs.example.org/irc"
+    )
+    for wrong in ("logs.example.org", "ftp://logs.example.org", "https://", "https://a?b=c"):
+        with pytest.raises(ConfigError, match=r"\[web\] public_url: write"):
+            read(public_url=wrong)
