@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from harnesses.irc.access import Fold
 from storage.channel_settings import EVERYWHERE, ChannelSettings
 from storage.event import Place
 
@@ -63,11 +64,14 @@ class Behaviours:
         self._live = {place: dict(values) for place, values in set_live.items()}
         self._files: dict[str, dict[str, dict[str, Any]]] = {}
         self._defaults: dict[str, Behaviour] = {}
+        self._folds: dict[str, Fold] = {}
         self._known: dict[Place, Behaviour] = {}
 
-    def configure(self, network: str, default: Behaviour, file: Mapping[str, ChannelKeys]) -> None:
-        """Take what the configuration says of a network, its channels folded."""
-        self._defaults[network] = default
+    def configure(
+        self, network: str, default: Behaviour, file: Mapping[str, ChannelKeys], fold: Fold
+    ) -> None:
+        """Take what the configuration says of a network; `fold` makes equal names equal there."""
+        self._defaults[network], self._folds[network] = default, fold
         self._files[network] = {
             name: keys.model_dump(exclude_none=True) for name, keys in file.items()
         }
@@ -87,11 +91,16 @@ class Behaviours:
         """Each key that is not the default, its value and where that is from."""
         found: dict[str, tuple[Any, str]] = {}
         for channel in (EVERYWHERE, place.channel):
-            file = self._files.get(place.network, {}).get(channel, {})
+            file = self._file(place.network, channel)
             live = self._live.get(Place(place.network, channel), {})
             for values, how in ((file, "file"), (live, "set")):
                 found |= {key: (v, f"{how} for {channel}") for key, v in values.items()}
         return sorted(found.items())
+
+    def _file(self, network: str, channel: str) -> dict[str, Any]:
+        fold = self._folds[network]
+        tables = self._files[network].items()
+        return next((values for name, values in tables if fold(name) == channel), {})
 
     def put(self, place: Place, key: str, value: Any) -> None:
         """Set a key of a folded place; None takes the setting back."""

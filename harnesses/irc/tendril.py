@@ -130,8 +130,7 @@ class IrcTendril(Harness):
                 model=self.agent.model,
                 max_context_messages=self.agent.max_context_messages,
             )
-            channels = {network.fold(key): keys for key, keys in found[name].channel.items()}
-            self.behaviours.configure(name, default, channels)
+            self.behaviours.configure(name, default, found[name].channel, network.fold)
 
     # What commands ask of us.
 

@@ -87,15 +87,15 @@ def test_the_most_specific_place_wins_and_there_what_was_set() -> None:
     here, there, anywhere = Place("net", "#c"), Place("net", "#d"), Place("net", "*")
     default = Behaviour(".", 4, "terra", 50)
     behaviours = Behaviours({here: {"line_budget": 1}, anywhere: {"model": "set"}})
-    file = {"#c": ChannelKeys(line_budget=2, model="file"), "*": ChannelKeys(model="all")}
-    behaviours.configure("net", default, file)
+    file = {"#C": ChannelKeys(line_budget=2, model="file"), "*": ChannelKeys(model="all")}
+    behaviours.configure("net", default, file, str.lower)
     assert behaviours.of(there) == Behaviour(".", 4, "set", 50)
     assert behaviours.of(here) == Behaviour(".", 1, "file", 50)
     behaviours.put(here, "line_budget", None)
     assert behaviours.of(here).line_budget == 2
     behaviours.put(anywhere, "model", None)
     assert behaviours.of(there).model == "all"
-    behaviours.configure("net", default, {})
+    behaviours.configure("net", default, {}, str.lower)
     assert behaviours.of(here) == default
 
 
