@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from agent_server.constrained import schema
+from agent_server.constrained.calls import CallReader
 from agent_server.constrained.prompt import render, section
 from agent_server.constrained.sniff import Called, Verdict, sniff
 from agent_server.engines.base import Chunk, Chunks
@@ -82,22 +81,23 @@ async def _held(
 
     `spent` is what a stopped first ask made. Its prompt was the same, so that it counts again.
     """
-    text, finish, usage = "", "stop", None
+    text, finish, usage, calls_made = "", "stop", None, CallReader()
+    speaker: Mapping[str, Any] = {"role": "assistant", "content": None}
     async with aclosing(ask({**body, "response_format": schema.response_format(calls)})) as chunks:
         async for chunk in chunks:
-            text += _text(chunk)
-            finish = _finished(chunk) or finish
+            piece = _text(chunk)
+            text, finish = text + piece, _finished(chunk) or finish
             if chunk.get("usage"):
                 usage = Usage.from_wire(chunk["usage"])
             if reasoning := _reasoning(chunk):
                 yield _chunk({"reasoning_content": reasoning})
-    made = _parse(text)
-    yield _chunk({"role": "assistant", "content": None})
-    for index, call in enumerate(made):
-        yield _chunk({"tool_calls": [_delta(index, call)]})
-    if not made and finish != "length":
-        yield _chunk({"content": text})
-    # A call that ran into the token limit is no call: the client sees "length" and nothing else.
+            for delta in calls_made.feed(piece):
+                yield _chunk({**speaker, "tool_calls": [delta]})
+                speaker = {}
+    if not calls_made.count and finish != "length":
+        yield _chunk({"role": "assistant", "content": text})
+    # What ran into the token limit is no whole call: the client sees "length".
+    made = calls_made.count and finish != "length"
     yield _chunk({}, "tool_calls" if made else finish)
     if usage is not None:
         first = Usage(usage.prompt, spent.completion) if spent.completion else Usage()
@@ -145,25 +145,6 @@ def _reasoning(chunk: Chunk) -> str:
 def _finished(chunk: Chunk) -> str | None:
     reasons = [choice.get("finish_reason") for choice in chunk.get("choices", ())]
     return next(filter(None, reasons), None)
-
-
-def _parse(text: str) -> list[Mapping[str, Any]]:
-    try:
-        made = json.loads(text)
-    except ValueError:
-        return []
-    calls = made if isinstance(made, list) else [made]
-    return [call for call in calls if isinstance(call, dict) and {"name", "arguments"} <= {*call}]
-
-
-def _delta(index: int, call: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = json.dumps(call["arguments"], ensure_ascii=False)
-    return {
-        "index": index,
-        "id": f"call_{uuid.uuid4().hex[:24]}",
-        "type": "function",
-        "function": {"name": call["name"], "arguments": arguments},
-    }
 
 
 def _chunk(delta: Mapping[str, Any], finish: str | None = None) -> Chunk:

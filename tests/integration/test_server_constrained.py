@@ -119,11 +119,15 @@ async def test_a_list_of_calls_becomes_several_calls(
     chunks = events((await http.post(CHAT, json={**ASK, "stream": True})).text)
     deltas = [c["delta"] for chunk in chunks for c in chunk["choices"]]
     calls = [call for delta in deltas for call in delta.get("tool_calls", ())]
-    assert [(call["index"], call["function"]["name"]) for call in calls] == [
+    begun = [call for call in calls if "id" in call]
+    assert [(call["index"], call["function"]["name"]) for call in begun] == [
         (0, "lookup"),
         (1, "look"),
     ]
-    assert len({call["id"] for call in calls}) == 2
+    assert len({call["id"] for call in begun}) == 2
+    for index in (0, 1):
+        parts = [call["function"]["arguments"] for call in calls if call["index"] == index]
+        assert json.loads("".join(parts)) == json.loads(CALL)["arguments"]
     assert script.requests[1]["response_format"]["json_schema"]["schema"]["type"] == "array"
 
 
@@ -193,6 +197,18 @@ async def test_a_call_cut_by_the_token_limit_is_no_call(
     assert choice["finish_reason"] == "length"
     assert choice["message"]["content"] == ""
     assert "tool_calls" not in choice["message"]
+
+
+async def test_arguments_stream_while_they_are_written(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.answer(Answer('{"name": "lookup", "arguments": {"name": "ad', hang=True))
+    body = {**ASK, "tool_choice": "required", "stream": True}
+    async with http.stream("POST", CHAT, json=body) as response:
+        async for line in response.aiter_lines():
+            if "ad" in line.partition('"arguments":')[2]:
+                break
+    await script.client_gone()
 
 
 async def test_choice_none_hides_the_tools(
