@@ -1,0 +1,72 @@
+"""Search by meaning over many vectors: what a question costs once it is a vector itself.
+
+The vectors are random, of the real model's size: comparing takes the same time whatever they mean.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.figure import Figure, percentile
+from storage.chat_log import ChatLog
+from storage.database import Database
+from storage.event import PUBLIC, Event, EventType, Place, Scope
+from storage.log_query import Query
+from storage.vectors import Vectors
+
+DIMENSIONS = 384
+SIZES = (10_000, 100_000)
+STEP = 5_000
+SEARCHES = 15
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Milliseconds of a search, over all channels and over one of ten."""
+    random = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            Database.opened(Path(folder) / "irc.db") as database,
+            ChatLog.opened(database) as log,
+        ):
+            vectors, filled = Vectors(database), 0
+            await vectors.use_model("random")
+            for size in SIZES:
+                for start in range(filled, size, STEP):
+                    ids = await log.add([_line(start + number) for number in range(STEP)])
+                    made = random.standard_normal((STEP, DIMENSIONS), dtype=np.float32)
+                    await vectors.add(dict(zip(ids, made.tolist(), strict=True)))
+                filled = size
+                await vectors.reached_the_end()
+                for what, scope in (
+                    ("all", PUBLIC),
+                    ("one of ten channels", Scope.of(Place("irc", "#c1"))),
+                ):
+                    times = [await _timed(vectors, scope) for _ in range(SEARCHES)]
+                    name = f"meaning, {size:,} vectors, {what}"
+                    yield Figure(f"{name}, p95", percentile(times, 0.95), "ms")
+
+
+def _line(number: int) -> Event:
+    return Event(
+        network="irc",
+        channel=f"#c{number % 10}",
+        type=EventType.PRIVMSG,
+        time=BEGIN + timedelta(seconds=number),
+        nick=f"nick{number % 50}",
+        text=f"a line of some length, number {number}",
+    )
+
+
+async def _timed(vectors: Vectors, scope: Scope) -> float:
+    asked = np.random.default_rng().standard_normal(DIMENSIONS).tolist()
+    began = time.perf_counter()
+    page = await vectors.nearest(asked, Query(scope=scope, limit=20))
+    assert len(page.hits) == 20
+    return (time.perf_counter() - began) * 1000
