@@ -18,10 +18,10 @@ from llm.logs import configure
 from tests.kit.agent_server import agent_server
 from tests.kit.ubuntu import spoken
 
-TEXTS = 128
+TEXTS = 64
 QUESTIONS = 30
-ROUNDS = 4
-LENGTH = 96  # tokens of a chat's answer
+ROUNDS = 3
+LENGTH = 32  # tokens of a chat's answer
 ENDLESS = {"0": -100, "2": -100}
 LEAST_SHARE = 0.9  # of the speed of a chat without embeddings beside it
 
