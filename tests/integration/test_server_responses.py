@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,8 +14,10 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from openai.types.responses import FunctionToolParam, Response
 
 from agent_server.responses.store import Kept, ResponseStore
+from storage.keys import Key
 from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.server_keys import make_keys
 
 pytest_plugins = ("tests.kit.engine",)
 
@@ -339,12 +342,22 @@ async def test_a_client_that_leaves_stops_the_answer(url: str, script: ScriptedO
         await script.client_gone()
 
 
-async def test_one_key_does_not_see_the_responses_of_another() -> None:
-    store = ResponseStore()
-    store.put("irc", kept("resp_1"))
-    assert store.get("web", "resp_1") is None
-    assert not store.drop("web", "resp_1")
-    assert store.get("irc", "resp_1") is not None
+async def test_one_key_does_not_see_the_responses_of_another(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with (
+        agent_server({"upstream": script.url}, None, tmp_path) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+    ):
+        keys = await make_keys(http, tmp_path, Key("irc"), Key("web"))
+        irc, web = keys["irc"], keys["web"]
+        made = await http.post("/v1/responses", json={"input": "x"}, headers=irc)
+        place = f"/v1/responses/{made.json()['id']}"
+        for method in ("GET", "DELETE"):
+            assert (await http.request(method, place, headers=web)).status_code == 404
+        follow = {"input": "x", "previous_response_id": made.json()["id"]}
+        assert (await http.post("/v1/responses", json=follow, headers=web)).status_code == 400
+        assert (await http.get(place, headers=irc)).status_code == 200
 
 
 def test_the_store_forgets_what_was_used_longest_ago() -> None:
