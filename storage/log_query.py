@@ -46,10 +46,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Channels by id; `every` when there are no others, `public` when they are all the public."""
+    """Channels by id, and the ids of all `others`; `public` when they are all the public ones."""
 
     rows: Mapping[int, Row]
-    every: bool
+    others: frozenset[int]
     public: bool
 
 
@@ -73,12 +73,10 @@ def channels_in(connection: sqlite3.Connection, query: Query) -> Channels:
             where += f" AND c.{column} = ?"
             values.append(value)
     rows = connection.execute(f"SELECT * FROM channels c WHERE {where}", values).fetchall()
-    others = "SELECT count(*), count(*) FILTER (WHERE NOT private) FROM channels"
-    every, public = connection.execute(others).fetchone()
-    shown = sum(not row["private"] for row in rows)
-    return Channels(
-        {row["id"]: row for row in rows}, len(rows) == every, len(rows) == shown == public
-    )
+    seen = {row["id"]: row for row in rows}
+    private = dict(connection.execute("SELECT id, private FROM channels").fetchall())
+    public = {channel_id for channel_id in private if not private[channel_id]}
+    return Channels(seen, frozenset(private.keys() - seen.keys()), seen.keys() == public)
 
 
 def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[Event]:
@@ -107,7 +105,7 @@ def found(
     where, values = where + extra[0], [*values, *extra[1]]
     order = "DESC" if newest else "ASC"
     sql = f"SELECT * FROM events WHERE {{}} AND {where} ORDER BY id {order} LIMIT {query.limit}"
-    if channels.every and query.nick is None:
+    if not channels.others and query.nick is None:
         return connection.execute(sql.format("TRUE"), values).fetchall()
     lists = [
         connection.execute(sql.format("channel_id = ?"), [channel_id, *values]).fetchall()

@@ -41,10 +41,11 @@ class Filter:
     @property
     def exact(self) -> bool:
         """Whether the index itself knows what fits, so that hits need not be looked at."""
-        few = self.channels.every or len(self.channels.rows) <= _MOST_CHANNELS
+        outside = len(self.channels.others) <= _MOST_CHANNELS
+        inside = not self.channels.public and len(self.channels.rows) <= _MOST_CHANNELS
         query = self.query
         timed = query.since is not None or query.until is not None
-        return few and not timed and not (query.account or query.user or query.host)
+        return (inside or outside) and not timed and not (query.account or query.user or query.host)
 
     def fits(self, row: Row) -> bool:
         """Whether a line may be found."""
@@ -73,8 +74,12 @@ class Filter:
         """What lines must have and must lack, as expressions over the tags."""
         types = self.query.types or frozenset()
         have, lack = [], [text_index.nick_tag(nick) for nick in self._others]
-        if not self.channels.every and len(self.channels.rows) <= _MOST_CHANNELS:
-            have.append(_any(map(text_index.channel_tag, self.channels.rows)))
+        inside, outside = self.channels.rows, self.channels.others
+        # Of all public channels, the private ones are the few; else those inside mostly are.
+        if not self.channels.public and len(inside) <= _MOST_CHANNELS:
+            have.append(_any(map(text_index.channel_tag, inside)))
+        elif len(outside) <= _MOST_CHANNELS:
+            lack += map(text_index.channel_tag, outside)
         if self._nicks:
             have.append(_any(map(text_index.nick_tag, self._nicks)))
         if self.query.nick is not None:
@@ -170,8 +175,8 @@ def _chosen(channels: Channels, parsed: Parsed) -> Channels:
         if (not parsed.channels or named(row, parsed.channels))
         and not named(row, parsed.other_channels)
     }
-    every = channels.every and len(rows) == len(channels.rows)
-    return Channels(rows, every, every and channels.public)
+    others = channels.others | (channels.rows.keys() - rows.keys())
+    return Channels(rows, others, channels.public and len(rows) == len(channels.rows))
 
 
 def _words_match(clause: Clause, filtering: Filter) -> str:

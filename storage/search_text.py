@@ -5,7 +5,7 @@ what cannot be an operator is a word.
     frogs or toads         either; `and` may be written, and binds more tightly
     "frogs are"            a phrase
     -frogs, not frogs      lines without it
-    frog*                  words that begin so
+    frog*                  words that begin so, with two letters or more
     *rog*, lib/frog.py     a part of the text, whatever stands around it
     from:ada               said by ada; also user:, nick:
     in:#pond               on a channel; also channel:, and in:network/#pond
@@ -36,6 +36,7 @@ _KEYS = {
 _EDGES = "\"'.,;:!?()[]{}<>"
 _MOMENT = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")
 _MOST_HOURS = 24 * 366 * 1000
+_SHORTEST_PREFIX = 2  # letters: with one, a good part of all words begins
 _MOST_TERMS = 24  # of a search; who types more has pasted something
 # Scripts that do not put spaces between words: no tokenizer of SQLite splits them.
 _UNSPACED = re.compile(
@@ -262,7 +263,7 @@ def _bare_term(text: str) -> Term | None:
         return None  # ":)" can be looked for in quotation marks
     if core.startswith(("*", "-")) or not words(inner) or not _is_wordy(inner):
         return Term(Kind.PART, inner)
-    if core.endswith("*"):
+    if core.endswith("*") and len(inner) >= _SHORTEST_PREFIX:
         return Term(Kind.PREFIX, inner)
     return Term(Kind.PHRASE if len(words(inner)) > 1 else Kind.WORD, inner)
 

@@ -124,7 +124,7 @@ def _blocks(
 ) -> Iterator[list[Row]]:
     """The vectors of the lines that fit, newest first."""
     where, values = log_query.conditions(connection, query)
-    if not channels.every:
+    if channels.others:
         marks = ", ".join("?" for _ in channels.rows)
         where, values = f"{where} AND channel_id IN ({marks})", [*values, *channels.rows]
     rows = connection.execute(

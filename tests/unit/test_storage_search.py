@@ -147,6 +147,18 @@ async def test_no_kind_of_search_leaves_its_scope(log: ChatLog) -> None:
         assert (await log.search(asked(f"{search} in:#pond", scope=Scope.of(LAKE)))).count == 0
 
 
+async def test_private_talk_neither_shows_nor_counts_however_much_there_is(log: ChatLog) -> None:
+    people = [Place("irc", f"person{n}") for n in range(40)]
+    for count in (3, 40):  # so few that the index is asked to leave them out, and too many
+        await log.add([said("frogs", nick=f"n{count}")])
+        talk = [replace(said("frogs", place=each), private=True) for each in people[:count]]
+        await log.add(talk)
+        page = await log.search(asked("frogs"))
+        assert {hit.event.channel for hit in page.hits} == {"#pond"}
+        assert page.count == len(page.hits) == (1 if count == 3 else 2)
+        assert not page.more_than_counted
+
+
 @few_files
 @given(st.text(max_size=40), st.sampled_from(Mode), st.sampled_from(Order))
 async def test_nothing_that_people_type_is_an_error(

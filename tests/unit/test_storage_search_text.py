@@ -66,6 +66,7 @@ def test_what_must_not_occur_is_said_by_a_minus_or_by_not(text: str) -> None:
         ("don't", Term(Kind.PHRASE, "don't")),
         ("apt-get", Term(Kind.PHRASE, "apt-get")),
         ("frog*", Term(Kind.PREFIX, "frog")),
+        ("f*", Term(Kind.WORD, "f")),
         ("*rog*", Term(Kind.PART, "rog")),
         ("lib/frog.py", Term(Kind.PART, "lib/frog.py")),
         ("https://pond.example/?a=b", Term(Kind.PART, "https://pond.example/?a=b")),
