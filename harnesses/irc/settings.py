@@ -85,7 +85,7 @@ class NetworkSettings(Section):
     sasl: Mechanisms = Field(
         (),
         description="Ways to log in, the preferred first; by default all that the keys below "
-        "allow, PLAIN only with TLS",
+        "allow, PLAIN only with TLS; when none succeeds we go on without",
     )
     sasl_username: str | None = Field(None, description="Account to log in to")
     sasl_password: SecretStr | None = Field(

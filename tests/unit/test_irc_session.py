@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.irc.event import IrcEvent
+from harnesses.irc.message import LineBuffer
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, inside
 
 
@@ -270,3 +272,23 @@ def test_no_sequence_of_odd_lines_breaks_the_session(
         for event in story.feed(line):
             assert event.time.tzinfo is UTC
     story.outgoing()
+
+
+SPOKEN = (
+    ":é!u@h PRIVMSG #c :héllo 👩‍🚀",
+    "@msgid=1 :a!u@h NOTICE #c :x",
+    ":alice!a@h PART #c :bye",
+)
+STREAM = "".join(f"{line}\r\n" for line in (*IN_CHANNEL, *SPOKEN)).encode()
+STREAM += b":a!u@h PRIVMSG #c :l\xe4tin\n\0\xff\r\n:alice!a@h JOIN #c\r\n"
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_events_are_the_same_however_the_bytes_are_cut(cuts: list[int]) -> None:
+    def heard(pieces: list[bytes]) -> list[IrcEvent]:
+        story, buffer = Story(), LineBuffer()
+        return [e for piece in pieces for e in story.feed(*buffer.feed(piece))]
+
+    edges = [0, *sorted(cuts), len(STREAM)]
+    pieces = [STREAM[a:b] for a, b in itertools.pairwise(edges)]
+    assert heard(pieces) == heard([STREAM])
