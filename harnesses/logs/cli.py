@@ -156,6 +156,8 @@ def _tell(tally: Tally) -> None:
     places = sorted(f"{place.network}/{place.channel}" for place in tally.places)
     if places:
         typer.echo(harmless(f"  of {', '.join(places)}"))
+    if tally.unwanted:
+        typer.echo(f"  {tally.unwanted} left out: of people who have opted out, or marked [nolog]")
     for example in tally.examples:
         typer.echo(harmless(f"  not understood, for example: {example}"))
     for reason in tally.refused:

@@ -13,6 +13,7 @@ from storage.config import Config
 from storage.database import Database
 from storage.event import Place
 from storage.imports import Old, Source
+from storage.privacy import OptOuts, Rules
 from storage.settings import log_path
 
 _BATCH = 2_000  # events of a transaction: the bot waits for one at most
@@ -24,14 +25,15 @@ OnProgress = Callable[[Path, int], None]
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the lines: how many are new and where, how many were there; `unclear` were
-    not understood, with the first as `examples`; `refused` are the files that were not read, with
-    the reason."""
+    """What became of the lines: how many are new and where, how many were there; `unwanted` are
+    of people who have opted out, or marked; `unclear` were not understood, with the first as
+    `examples`; `refused` are the files that were not read, with the reason."""
 
     files: int = 0
     imported: int = 0
     places: set[Place] = field(default_factory=set)
     present: int = 0
+    unwanted: int = 0
     unclear: int = 0
     examples: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -58,10 +60,11 @@ async def import_logs(
     """
     tally = Tally()
     async with Database.opened(log_path(config)) as database:
+        rules = await OptOuts(database).load()
         for path in files(paths):
             try:
                 file = log_file(path, guide)
-                await _import_file(Source(database), file, tally, on_progress)
+                await _import_file(Source(database), file, rules, tally, on_progress)
                 tally.files += 1
             except NotALog as error:
                 tally.refused.append(str(error))
@@ -79,7 +82,7 @@ def files(paths: Iterable[str]) -> list[Path]:
 
 
 async def _import_file(
-    source: Source, file: LogFile, tally: Tally, on_progress: OnProgress
+    source: Source, file: LogFile, rules: Rules, tally: Tally, on_progress: OnProgress
 ) -> None:
     batch: list[Old] = []
     size = 0
@@ -87,6 +90,8 @@ async def _import_file(
         size += len(read.line) + 1
         if read.event is None:
             tally.missed(read.line, file.path)
+        elif not rules.keeps(read.event):
+            tally.unwanted += 1
         else:
             batch.append(Old(read.event, read.exact))
         if len(batch) >= _BATCH:

@@ -14,6 +14,7 @@ from storage.chat_log import ChatLog, Query
 from storage.config import Config
 from storage.database import Database
 from storage.event import PUBLIC, Event, EventType, Place, Scope
+from storage.privacy import OptOuts
 from tests.kit.command import terrarium
 
 EXCERPT = Path(__file__).parents[1] / "data" / "ubuntu-600-lines.txt"
@@ -139,6 +140,16 @@ async def test_a_log_under_a_persons_name_is_private(tmp_path: Path) -> None:
     await imported(tmp_path, log, channel="bob")
     assert await logged(tmp_path) == []
     assert len(await logged(tmp_path, Scope.of(Place("irc", "bob")))) == 4
+
+
+async def test_an_import_brings_back_nobody_who_has_opted_out(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        await OptOuts(database).add("irc", "Ada", None)
+    log = tmp_path / "#frogs.2024-01-01.log"
+    log.write_text(DAY + "[12:02] <bob> [nolog] hush\n")
+    tally = await imported(tmp_path, log)
+    assert (tally.imported, tally.unwanted) == (1, 4)
+    assert await logged(tmp_path) == ["12:00 bob yes"]
 
 
 async def test_the_command_says_what_it_did_and_what_it_could_not_read(tmp_path: Path) -> None:
