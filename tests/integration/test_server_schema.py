@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
@@ -70,6 +71,7 @@ def ask(cases: SearchStrategy[Case[Any]], *, right: bool) -> None:
         send()
 
 
+@pytest.mark.timeout(600)
 async def test_the_api_answers_as_it_says_and_never_with_a_500() -> None:
     async with ScriptedOpenAI() as script:
         script.default = SAID
