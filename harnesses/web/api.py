@@ -155,7 +155,12 @@ async def show_context(
     )
 
 
-@router.get("/search")
+_NOT_NEAR: dict[int | str, dict[str, object]] = {
+    503: {"model": ProblemAnswer, "description": "the index of meanings cannot be asked now"},
+}
+
+
+@router.get("/search", responses=_NOT_NEAR)
 async def search(
     reader: TheReader,
     q: Words,
