@@ -68,8 +68,10 @@ async def native(slots: int) -> AsyncIterator[Gateway]:
     """The embedded engine's own port, with the small default model."""
     settings = Config({}, None, Path("data")).section(ModelSettings)
     await asyncio.to_thread(model_store.ensure, settings)
-    cores = os.cpu_count() or 1
-    spec = Spec(str(model_store.model_file(settings)), "terra", 512, slots, cores, KEY)
+    # Half the cores: its threads wait for one another, so that a gateway or the load generator on
+    # the core of one would stop them all, and that would be what is measured.
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    spec = Spec(str(model_store.model_file(settings)), "terra", 512, slots, threads, KEY)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "agent_server.engines.child"),
         stdin=subprocess.PIPE,

@@ -29,9 +29,9 @@ Turns = dict[str, list[Tally]]
 
 async def figures() -> AsyncIterator[Figure]:
     """All figures."""
-    async for figure in _real():
-        yield figure
     async for figure in _instant():
+        yield figure
+    async for figure in _real():
         yield figure
 
 
@@ -46,8 +46,9 @@ async def _real() -> AsyncIterator[Figure]:
             gateways.append(peer)
         # No end of the text: every answer has as many tokens as it may.
         endless = {**ASK, "temperature": 0, "logit_bias": {"2": -100}}
-        for tokens, count in ((1, 20), (64, 4)):
-            turns = await _turns(gateways, {**endless, "max_tokens": tokens}, 1, count)
+        for tokens, count, rounds in ((1, 10, 6), (64, 3, ROUNDS)):
+            body = {**endless, "max_tokens": tokens}
+            turns = await _turns(gateways, body, 1, count, rounds=rounds)
             for figure in _latency(turns, tokens):
                 yield figure
         turns = await _turns(gateways, {**endless, "max_tokens": 64}, SLOTS, 2 * SLOTS)
@@ -135,19 +136,20 @@ async def _turns(
     connections: int,
     count: int,
     cpu: dict[str, float] | None = None,
+    rounds: int = ROUNDS,
 ) -> Turns:
     """Every gateway's tallies, round by round; `cpu` takes the seconds of one answer."""
     turns: Turns = {gateway.name: [] for gateway in gateways}
     for gateway in gateways:
         await load(gateway, body, connections, connections)  # connections, caches
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for gateway in gateways:
             # Slow ones get fewer, or the run would take an hour.
             asked = max(connections, count // 15) if gateway.name == "litellm" else count
             before = gateway.cpu()
             turns[gateway.name].append(await load(gateway, body, connections, asked))
             if cpu is not None:
-                cpu[gateway.name] += (gateway.cpu() - before) / asked / ROUNDS
+                cpu[gateway.name] += (gateway.cpu() - before) / asked / rounds
     return turns
 
 
