@@ -33,13 +33,11 @@ class Usage:
 
     @classmethod
     def from_wire(cls, usage: Mapping[str, Any]) -> Usage:
-        """Read the `usage` object of an engine."""
-        details = usage.get("prompt_tokens_details") or {}
-        return cls(
-            usage.get("prompt_tokens") or 0,
-            usage.get("completion_tokens") or 0,
-            details.get("cached_tokens") or 0,
-        )
+        """Read the `usage` object of an engine; what is no count there is 0 here."""
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+        prompt = _count(usage.get("prompt_tokens"))
+        return cls(prompt, _count(usage.get("completion_tokens")), min(_count(cached), prompt))
 
     def as_wire(self) -> dict[str, Any]:
         """Return the `usage` object of the API."""
@@ -49,3 +47,7 @@ class Usage:
             "total_tokens": self.prompt + self.completion,
             "prompt_tokens_details": {"cached_tokens": self.cached},
         }
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

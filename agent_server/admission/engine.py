@@ -181,7 +181,7 @@ class Ask:
         """Take note of a part of the answer."""
         if self.first is None and _says_something(chunk):
             self.first = time.monotonic()
-        if usage := chunk.get("usage"):
+        if isinstance(usage := chunk.get("usage"), dict):
             read = Usage.from_wire(usage)
             self.usage = read if self.usage is None else self.usage.beside(read)
         if chunk.get("choices"):

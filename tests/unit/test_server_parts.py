@@ -148,6 +148,19 @@ def test_an_event_without_an_end_is_refused() -> None:
         reader.feed(b"x")
 
 
+@pytest.mark.parametrize("wrong", [-5, "7", None, 2.5, {}, [1]])
+def test_a_usage_that_is_no_count_is_nothing(wrong: Any) -> None:
+    details = {"cached_tokens": wrong}
+    counts = {"prompt_tokens": wrong, "completion_tokens": wrong}
+    assert Usage.from_wire({**counts, "prompt_tokens_details": details}) == Usage()
+    assert Usage.from_wire({**counts, "prompt_tokens_details": wrong}) == Usage()
+
+
+def test_no_more_tokens_come_from_the_cache_than_the_prompt_has() -> None:
+    usage = {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}
+    assert Usage.from_wire(usage) == Usage(3, 0, 3)
+
+
 def test_usage_adds_up_over_asks_and_counts_a_shared_prompt_once() -> None:
     one, two = Usage(10, 3, 8), Usage(10, 4, 9)
     assert one + two == Usage(20, 7, 17)
