@@ -24,7 +24,7 @@ from storage.search_result import Facets, Hit, Order, Page, Search
 from storage.search_text import Clause, parse
 from storage.search_window import LAST_ID, Window, Windows
 
-_WINDOW = 300  # lines that are ranked together
+_WINDOW = 200  # lines that are ranked together
 _COUNTED = 1_000  # hits that are counted; of more it is only said that there are more
 _SHOWN = 12  # channels, nicks and months of the facets
 

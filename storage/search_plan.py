@@ -109,6 +109,8 @@ class Plan:
         self._lacking = Matcher(wordy) if wordy and not self._words else None
         self.whole = any(term.kind is Kind.PREFIX for term in clause.have)
         """Whether a part of a stretch takes as long as all of it: so it is with prefixes."""
+        self.plain = bool(clause.have) and all(term.kind is Kind.WORD for term in clause.have)
+        """Whether it asks for whole words alone, by which little is read in vain."""
         looked_at = self._have or self._lack or self._lacking or not self._words
         self.exact = filtering.exact and not looked_at
 

@@ -19,7 +19,8 @@ from storage.search_plan import Filter, Plan, Stretch
 from storage.text_index import STRETCH
 
 LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
-_BUDGET = 0.012  # seconds of work: waiting while the machine is busy makes no answer partial
+_BUDGET = 0.008  # seconds of work: waiting while the machine is busy makes no answer partial
+_PLAIN = 0.04  # the same for whole words, which are quick but for a few
 _PATIENCE = 0.1  # seconds in all: of a disk that is slow there is more to wait for
 _LOOKED_AT = 20_000  # lines
 _FIRST = 10_000  # lines of the first piece, about
@@ -65,7 +66,8 @@ class Windows:
         self._stretches = connection.execute(
             "SELECT number, lines FROM partitions WHERE lines > 0 ORDER BY number DESC"
         ).fetchall()
-        self._worked = time.thread_time() + _BUDGET
+        self._began = time.thread_time()
+        self._budget = _PLAIN if all(plan.plain for plan in plans) else _BUDGET
         self._waited = time.monotonic() + _PATIENCE
 
     def read(self, top: int, size: int) -> Window:
@@ -75,7 +77,7 @@ class Windows:
             rows += self._fitting(piece.ids)
             if len(rows) > size:
                 return Window(rows[:size], rows[size - 1]["id"], more=True, hurried=False)
-            if self._late(piece) and piece.bottom > self.first:
+            if self._late(piece, self._budget) and piece.bottom > self.first:
                 return Window(rows, piece.bottom, more=True, hurried=True)
         return Window(rows, self.first, more=False, hurried=False)
 
@@ -96,7 +98,7 @@ class Windows:
             counted += len(piece.ids)
             if counted >= most:
                 return most, True
-            if self._late(piece) and piece.bottom > self.first:
+            if self._late(piece, _BUDGET) and piece.bottom > self.first:
                 return counted, False
         return counted, True
 
@@ -143,10 +145,11 @@ class Windows:
             if self._filter.fits(row) and any(plan.fits(row["text"]) for plan in self._plans)
         ]
 
-    def _late(self, piece: _Piece) -> bool:
+    def _late(self, piece: _Piece, budget: float) -> bool:
         if piece.looked_at < _LOOKED_AT:
             return False
-        return time.thread_time() > self._worked or time.monotonic() > self._waited
+        worked = time.thread_time() - self._began
+        return worked > budget or time.monotonic() > self._waited
 
 
 def _adapted(width: int, took: float) -> int:
