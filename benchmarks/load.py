@@ -148,8 +148,9 @@ def main() -> None:
     """Do what standard input says."""
     order = Order(**json.loads(sys.stdin.readline()))
     tally = uvloop.run(run(order))
-    os.set_blocking(sys.stdout.fileno(), True)
-    print(json.dumps(asdict(tally)), flush=True)
+    left = memoryview(json.dumps(asdict(tally)).encode())
+    while left:  # an unbuffered standard output takes what fits into the pipe
+        left = left[os.write(sys.stdout.fileno(), left) :]
 
 
 if __name__ == "__main__":
