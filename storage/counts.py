@@ -66,7 +66,7 @@ async def take(
 async def _write(connection: aiosqlite.Connection, counts: Counts, sign: int) -> None:
     for table, counted in counts.items():
         rows = [(*key, *(sign * count for count in found)) for key, found in counted.items()]
-        await connection.executemany(_SQL[table], rows)
+        await connection.executemany(_SQL[table], sorted(rows))  # neighbours share a page
 
 
 def _counted(rows: Iterable[Sequence[Any]], private: Collection[int]) -> Counts:
