@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import signal
 import socket
 from collections.abc import Iterator
@@ -39,8 +40,17 @@ def listening(address: ServerSettings) -> socket.socket:
 async def serve(app: FastAPI, listener: socket.socket) -> None:
     """Serve until a signal comes or the supervisor is gone."""
     server = _Server(
-        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE)
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+        )
     )
+    # What was imported stays: the collector need not look through it again with every request.
+    gc.freeze()
     host, port = listener.getsockname()[:2]
     log.info("server.listening", host=host, port=port)
     async with asyncio.TaskGroup() as tasks:
