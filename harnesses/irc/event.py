@@ -35,7 +35,8 @@ class IrcEvent:
     text: str
     """What was said; the reason of PART, QUIT, KICK; the new nick; the modes; the new topic."""
     time: datetime
-    """Aware, UTC: the server's time where it gives one, else the time of receipt."""
+    """Aware, UTC: the server's time where it gives one that can be believed, else the time of
+    receipt."""
     msgid: str | None
     own: bool
     """Whether we did it ourselves."""

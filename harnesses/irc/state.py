@@ -26,6 +26,10 @@ PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
 SKEW = timedelta(seconds=1)
 """How far the clocks of a network's servers may be apart."""
 
+AHEAD, BEHIND = timedelta(minutes=5), timedelta(days=1)
+"""How far a server's clock may be from ours to be believed; the log is in the order of time, so a
+line of next year would stay its last one for a year."""
+
 REMEMBERED = 1000
 """Messages whose ids are kept, to know one that comes again."""
 
@@ -122,7 +126,7 @@ class State:
         target, msgid = message.param(0), message.tags.get("msgid")
         channel = self.roster.channel(self.isupport.channel_of(target) or "")
         since, time = channel.joined if channel else None, tagged_time(message)
-        if since and time and time < since - SKEW:
+        if since and time and since - time > SKEW:
             return True
         if not msgid:
             return False
@@ -155,12 +159,17 @@ class State:
             host=source.host,
             account=self._account(message, source.nick),
             text=text,
-            time=tagged_time(message) or self.now(),
+            time=self._time(message),
             msgid=message.tags.get("msgid") or None,
             own=self.is_me(source.nick),
             batch_type=self.batch_type(message),
             bot=self._is_bot(message, source.nick),
         )
+
+    def _time(self, message: Message) -> datetime:
+        """When it happened: as the server says, unless its clock is wrong."""
+        told, now = tagged_time(message), self.now()
+        return told if told and -BEHIND <= told - now <= AHEAD else now
 
     def _is_bot(self, message: Message, nick: str) -> bool:
         member = self.roster.member(nick)
@@ -177,6 +186,6 @@ def tagged_time(message: Message) -> datetime | None:
     """The server-time tag (https://ircv3.net/specs/extensions/server-time), always UTC."""
     try:
         found = datetime.fromisoformat(message.tags.get("time", ""))
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # no time; in UTC before the first year or after the last
         return None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)

@@ -82,7 +82,7 @@ def test_events_carry_what_the_tags_say() -> None:
     story.feed("CAP * LS :account-tag message-tags", "CAP * ACK :account-tag message-tags")
     story.feed(*IN_CHANNEL)
     (event,) = story.feed(
-        "@time=2020-05-06T07:08:09.5Z;msgid=m1;account=ally :alice!al@h PRIVMSG #C :hi  there"
+        "@time=2026-01-01T11:08:09.5Z;msgid=m1;account=ally :alice!al@h PRIVMSG #C :hi  there"
     )
     assert event == IrcEvent(
         network="net",
@@ -94,7 +94,7 @@ def test_events_carry_what_the_tags_say() -> None:
         host="h",
         account="ally",
         text="hi  there",
-        time=datetime(2020, 5, 6, 7, 8, 9, 500_000, tzinfo=UTC),
+        time=datetime(2026, 1, 1, 11, 8, 9, 500_000, tzinfo=UTC),
         msgid="m1",
         own=False,
         batch_type=None,
@@ -106,6 +106,33 @@ def test_without_a_usable_time_the_receipt_counts(tag: str) -> None:
     (event,) = inside().feed(f"{tag}:alice!a@h PRIVMSG #c :x")
     assert event.time == NOON
     assert event.time.utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("tag", "believed"),
+    [
+        ("2026-01-01T12:05:00.000Z", True),
+        ("2026-01-01T12:05:00.001Z", False),
+        ("2025-12-31T12:00:00.000Z", True),
+        ("2025-12-31T11:59:59.999Z", False),
+        ("2099-01-01T00:00:00.000Z", False),
+        ("1970-01-01T00:00:00.000Z", False),
+        ("9999-12-31T23:59:59.999-23:59", False),
+        ("0001-01-01T00:00:00.000+23:59", False),
+    ],
+)
+@pytest.mark.parametrize("line", ["PRIVMSG #c :x", "QUIT :x", "JOIN #c"])
+def test_a_server_whose_clock_is_wrong_is_not_believed(tag: str, line: str, believed: bool) -> None:
+    (event,) = inside().feed(f"@time={tag} :alice!a@h {line}")
+    assert event.time == (datetime.fromisoformat(tag) if believed else NOON)
+
+
+@pytest.mark.parametrize("year", ["0001", "2020", "2030", "9999"])
+def test_what_came_before_us_is_known_by_a_wrong_clock_too(year: str) -> None:
+    story = Story()
+    story.feed(*WELCOME, f"@time={year}-05-06T12:00:00Z :Terra!~t@host.example JOIN #c")
+    said = [f"@time={year}-05-06T{time}Z :a!b@c PRIVMSG #c :x" for time in ("11:59:00", "12:01:00")]
+    assert [event.time for event in story.feed(*said)] == [NOON]
 
 
 def test_accounts_are_known_from_joins_where_lines_are_not_tagged() -> None:
