@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from storage.database import Row, from_micros, to_micros
 from storage.event import Event, EventType
 
+_HALF = re.compile("[\ud800-\udfff]")
 INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 
 
 def values(event: Event, event_id: int, channel_id: int, time: int) -> tuple[Any, ...]:
-    """The columns of an event, in order; `time` is its `micros`."""
+    """The columns of a `storable` event, in order; `time` is its `micros`."""
     return (
         event_id,
         channel_id,
@@ -22,7 +25,7 @@ def values(event: Event, event_id: int, channel_id: int, time: int) -> tuple[Any
         event.host,
         event.account,
         event.target,
-        storable(event.text),
+        event.text,
         event.msgid,
         event.own,
         event.reply_to,
@@ -34,9 +37,28 @@ def micros(event: Event) -> int:
     return to_micros(event.time)
 
 
-def storable(text: str) -> str:
-    """`text` without halves of surrogate pairs, which UTF-8 cannot carry."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+def storable(event: Event) -> Event:
+    """The event without halves of surrogate pairs, which UTF-8 cannot carry: each is a `?`."""
+    names = (event.network, event.channel, event.nick, event.user, event.host, event.target)
+    words = "".join((*names, event.account or "", event.msgid or "", event.text))
+    if words.isascii() or not _HALF.search(words):
+        return event
+    return replace(
+        event,
+        network=_whole(event.network),
+        channel=_whole(event.channel),
+        nick=_whole(event.nick),
+        user=_whole(event.user),
+        host=_whole(event.host),
+        account=None if event.account is None else _whole(event.account),
+        target=_whole(event.target),
+        text=_whole(event.text),
+        msgid=None if event.msgid is None else _whole(event.msgid),
+    )
+
+
+def _whole(text: str) -> str:
+    return _HALF.sub("?", text)
 
 
 def event_of(row: Row, channel: Row) -> Event:

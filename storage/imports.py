@@ -70,6 +70,7 @@ class Source:
 
         Raises Unavailable.
         """
+        events = [Old(storable(old.event), old.exact) for old in events]
         async with self._database.transaction() as connection:
             known = await _known(connection, events)
             new = []
@@ -116,5 +117,5 @@ def _likeness(old: Old) -> _Likeness:
         to_micros(event.time) // old.grain,
         event.nick,
         event.target,
-        storable(event.text),
+        event.text,
     )

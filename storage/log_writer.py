@@ -77,6 +77,7 @@ async def store(database: Database, events: Sequence[Event]) -> Sequence[int]:
 
 async def insert(connection: aiosqlite.Connection, events: Sequence[Event]) -> Sequence[int]:
     """Store events inside the transaction of `connection`; their ids, in the same order."""
+    events = [event_row.storable(event) for event in events]
     channels, private = await _channels(connection, events)
     times = [event_row.micros(event) for event in events]
     placed = await event_ids.place(connection, times)

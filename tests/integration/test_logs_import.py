@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -150,6 +151,13 @@ async def test_an_import_brings_back_nobody_who_has_opted_out(tmp_path: Path) ->
     tally = await imported(tmp_path, log)
     assert (tally.imported, tally.unwanted) == (1, 4)
     assert await logged(tmp_path) == ["12:00 bob yes"]
+
+
+async def test_a_channel_whose_name_is_not_utf_8_comes_in_once(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"#caf\xe9.2024-01-01.log")).write_text(DAY)
+    assert (await imported(tmp_path, tmp_path)).imported == 4
+    assert (await imported(tmp_path, tmp_path)).imported == 0
+    assert await logged(tmp_path, Scope.of(Place("irc", "#caf?"))) != []
 
 
 async def test_the_command_says_what_it_did_and_what_it_could_not_read(tmp_path: Path) -> None:

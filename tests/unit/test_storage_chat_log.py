@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,6 +192,22 @@ async def test_a_line_waits_until_another_process_lets_go_of_the_file(
 async def test_a_text_that_utf_8_cannot_carry_is_stored_all_the_same(log: LogStore) -> None:
     await store(log, said("half a pair \ud83c"), said("next"))
     assert texts(await log.find(Query(scope=HERE))) == ["half a pair ?", "next"]
+
+
+@pytest.mark.parametrize(
+    "field", ["network", "channel", "nick", "user", "host", "account", "target", "msgid", "text"]
+)
+async def test_half_a_character_in_any_field_keeps_no_line_from_the_log(
+    log: LogStore, field: str
+) -> None:
+    odd: dict[str, Any] = {field: "#a\ud800\udfffé"}
+    ids = await store(log, said("before"), replace(said("odd"), **odd), said("after"))
+    found = {event.id: event for event in await log.find(Query(scope=PUBLIC))}
+    assert [event_id in found for event_id in ids] == [True, True, True]
+    assert getattr(found[ids[1]], field) == "#a??é"
+    await store(log, replace(said("again"), **odd), said("later"))
+    assert len(await log.find(Query(scope=PUBLIC))) == 5
+    assert len(await log.channels(PUBLIC)) == (2 if field in ("network", "channel") else 1)
 
 
 async def test_a_file_that_stays_locked_does_not_hold_up_the_end_for_ever(tmp_path: Path) -> None:
