@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harnesses.irc.message import Message
+from harnesses.irc.multiline import MULTILINE
 from harnesses.irc.sasl import Sasl
 from harnesses.irc.sts import Sts
 
@@ -23,6 +24,9 @@ WANTED = frozenset(
 
 ECHO = frozenset({"echo-message", "labeled-response"})
 """Of use only together: an echo must be told from a line that somebody else says in our name."""
+
+LINES = frozenset({MULTILINE, "batch", "message-tags"})
+"""A message of several lines is a batch, with tags."""
 
 
 class Capabilities:
@@ -91,7 +95,8 @@ class Capabilities:
 
     def _ask(self, names: Iterable[str]) -> list[Message]:
         known = WANTED | {"sasl"} if self._sasl.wanted else WANTED
-        known |= ECHO if self._offered.keys() >= ECHO else frozenset()
+        for names_together in (ECHO, LINES):
+            known |= names_together if self._offered.keys() >= names_together else frozenset()
         wanted = sorted(known.intersection(names) - self.enabled)
         if not wanted:
             return self._end()

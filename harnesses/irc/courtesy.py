@@ -24,7 +24,9 @@ _TYPED = 15.0  # characters that a fast typist writes in a second
 _READ = 1.0  # seconds that even the shortest answer takes to read
 _KEPT = 1_000  # people
 _BRIDGED = re.compile(r"\s*[<\[(](?P<nick>[^\s>\])][^>\])]{0,63})[>\])]\s+(?P<text>.+)", re.DOTALL)
-_FORMATTING = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e]")
+_FORMATTING = re.compile(
+    r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e]"
+)
 
 
 def unbridged(event: IrcEvent, settings: IrcSettings, fold: Fold) -> tuple[IrcEvent, Identity]:

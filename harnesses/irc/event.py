@@ -33,7 +33,8 @@ class IrcEvent:
     account: str | None
     """The services account, where the server tells it."""
     text: str
-    """What was said; the reason of PART, QUIT, KICK; the new nick; the modes; the new topic."""
+    """What was said, with line breaks where it is one message of several lines; the reason of
+    PART, QUIT, KICK; the new nick; the modes; the new topic."""
     time: datetime
     """Aware, UTC: the server's time where it gives one that can be believed, else the time of
     receipt."""

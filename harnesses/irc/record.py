@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from harnesses.irc.event import IrcEvent
@@ -43,6 +44,11 @@ def recorded(event: IrcEvent) -> Event:
         msgid=event.msgid,
         own=event.own,
     )
+
+
+def lines_of(event: Event) -> list[Event]:
+    """The event once for each line that was said."""
+    return [replace(event, text=line) for line in event.text.split("\n")]
 
 
 def said(

@@ -119,6 +119,10 @@ class Session:
 
     def receive(self, message: Message) -> list[IrcEvent]:
         """Take one message of the server; return what happened, in order."""
+        state = self._state
+        return [event for each in state.multiline.take(message) for event in self._handle(each)]
+
+    def _handle(self, message: Message) -> list[IrcEvent]:
         labelled = self._state.echoes.heard(message)
         labelled |= self._state.batch_type(message) == "labeled-response"
         if labelled and message.command in ("PRIVMSG", "NOTICE"):

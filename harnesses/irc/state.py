@@ -12,6 +12,7 @@ from harnesses.irc.event import EventType, IrcEvent
 from harnesses.irc.isupport import ISupport
 from harnesses.irc.mechanism import mechanisms
 from harnesses.irc.message import Message, Source
+from harnesses.irc.multiline import Multiline
 from harnesses.irc.registration import NickChoice, Outgoing
 from harnesses.irc.roster import Roster
 from harnesses.irc.sasl import Sasl
@@ -75,6 +76,7 @@ class State:
         self.missed_nick: str | None = None
         self.echoes = Echoes()
         self.seen: dict[tuple[str, str], None] = {}
+        self.multiline = Multiline()
         self.batches: dict[str, str] = {}
         self.ctcp_answered: datetime | None = None
         self.outgoing: list[Outgoing] = []

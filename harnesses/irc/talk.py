@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from harnesses.irc.event import EventType, IrcEvent
 from harnesses.irc.message import Message
-from harnesses.irc.state import Handler, State
+from harnesses.irc.state import PAST, Handler, State
 
 CTCP_EVERY = 2.0
 """Seconds between two CTCP answers; what comes faster is not answered."""
@@ -75,7 +75,8 @@ def _set_topic(state: State, name: str, text: str) -> None:
 def _batch(state: State, message: Message) -> list[IrcEvent]:
     reference = message.param(0)
     if reference.startswith("+"):
-        state.batches[reference[1:]] = message.param(1)
+        outer = state.batch_type(message)
+        state.batches[reference[1:]] = outer if outer in PAST else message.param(1)
     else:
         state.batches.pop(reference[1:], None)
     return []

@@ -26,7 +26,7 @@ from harnesses.irc.hearing import Hearing, May
 from harnesses.irc.links import paste_link
 from harnesses.irc.network import Network
 from harnesses.irc.privacy import UNLOGGED
-from harnesses.irc.record import place_of, recorded
+from harnesses.irc.record import lines_of, place_of, recorded
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from harnesses.irc.speech import Speech, Target
@@ -222,7 +222,7 @@ class IrcTendril(Harness):
         line = recorded(event)
         private = asked is not None and asked.command in UNLOGGED
         if behaviour.logging and not private and self.opt_outs.rules.keeps(line):
-            kept = self.log.append(line)
+            kept, *_ = [self.log.append(each) for each in lines_of(line)]
         else:
             kept = asyncio.get_running_loop().create_future()
             kept.set_result(0)
