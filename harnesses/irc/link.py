@@ -164,4 +164,5 @@ class Link:
 
     def _write(self, line: str) -> None:
         self._connection.write(line)
+        self._session.wrote(line)
         self._bot.dispatch(untagged(line), iotype="out")

@@ -7,6 +7,7 @@ https://modern.ircdocs.horse/.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -134,8 +135,11 @@ class Session:
 
     def label(self) -> str | None:
         """A label for a line that is to be echoed; None where the server does not do that."""
-        echoing = self.capabilities >= {"echo-message", "labeled-response"}
-        return self._state.echoes.label() if echoing else None
+        return self._state.echoes.label() if self._state.echoing else None
+
+    def wrote(self, line: str) -> None:
+        """A line has gone out, ours or one of the caller's."""
+        self._state.written.add(line)
 
     def receipts(self) -> list[tuple[str, bool]]:
         """The labels answered since the last call, each with whether its line went through."""
@@ -154,6 +158,26 @@ def _standard_reply(state: State, message: Message) -> list[IrcEvent]:
     return []
 
 
+def _too_long(state: State, message: Message) -> list[IrcEvent]:
+    """Say it again in pieces, once; the whole line counts as said then."""
+    line = state.written.refused(message.tags.get("label", ""))
+    pieces = state.written.pieces(line) if line else []
+    command, target = (line.command, line.param(0)) if line else ("", "")
+    log.warning(
+        "irc.line_too_long",
+        network=state.network,
+        command=command,
+        target=target if pieces else "",  # it may be a password otherwise
+        pieces=len(pieces),
+    )
+    for piece in pieces:
+        tags = {"label": state.echoes.label()} if state.echoing else {}
+        state.outgoing.append(Outgoing(replace(piece, tags=tags)))
+    if line and pieces and (label := line.tags.get("label")):
+        state.echoes.settle(label)
+    return []
+
+
 def _error(state: State, message: Message) -> list[IrcEvent]:
     state.error = message.param(0)
     return []
@@ -162,6 +186,7 @@ def _error(state: State, message: Message) -> list[IrcEvent]:
 HANDLERS: Mapping[str, Handler] = {
     "PING": _ping,
     "ERROR": _error,
+    "417": _too_long,
     **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
     **arrival.HANDLERS,
     **presence.HANDLERS,

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from harnesses.irc.capabilities import Capabilities
+from harnesses.irc.capabilities import ECHO, Capabilities
 from harnesses.irc.echo import Echoes
 from harnesses.irc.event import EventType, IrcEvent
 from harnesses.irc.isupport import ISupport
@@ -17,6 +17,7 @@ from harnesses.irc.registration import NickChoice, Outgoing
 from harnesses.irc.roster import Roster
 from harnesses.irc.sasl import Sasl
 from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.too_long import Written
 
 Handler = Callable[["State", Message], list[IrcEvent]]
 """Takes one message of the server, changes the state, returns what is to be logged."""
@@ -76,6 +77,7 @@ class State:
         self.missed_nick: str | None = None
         self.echoes = Echoes()
         self.seen: dict[tuple[str, str], None] = {}
+        self.written = Written(now)
         self.multiline = Multiline()
         self.batches: dict[str, str] = {}
         self.ctcp_answered: datetime | None = None
@@ -118,6 +120,11 @@ class State:
             some = wanted[start : start + at_once]
             names, keys = ",".join(n for n, _ in some), ",".join(k for _, k in some if k)
             self.send("JOIN", *((names, keys) if keys else (names,)))
+
+    @property
+    def echoing(self) -> bool:
+        """Whether the server shows us what has become of our lines."""
+        return self.capabilities.enabled >= ECHO
 
     def is_past(self, message: Message) -> bool:
         """Whether it happened before now: in a batch of the past, before we came, or twice."""
