@@ -14,7 +14,7 @@ import structlog
 
 from harnesses.core.backoff import Backoff
 from harnesses.irc.connection import Bot
-from harnesses.irc.errors import InvalidMessage, IrcError
+from harnesses.irc.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.link import Link
 from harnesses.irc.message import Message
@@ -245,7 +245,7 @@ class Network:
         await link.open(self._server, self._port, tls)
         self._backoff.started()
         fault = await link.last()
-        if self._session.encrypted:
+        if self._session.encrypted and not isinstance(fault, UntrustedCertificate):
             self._policies.renew(self._server)
         if fault and not isinstance(fault, OSError):
             raise fault  # not the network's: `on_event` has failed

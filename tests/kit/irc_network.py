@@ -45,7 +45,8 @@ class Ears:
 async def running(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Network]:
     """A network that runs, and leaves as the tendril does."""
     keys: dict[str, Any] = {"server": "127.0.0.1", "port": port, "channels": ("#c",), **settings}
-    options = {name: keys.pop(name) for name in ("plugins", "silence") if name in keys}
+    names = ("plugins", "policies", "silence")
+    options = {name: keys.pop(name) for name in names if name in keys}
     network = Network("net", NetworkSettings(**keys), ears, backoff=Backoff(0.05, 300.0), **options)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(network.run())
