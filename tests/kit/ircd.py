@@ -34,7 +34,7 @@ PAM = no
 """
 
 INSPIRCD = """\
-<server name="inspircd.test" description="Server of a test" network="TestNet">
+<server name="{name}" description="Server of a test" network="TestNet">
 <admin name="t" nick="t" email="t@localhost">
 <bind address="127.0.0.1" port="{port}" type="clients">
 <pid file="{folder}/inspircd.pid">
@@ -98,17 +98,18 @@ async def ngircd(port: int | None = None) -> AsyncIterator[Ircd]:
 
 
 @asynccontextmanager
-async def inspircd(port: int | None = None, extra: str = "") -> AsyncIterator[Ircd]:
+async def inspircd(
+    port: int | None = None, extra: str = "", name: str = "inspircd.test"
+) -> AsyncIterator[Ircd]:
     """InspIRCd with the IRCv3 modules that are installed; `extra` comes first in its file, so that
     a connect class there counts before ours."""
     program = installed("inspircd")
 
     def command(port: int, folder: Path) -> Sequence[str]:
         config = folder / "inspircd.conf"
-        modules = "".join(f'<module name="{name}">\n' for name in _inspircd_modules())
-        config.write_text(
-            extra + INSPIRCD.format(port=port, folder=folder) + modules + INSPIRCD_PREFIXES
-        )
+        modules = "".join(f'<module name="{module}">\n' for module in _inspircd_modules())
+        ours = INSPIRCD.format(name=name, port=port, folder=folder)
+        config.write_text(extra + ours + modules + INSPIRCD_PREFIXES)
         root = ["--runasroot"] if os.geteuid() == 0 else []
         return [program, "--nofork", f"--config={config}", *root]
 
