@@ -119,14 +119,14 @@ async def test_leaving_does_not_wait_for_a_server_that_never_answers() -> None:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         with socket.create_connection(full.getsockname()):  # the queue is full: no more handshakes
-            async with asyncio.timeout(5), running(full.getsockname()[1], Ears()) as network:
+            async with asyncio.timeout(20), running(full.getsockname()[1], Ears()) as network:
                 await asyncio.sleep(0)
                 assert await network.privmsg("#c", "nobody hears") == []
 
 
 async def test_leaving_does_not_wait_for_a_server_that_keeps_the_line() -> None:
     async with listening() as server:
-        async with asyncio.timeout(5), running(server.port, Ears()):
+        async with asyncio.timeout(20), running(server.port, Ears()):
             wire = await server.accept()
             await wire.welcome()
         await wire.until("QUIT :the test is over")

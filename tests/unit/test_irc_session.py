@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.message import LineBuffer
+from harnesses.irc.multiline import MULTILINE
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, inside
 
 
@@ -346,10 +347,12 @@ def test_a_labelled_line_that_is_too_long_counts_as_said(labelled: bool) -> None
 
 COMMANDS = """
     JOIN PART KICK QUIT NICK MODE TOPIC PRIVMSG NOTICE CAP BATCH ACCOUNT CHGHOST PING ERROR 001
-    005 353 366 376 396 332 433 432 475 AWAY SETNAME INVITE
+    005 353 366 376 396 332 433 432 475 AWAY SETNAME INVITE 417
 """
 PARAMS = st.lists(
-    st.sampled_from(["", "#c", "Terra", "alice", "*", "LS", "ACK", "-", "\x01", "x y"])
+    st.sampled_from(
+        ["", "#c", "Terra", "alice", "*", "LS", "ACK", "-", "\x01", "x y", "+1", "-1", MULTILINE]
+    )
 )
 
 
@@ -359,7 +362,8 @@ def test_no_sequence_of_odd_lines_breaks_the_session(
 ) -> None:
     story = inside()
     for sourced, command, params in lines:
-        line = f"{':alice!a@h ' if sourced else ''}{command} {' '.join(params)}"
+        line = f"{'@batch=1 :alice!a@h ' if sourced else ''}{command} {' '.join(params)}"
+        story.session.wrote(line)
         for event in story.feed(line):
             assert event.time.tzinfo is UTC
     story.outgoing()
