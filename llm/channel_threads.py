@@ -38,6 +38,8 @@ class ChannelThreads:
             numbers = self._threads.related(who, text, minute, most)
             oldest = self._threads.count - len(self._ids)
             ids = frozenset(self._ids[number - oldest] for number in numbers)
+        if not ids:
+            return []
         return await self._log.for_model(Query(scope=Scope.of(self._place), ids=ids, limit=most))
 
     async def _catch_up(self, anchor: int) -> None:

@@ -6,6 +6,7 @@ Whoever reads names a `Scope`; `storage.log_query` is the one place where it bec
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from storage import log_query, log_writer, removal, statistics
 from storage.database import Database
 from storage.event import Event, Place, Scope
 from storage.log_query import Query
-from storage.privacy import OptOuts
+from storage.privacy import rules
 from storage.search import search
 from storage.search_result import Page, Search
 from storage.statistics import Channel, Day, HeatMap, Person, Stats
@@ -80,12 +81,17 @@ class ChatLog:
 
     async def for_model(self, query: Query) -> list[Event]:
         """The same, newest, without what people said who have opted out: for a model to read."""
-        return await self.shown_to_model(await self.find(query))
+
+        def shown(db: sqlite3.Connection) -> list[Event]:
+            hides = rules(db).hides
+            return [e for e in log_query.find(db, query, newest=True) if not hides(e)]
+
+        return await self._database.read(shown)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
         """Those of `events` that are not of people who have opted out."""
-        rules = await OptOuts(self._database).load()
-        return [event for event in events if not rules.hides(event)]
+        hides = (await self._database.read(rules)).hides
+        return [event for event in events if not hides(event)]
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """One event, if it exists and may be seen."""
@@ -111,9 +117,9 @@ class ChatLog:
 
     async def search_for_model(self, asked: Search) -> Page:
         """The same, without what people said who have opted out: for a model to read."""
-        rules = await OptOuts(self._database).load()
+        hides = (await self._database.read(rules)).hides
         page = await self.search(asked)
-        return replace(page, hits=tuple(hit for hit in page.hits if not rules.hides(hit.event)))
+        return replace(page, hits=tuple(hit for hit in page.hits if not hides(hit.event)))
 
     async def channels(self, scope: Scope) -> list[Channel]:
         """The places in scope, the most recently active first."""

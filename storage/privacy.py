@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 
 from storage.database import Database
@@ -44,6 +45,15 @@ class Rules:
         return any(name_of(network, name) in self.nicks for name in names)
 
 
+def rules(connection: sqlite3.Connection) -> Rules:
+    """The rules as of now."""
+    rows = connection.execute("SELECT network, nick, account FROM unlogged").fetchall()
+    return Rules(
+        frozenset((network, nick) for network, nick, _ in rows),
+        frozenset((network, account) for network, _, account in rows if account),
+    )
+
+
 class OptOuts:
     """The people who have opted out, in a database file. `rules` are as of the last `load`."""
 
@@ -53,11 +63,7 @@ class OptOuts:
 
     async def load(self) -> Rules:
         """Read the rules."""
-        rows = await self._database.all("SELECT network, nick, account FROM unlogged")
-        self.rules = Rules(
-            frozenset((row["network"], row["nick"]) for row in rows),
-            frozenset((row["network"], row["account"]) for row in rows if row["account"]),
-        )
+        self.rules = await self._database.read(rules)
         return self.rules
 
     async def add(self, network: str, nick: str, account: str | None) -> None:

@@ -22,7 +22,7 @@ from llm.client import AgentClient, Call, OnText, Priority
 from llm.context import Context, Question
 from llm.errors import ContextTooLong, ModelError
 from llm.log_view import LogView
-from llm.message import Usage
+from llm.message import Message, Usage
 from llm.meter import Meter
 from llm.process import told_to_stop
 from llm.settings import AgentSettings
@@ -48,11 +48,13 @@ _log = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a person gets. `ok` is False when the text is an apology and nothing was kept; an empty
-    text means that there is nothing to say, as the question has joined another or was stopped."""
+    text means that there is nothing to say, as the question has joined another or was stopped.
+    `messages` is what memory keeps of it beside the question."""
 
     text: str
     ok: bool = True
     usage: Usage = field(default_factory=Usage)
+    messages: tuple[Message, ...] = field(default=(), compare=False)
 
 
 class Harness(ABC):
@@ -146,8 +148,7 @@ class Harness(ABC):
         async def answered() -> Answer:
             work = self._answer(lane, context, call, (self, *tools), on_text)
             answer = await self.safely(work)
-            if deliver:
-                await deliver(answer)
+            await _ended(lane, context, answer, deliver)
             return answer
 
         try:
@@ -228,12 +229,6 @@ class Harness(ABC):
         except ContextTooLong:
             self._meter.forget(call.session)
             raise
-        try:
-            async with lane.memory:
-                if not lane.discarded:
-                    await context.remember(outcome.messages)
-        except StorageError as error:  # the person still gets the answer
-            _log.error("turn.not_kept", error=str(error))
         _log.info(
             "turn.done",
             conversation=call.session,
@@ -244,7 +239,7 @@ class Harness(ABC):
             cached_tokens=outcome.usage.cached,
             completion_tokens=outcome.usage.completion,
         )
-        return Answer(outcome.text, usage=outcome.usage)
+        return Answer(outcome.text, usage=outcome.usage, messages=outcome.messages)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
@@ -259,6 +254,30 @@ class Harness(ABC):
     def _persona_file(self, agent: AgentSettings) -> Path:
         own = Path(inspect.getfile(type(self))).with_name("persona.md")
         return agent.personas.get(self.name, own)
+
+
+async def _ended(
+    lane: Lane[Answer], context: Context, answer: Answer, deliver: Deliver | None
+) -> None:
+    """Deliver the answer, and remember it meanwhile."""
+    async with asyncio.TaskGroup() as tasks:
+        if deliver:  # first, as a person waits for it
+            tasks.create_task(_delivered(deliver, answer))
+        tasks.create_task(_kept(lane, context, answer))
+
+
+async def _delivered(deliver: Deliver, answer: Answer) -> None:
+    await deliver(answer)
+
+
+async def _kept(lane: Lane[Answer], context: Context, answer: Answer) -> None:
+    """Remember the question and its answer, unless there is none or the lane discards it."""
+    try:
+        async with lane.memory:
+            if answer.ok and not lane.discarded:
+                await context.remember(answer.messages)
+    except StorageError as error:  # the person still gets the answer
+        _log.error("turn.not_kept", error=str(error))
 
 
 def _read(persona: Path) -> str:

@@ -13,7 +13,7 @@ from storage.database import Database
 from storage.event import Place
 from storage.outbox import Outbox, outbox_path
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -94,8 +94,9 @@ async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None
         script.say("Noted.").say("Tea.")
         async with irc_client(ircd.port, "alice") as alice:
             await alice.join(ROOM)
-            async with irc_tendril(config):
+            async with irc_tendril(config) as tendril:
                 await ask(alice, ".terrarium I drink tea")
+                assert len(await kept_turns(tendril, f"irc/{ROOM}/alice")) == 1
             async with irc_tendril(config):
                 assert await ask(alice, ".ask what do I drink?") == "Tea."
         first, second = (request["messages"] for request in script.requests)
@@ -107,7 +108,7 @@ async def test_what_the_model_thinks_is_kept_and_never_said(tmp_path: Path) -> N
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
         script.say("<think>secret plan</think>Hello.")
         assert await ask(alice, ".terrarium hi") == "Hello."
-        [turn] = await tendril.conversations.turns(f"irc/{ROOM}/alice")
+        [turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
         assert turn.messages[-1]["reasoning_content"] == "secret plan"
         assert not any("secret" in line for line in alice.lines)
 

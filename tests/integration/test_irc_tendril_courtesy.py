@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.kit.irc_client import irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -74,7 +74,7 @@ async def test_who_speaks_through_a_relay_is_answered_by_name_and_is_never_an_ad
             await bridge.say(ROOM, "<\x0304a\u200blice in w\x03> .terrarium hello")
             await bridge.expect(rf"PRIVMSG {ROOM} :alice_in_w: ok$")
             assert script.requests[0]["messages"][-1]["content"] == "alice_in_w asks: hello"
-            [turn] = await tendril.conversations.turns(f"irc/{ROOM}/alice_in_w@127.0.0.1")
+            [turn] = await kept_turns(tendril, f"irc/{ROOM}/alice_in_w@127.0.0.1")
             assert turn.messages[0]["content"] == "hello"
             await bridge.say(ROOM, "<root> .part")
             await bridge.expect(rf"PRIVMSG {ROOM} :root: Only admins may do that\.$")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
@@ -72,7 +72,7 @@ async def test_towers_of_marks_and_endless_answers_stay_small(tmp_path: Path) ->
         await alice.expect(r"PRIVMSG #terrarium :alice: word word")
         await alice.expect(r"\(\d+ more lines: \.more\)$")
         assert all(len(line) <= 510 for line in from_bot(alice))
-        [_, turn] = await tendril.conversations.turns(f"irc/{ROOM}/alice")
+        [_, turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
         assert len(turn.messages[-1]["content"]) <= 100_000
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from harnesses.irc.tendril import IrcTendril
 from storage.chat_log import ChatLog, Query
 from storage.config import Config
+from storage.conversations import Turn
 from storage.database import Database
 from storage.event import PUBLIC
 from storage.settings import log_path
@@ -39,6 +40,12 @@ async def irc_tendril(config: Config) -> AsyncIterator[IrcTendril]:
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def kept_turns(tendril: IrcTendril, conversation: str) -> list[Turn]:
+    """The few turns of a conversation, once what is being answered there is kept as well."""
+    await tendril.compact(conversation)  # waits for its turn, and finds nothing to leave out
+    return await tendril.conversations.turns(conversation)
 
 
 async def logged(config: Config) -> list[tuple[str, str, str]]:
