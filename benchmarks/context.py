@@ -22,6 +22,7 @@ from statistics import fmean
 
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
 from benchmarks.figure import Figure
+from llm.relevance.ranking import LIKELY
 from llm.relevance.threads import Threads
 
 _SIZES = {20: (88, 86), 50: (96.5, 96)}  # lines: goals in percent, mentions kept and ignored
@@ -35,6 +36,7 @@ class Measured:
     """Coverage by way of choosing and number of lines, and what it took."""
 
     coverage: Coverage = field(default_factory=lambda: defaultdict(list))
+    added: list[int] = field(default_factory=list)  # lines, to the last 50
     selection: list[float] = field(default_factory=list)  # ms each
     lines: int = 0
     following: float = 0.0  # seconds of processor time
@@ -55,6 +57,10 @@ async def figures() -> AsyncIterator[Figure]:
             yield Figure(name, fmean(values), "%", least=least.get(way))
         worst = max(_behind(each, size) for each in measured)
         yield Figure(f"behind the last {size} lines in the worst file", worst, "%", goal=_WORSE)
+    shown = [value for each in measured for value in each.coverage["shown", 50]]
+    added = [value for each in measured for value in each.added]
+    yield Figure("coverage, the last 50 and what is added to them", fmean(shown), "%")
+    yield Figure("lines added to the last 50, mean", fmean(added), "")
     selections = [each for one in measured for each in one.selection]
     yield Figure("a selection, mean", fmean(selections), "ms", goal=2)
     spent = sum(each.following for each in measured) * 1000
@@ -105,6 +111,10 @@ def _choose(
     kept = threads.related(said.nick, said.text, said.minute, max(_SIZES))
     measured.selection.append((time.process_time() - began) * 1000)
     text = stripped(said.text, threads.people)
+    window = set(range(before - 50, before))
+    added = threads.related(said.nick, text, said.minute, 50, LIKELY)
+    measured.added.append(len(set(added) - window))
+    measured.coverage["shown", 50].append(100 * len(wanted & window.union(added)) / len(wanted))
     chosen = {
         "window": list(range(before - 1, -1, -1)),
         "kept": kept,

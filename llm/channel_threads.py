@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from llm.relevance.ranking import LIKELY
 from llm.relevance.threads import BACK, Threads
 from storage.event import SPOKEN, Event, EventType, Place, Scope
 from storage.log_query import Query
@@ -29,13 +30,13 @@ class ChannelThreads:
         self._begin()
 
     async def related(self, who: str, text: str, anchor: int, most: int) -> list[Event]:
-        """At most `most` lines from before the event `anchor` that belong to what `who` asks with
-        it, oldest first. Nothing is returned that a model may not see."""
+        """At most `most` lines from before the event `anchor` that likely belong to what `who` asks
+        with it, oldest first. Nothing is returned that a model may not see."""
         async with self._busy:
             await self._catch_up(anchor)
             asked = await self._log.get(Scope.of(self._place), anchor)
             minute = _minute(asked) if asked else self._minute
-            numbers = self._threads.related(who, text, minute, most)
+            numbers = self._threads.related(who, text, minute, most, LIKELY)
             oldest = self._threads.count - len(self._ids)
             ids = frozenset(self._ids[number - oldest] for number in numbers)
         if not ids:

@@ -14,6 +14,10 @@ from llm.relevance.links import Features
 from llm.relevance.reply import KINDS, MOST_SHARED, RELATIONS, Reply
 from llm.relevance.utterance import Utterance
 
+LIKELY = -4.0
+"""The score from which on a line is worth its tokens to a model that sees the last lines anyway: of
+the older lines above it more than a third belong to the question."""
+
 _PERMILLE = 1000
 _chances = Bins((1, 3, 7, 14, 29, 49, 79, 119, 179, 259, 359, 479, 619, 779, 899), _PERMILLE)
 _coarse = Bins((1, 19, 79, 199, 449, 749), _PERMILLE)
@@ -71,12 +75,14 @@ def best(
     earlier: list[Utterance],
     chances: Mapping[int, float],
     most: int,
+    least: float,
 ) -> list[Utterance]:
-    """The `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first."""
+    """The `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first, and
+    none with a score under `least`."""
     scores = [
         weights[a] + weights[b] + weights[c] + weights[d]
         + weights[e] + weights[f] + weights[g] + weights[h]
         for a, b, c, d, e, f, g, h in features(reply, earlier, chances)
     ]  # fmt: skip
     order = sorted(range(len(earlier)), key=scores.__getitem__, reverse=True)
-    return [earlier[index] for index in order[:most]]
+    return [earlier[index] for index in order[:most] if scores[index] >= least]

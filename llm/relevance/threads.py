@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from itertools import islice
 from typing import TypeVar
@@ -61,15 +62,18 @@ class Threads:
         self._remember(line)
         return line.n
 
-    def related(self, nick: str, text: str, minute: int, most: int) -> list[int]:
-        """The numbers of at most `most` lines that belong to what `nick` asks now, best first."""
-        return self.related_to(self.utterance(nick, text, minute), most)
+    def related(
+        self, nick: str, text: str, minute: int, most: int, least: float = -math.inf
+    ) -> list[int]:
+        """The numbers of at most `most` lines that belong to what `nick` asks now, best first, and
+        none with a score under `least`."""
+        return self.related_to(self.utterance(nick, text, minute), most, least)
 
-    def related_to(self, line: Utterance, most: int) -> list[int]:
+    def related_to(self, line: Utterance, most: int, least: float = -math.inf) -> list[int]:
         """The same, for a line that has been taken apart."""
         reply = self.reply(line)
         chances = self.chances(reply)
-        chosen = ranking.best(self._model.ranking, reply, self.lines(), chances, most)
+        chosen = ranking.best(self._model.ranking, reply, self.lines(), chances, most, least)
         return [line.n for line in chosen]
 
     def reply(self, line: Utterance) -> Reply:
