@@ -1,4 +1,4 @@
-"""Whether a text that has begun to stream is becoming a tool call."""
+"""Whether a text that streams is becoming a tool call, at once or after some words."""
 
 from __future__ import annotations
 
@@ -21,6 +21,38 @@ Verdict = Called | Literal["open", "text"]
 
 _FENCE = re.compile(r"\s*(?:```(?:json)?\s*)?")
 _MARKS = ("{", '"name"', ":")
+
+
+class Watch:
+    """Follows a text until a line of it becomes a call of one of `names`.
+
+    `held` is what may still be a call, and the words before it that came with it.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+        self._line: int | None = 0  # where in `held` a line begins that may be a call
+        self.held = ""
+
+    @property
+    def words(self) -> str:
+        """What of `held` was said before the call."""
+        return self.held[: self._line]
+
+    def feed(self, piece: str) -> Verdict:
+        """Judge the text with one more piece; after "text", all of it may be let go."""
+        self.held += piece
+        while True:
+            if self._line is None:
+                end = self.held.find("\n")
+            elif (verdict := sniff(self.held[self._line :], self._names)) != "text":
+                return verdict
+            else:
+                end = self.held.find("\n", self._line)
+            if end < 0:
+                self.held, self._line = "", None
+                return "text"
+            self._line = end + 1
 
 
 def sniff(text: str, names: Collection[str]) -> Verdict:

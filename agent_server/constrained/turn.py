@@ -9,7 +9,7 @@ from typing import Any
 from agent_server.constrained import schema
 from agent_server.constrained.calls import CallReader
 from agent_server.constrained.prompt import render, section
-from agent_server.constrained.sniff import Called, Verdict, sniff
+from agent_server.constrained.sniff import Called, Verdict, Watch
 from agent_server.engines.base import Chunk, Chunks
 from agent_server.errors import InvalidRequest
 from agent_server.usage import Usage
@@ -50,22 +50,23 @@ async def _auto(
 ) -> Chunks:
     names = [tool["function"]["name"] for tool in tools]
     held: list[Chunk] = []
-    text, tokens = "", 0
-    verdict: Verdict = "open"
+    watch, tokens = Watch(names), 0
+    verdict: Verdict = "text"
     async with aclosing(ask(_freely(body, tools))) as chunks:
         async for chunk in chunks:
-            piece = _text(chunk)
-            if verdict == "open" and piece:
-                text, tokens = text + piece, tokens + 1
-                verdict = sniff(text, names)
+            if piece := _text(chunk):
+                tokens += 1
+                verdict = watch.feed(piece)
             held.append(chunk)
             if isinstance(verdict, Called):
                 break
-            if verdict == "text" or not text or _finished(chunk):
+            if verdict == "text" or _finished(chunk):
                 for each in held:
                     yield each
                 held.clear()
     if isinstance(verdict, Called):
+        if words := watch.words.rstrip():
+            yield _chunk({"content": words})
         calls = _schema(tools, verdict, several=several)
         async with aclosing(_held(ask, body, calls, Usage(completion=tokens))) as answer:
             async for chunk in answer:

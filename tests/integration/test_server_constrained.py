@@ -175,6 +175,19 @@ async def test_plain_text_streams_at_once(http: httpx2.AsyncClient, script: Scri
     await script.client_gone()
 
 
+async def test_words_before_a_call_are_kept(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    script.hang("I shall look.\n\n" + CALL[:20]).say(CALL)
+    whole = (await http.post(CHAT, json=ASK)).json()["choices"][0]
+    script.hang("I shall look.\n\n" + CALL[:20]).say(CALL)
+    chunks = events((await http.post(CHAT, json={**ASK, **USAGE})).text)
+    assert whole["finish_reason"] == "tool_calls"
+    assert whole["message"]["content"].rstrip() == text_of(chunks).rstrip() == "I shall look."
+    [call] = whole["message"]["tool_calls"]
+    assert call["function"] == {"name": "lookup", "arguments": '{"word": "ada"}'}
+
+
 async def test_required_and_named_choices_are_held_to_the_schema_at_once(
     http: httpx2.AsyncClient, script: ScriptedOpenAI
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_server.constrained.schema import LONGEST_TEXT, either, many_calls, one_call
-from agent_server.constrained.sniff import Called, Verdict, sniff
+from agent_server.constrained.sniff import Called, Verdict, Watch, sniff
 from agent_server.model_settings import ModelSettings
 from agent_server.reasoning import ThinkSplitter
 from agent_server.settings import ServerSettings
@@ -90,6 +90,21 @@ def test_text_without_tags_passes_unchanged(text: str, cuts: list[int]) -> None:
 )
 def test_a_beginning_is_judged_as_soon_as_it_can_be(text: str, verdict: Verdict) -> None:
     assert sniff(text, ["look", "lookup"]) == verdict
+
+
+@given(st.lists(st.integers(0, 60), max_size=12))
+@pytest.mark.parametrize("fence", ["", "```json\n"])
+def test_a_call_after_some_words_is_found_however_the_text_is_cut(
+    fence: str, cuts: list[int]
+) -> None:
+    watch, let_go = Watch(["look"]), ""
+    verdict: Verdict = "open"
+    for piece in pieces_of(f'So:\n{{ not one\n{fence}{{"name": "look"', cuts):
+        before = watch.held + piece
+        verdict = watch.feed(piece)
+        let_go += before if verdict == "text" else ""
+    assert verdict == Called("look", many=False)
+    assert let_go + watch.words == "So:\n{ not one\n"
 
 
 def tool(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
