@@ -233,6 +233,7 @@ async def test_one_who_floods_questions_does_not_crowd_out_the_others(tmp_path: 
         await alice.expect(rf"PRIVMSG {ROOM} :alice: ok$")
         before_hers = [line for line in alice.lines if "PRIVMSG #terrarium :mallory: " in line]
         assert len(before_hers) <= 10
+        await mallory.expect(rf"PRIVMSG {ROOM} :mallory: ok$")
         asked = str(script.requests)
         assert "mallory asks: 0" in asked
         assert "mallory asks: 999" not in asked
