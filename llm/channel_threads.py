@@ -41,7 +41,9 @@ class ChannelThreads:
             ids = frozenset(self._ids[number - oldest] for number in numbers)
         if not ids:
             return []
-        return await self._log.for_model(Query(scope=Scope.of(self._place), ids=ids, limit=most))
+        # Another's later question may have taken in lines that came after this one.
+        scope = Scope.of(self._place)
+        return await self._log.for_model(Query(scope=scope, ids=ids, before_id=anchor, limit=most))
 
     async def _catch_up(self, anchor: int) -> None:
         query = Query(
