@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harnesses.irc.access import Fold
 from storage.channel_settings import EVERYWHERE, ChannelSettings
 from storage.event import Place
+
+Proactive = Literal["off", "test", "on"]
+"""Whether the bot speaks unasked; `test` only notes when it would."""
 
 
 class ChannelKeys(BaseModel):
@@ -34,6 +37,11 @@ class ChannelKeys(BaseModel):
         None, ge=0, le=1_000, description="How many lines that people said the model is shown"
     )
     logging: bool | None = Field(None, description="Whether the log keeps what happens there")
+    proactive: Proactive | None = Field(
+        None,
+        description='Whether the bot speaks unasked: "off" (so by default), "on", or "test", '
+        "which only notes when it would",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,7 @@ class Behaviour:
     max_context_messages: int
     persona: str | None = None
     logging: bool = True
+    proactive: Proactive = "off"
 
 
 class UnknownKey(ValueError):

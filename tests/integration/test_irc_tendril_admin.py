@@ -117,7 +117,8 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
             assert "There is no key 'colour'" in await told(root, ".set colour red")
             everywhere = "model is big on every channel of this network."
             assert await told(root, ".set model big") == everywhere
-            for words in ("persona You are $nick, a pirate.", "budget 2", "prefix !"):
+            persona = "persona You are $nick, a pirate."
+            for words in (persona, "budget 2", "proactive test", "prefix !"):
                 assert f" on {ROOM}." in await told(root, f".set {ROOM} {words}")
         async with irc_tendril(config):
             script.say("one\ntwo\nthree")
@@ -132,6 +133,7 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
             await root.expect(r"NOTICE root :line_budget = 2 \(set for #terrarium\)$")
             await root.expect(r"NOTICE root :model = big \(set for \*\)$")
             await root.expect(r"NOTICE root :logging = True \(default\)$")
+            await root.expect(r"NOTICE root :proactive = test \(set for #terrarium\)$")
             again = f"line_budget is as configured on {ROOM}."
             assert await told(root, f"!set {ROOM} budget default") == again
             assert await told(root, "!set budget") == "line_budget = 3"

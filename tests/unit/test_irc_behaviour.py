@@ -109,6 +109,9 @@ def test_a_part_of_a_name_means_a_key_when_only_one_has_it() -> None:
 def test_a_value_is_read_as_its_key_wants_it() -> None:
     assert value_of("logging", "off") is False
     assert value_of("line_budget", "3") == 3
+    assert value_of("proactive", "off") == "off"
+    with pytest.raises(ValueError, match="proactive: Input should be 'off', 'test' or 'on'"):
+        value_of("proactive", "sometimes")
     with pytest.raises(ValueError, match="line_budget: Input should be"):
         value_of("line_budget", "many")
 
