@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_server import refusals
 from agent_server.admission.admission import Admission
@@ -41,7 +42,28 @@ PATIENCE = 1.0
 """Seconds to wait for another process that writes to the server's file."""
 
 
-def create_app(config: Config) -> FastAPI:
+class AgentServer(FastAPI):
+    """The application behind a front of ours, whose layers are passed before the framework's.
+
+    What the front answers by itself never enters the framework, which would cost more than the
+    answer does.
+    """
+
+    front: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] == "http":
+            await self.front(scope, receive, send)
+        else:
+            await self.framework(scope, receive, send)
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one that the front leaves to the framework."""
+        await super().__call__(scope, receive, send)
+
+
+def create_app(config: Config) -> AgentServer:
     """Build the server that `[server]` and `[model]` describe. Raises ConfigError.
 
     The engine starts and stops with the application's lifespan.
@@ -69,16 +91,14 @@ def create_app(config: Config) -> FastAPI:
             await admission.restore()
             yield
 
-    app = FastAPI(title="Terrarium agent server", lifespan=lifespan)
+    app = AgentServer(title="Terrarium agent server", lifespan=lifespan)
     app.state.mind, app.state.metrics, app.state.started = mind, metrics, int(time.time())
     app.state.ledger, app.state.currency = ledger, usage.currency
     app.state.responses, app.state.embedder = ResponseStore(), embedder
     for noun in (chat, completions, responses, embeddings, messages, models, usage_route, health):
         app.include_router(noun.router, responses=errors(ErrorBody))
     refusals.install(app)
-    # The last one added is the outermost.
-    app.add_middleware(Shortcut, routers=(chat.router, completions.router))
-    app.add_middleware(BodyLimit, most=server.max_body_bytes)
-    app.add_middleware(BearerKey, ring=ring)
-    app.add_middleware(RequestContext, metrics=metrics)
+    shortcut = Shortcut(app.framework, mind, (chat.router, completions.router))
+    limited = BodyLimit(shortcut, server.max_body_bytes)
+    app.front = RequestContext(BearerKey(limited, ring), metrics)
     return app

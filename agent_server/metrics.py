@@ -39,6 +39,7 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         self._tendrils: set[str] = set()
         self._known: dict[tuple[str, str], _Whose] = {}
+        self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._waits: dict[tuple[str, str, bool], Histogram] = {}
         whose = ["tendril", "model"]
         self._requests = Counter(
@@ -85,8 +86,13 @@ class Metrics:
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        known = self._answered.get((route, status))
+        if known is None:
+            known = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._answered[route, status] = known
+        requests, times = known
+        requests.inc()
+        times.observe(seconds)
 
     def waited(self, visit: Visit, model: str, seconds: float) -> None:
         """Count how long a request waited for a place, or until it gave up."""

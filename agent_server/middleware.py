@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,7 +30,7 @@ from storage.keys import Key
 
 log = structlog.get_logger()
 
-_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 QUIET = frozenset({"/health", "/ready", "/metrics"})
 """Routes that are polled: their requests are logged at debug level."""
 
@@ -53,8 +52,8 @@ class Progress:
         """Take note of an ASGI message to the client."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            kind = Headers(raw=message["headers"]).get("content-type", "")
-            self.streaming = kind.startswith("text/event-stream")
+            kind = dict(message["headers"]).get(b"content-type", b"")
+            self.streaming = kind.startswith(b"text/event-stream")
         elif message["type"] == "http.response.body":
             self.complete = not message.get("more_body", False)
 
@@ -74,33 +73,31 @@ class RequestContext:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        wanted = Headers(scope=scope).get("x-request-id", "")
-        request_id = wanted if _ID.fullmatch(wanted) else token_hex(16)
+        """Handle one HTTP request."""
+        wanted = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = wanted if _ID.fullmatch(wanted) else token_hex(16).encode()
         progress, began = Progress(), time.monotonic()
 
         async def tell(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             progress.note(message)
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._app(scope, receive, tell)
-            except asyncio.CancelledError:
-                # Only uvicorn cancels a request: the server stops, and its grace is over.
-                await _farewell(progress, scope, receive, tell)
-            except Exception:
-                log.exception("request.crashed")
-                if progress.status is None:
-                    crash = ApiError(f"something went wrong here; the log has it as {request_id}")
-                    await error_response(crash)(scope, receive, tell)
-            finally:
-                self._done(scope, progress, time.monotonic() - began)
+        # Each request has a context of its own, which ends with it.
+        structlog.contextvars.bind_contextvars(request_id=request_id.decode())
+        try:
+            await self._app(scope, receive, tell)
+        except asyncio.CancelledError:
+            # Only uvicorn cancels a request: the server stops, and its grace is over.
+            await _farewell(progress, scope, receive, tell)
+        except Exception:
+            log.exception("request.crashed")
+            if progress.status is None:
+                text = f"something went wrong here; the log has it as {request_id.decode()}"
+                await error_response(ApiError(text))(scope, receive, tell)
+        finally:
+            self._done(scope, progress, time.monotonic() - began)
 
     def _done(self, scope: Scope, progress: Progress, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
@@ -135,13 +132,13 @@ class BearerKey:
         self._ring = ring
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] == "http" and self._ring.is_open and not _is_ours(scope):
+        """Handle one HTTP request."""
+        headers = dict(scope["headers"])
+        if self._ring.is_open and not _is_ours(headers):
             text = "without a key this server answers to loopback names such as localhost only"
             await error_response(Forbidden(text))(scope, receive, send)
             return
-        if scope["type"] == "http" and _is_guarded(scope["path"]):
-            headers = dict(scope["headers"])
+        if _is_guarded(scope["path"]):
             given = _secret(headers)
             owner = self._ring.owner(given)
             if owner is None:
@@ -153,9 +150,9 @@ class BearerKey:
         await self._app(scope, receive, send)
 
 
-def _is_ours(scope: Scope) -> bool:
+def _is_ours(headers: Mapping[bytes, bytes]) -> bool:
     """Whether the Host header means this machine (see llm.loopback)."""
-    return is_loopback(host_of(Headers(scope=scope).get("host", "")))
+    return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
 
 
 def _secret(headers: Mapping[bytes, bytes]) -> bytes:
@@ -181,9 +178,9 @@ class BodyLimit:
         self._most = most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        declared = Headers(scope=scope).get("content-length", "") if scope["type"] == "http" else ""
-        if declared.isdecimal() and int(declared) > self._most:
+        """Handle one HTTP request."""
+        declared = dict(scope["headers"]).get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > self._most:
             await error_response(too_large(self._most))(scope, receive, send)
             return
         seen = 0

@@ -5,7 +5,7 @@ Solving the dependencies of a request costs more than all else that this server 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, get_type_hints
 
 from fastapi.exceptions import RequestValidationError
@@ -15,9 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_server.errors import InvalidRequest
+from agent_server.mind import Mind
 
 LONGEST_SESSION = 256
-PRIORITIES = (None, "interactive", "background")
+PRIORITIES = (None, b"interactive", b"background")
+
+Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class DirectRoute(APIRoute):
@@ -26,16 +29,16 @@ class DirectRoute(APIRoute):
     The description in `/openapi.json` is made of the signature, as for every route.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what turns a request into a response."""
+    def answering(self, mind: Mind) -> Handle:
+        """Return what turns a request into a response. Raises ApiError, RequestValidationError."""
         endpoint = self.endpoint
         kind: type[BaseModel] = get_type_hints(endpoint)["body"]
 
         async def handle(request: Request) -> Response:
-            _require_json(request)
-            session = _session(request)
+            headers = dict(request.scope["headers"])
+            _require_json(headers)
+            session = _session(headers)
             body = _read(kind, await request.body())
-            mind = request.app.state.mind
             answer: Response = await endpoint(
                 request=request, body=body, mind=mind, session=session
             )
@@ -54,18 +57,18 @@ def _read(kind: type[BaseModel], content: bytes) -> BaseModel:
         ) from None
 
 
-def _require_json(request: Request) -> None:
+def _require_json(headers: Mapping[bytes, bytes]) -> None:
     """A page of another site can send text without asking the browser, but no JSON."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json" and not kind.endswith(b"+json"):
         raise InvalidRequest("send the body as JSON, with content-type: application/json")
 
 
-def _session(request: Request) -> str | None:
-    session, priority = (request.headers.get(f"x-{name}") for name in ("session-id", "priority"))
+def _session(headers: Mapping[bytes, bytes]) -> str | None:
+    session = headers.get(b"x-session-id")
     if session is not None and len(session) > LONGEST_SESSION:
         text = f"x-session-id is longer than {LONGEST_SESSION} characters"
         raise InvalidRequest(text, param="x-session-id")
-    if priority not in PRIORITIES:
+    if headers.get(b"x-priority") not in PRIORITIES:
         raise InvalidRequest("x-priority is interactive or background", param="x-priority")
-    return session
+    return None if session is None else session.decode("latin-1")
