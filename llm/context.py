@@ -16,6 +16,7 @@ from llm.errors import ContextTooLong
 from llm.irc_logs import EARLIER, block, line
 from llm.log_view import LogView
 from llm.message import Message
+from llm.sections import Section, joined
 from llm.untrusted import neutral
 from storage.conversations import Conversations, Turn, Window
 from storage.event import Event
@@ -45,7 +46,12 @@ class Question:
 
 
 class Context:
-    """The prompt for one question in the conversation `name` of `memory`."""
+    """The prompt for one question in the conversation `name` of `memory`, which is held in `room`:
+    all conversations on a channel have the same, one on its own is its own.
+
+    `stable` sections say the same to all who ask in the room, and stand behind the `system` text;
+    those `beside` the question belong to it alone, and no later prompt has them.
+    """
 
     def __init__(
         self,
@@ -54,10 +60,17 @@ class Context:
         system: str,
         question: Question,
         view: LogView | None,
+        *,
+        room: str = "",
+        stable: Sequence[Section] = (),
+        beside: Sequence[Section] = (),
     ) -> None:
         self._memory = memory
         self._name = name
-        self._system: Message = {"role": "system", "content": system}
+        self._room = room or name
+        self._system = system
+        self._stable = list(stable)
+        self._beside = list(beside)
         self._question = question
         self._view = view
         self._known = Window()
@@ -94,8 +107,9 @@ class Context:
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """The messages, `steps` of the run included, with `reserve` tokens left for the answer.
 
-        When they are too many, the past is left out down to half the window, then the results of
-        the oldest tools. Raises ContextTooLong when the rest is still too much.
+        When they are too many, the past is left out down to half the window, then what is beside
+        the question, then the results of the oldest tools, then the stable sections. Raises
+        ContextTooLong when the rest is still too much.
         """
         kept = list(steps)
         messages = self._messages(kept)
@@ -106,7 +120,11 @@ class Context:
             await self._leave_out(sum(map(_length, messages)) * (1 - goal / counted.tokens))
             messages = self._messages(kept)
             counted = await count(messages)
-        while counted.tokens > room and _leave_out_result(kept):
+        while counted.tokens > room and (
+            _leave_out_last(self._beside)
+            or _leave_out_result(kept)
+            or _leave_out_last(self._stable)
+        ):
             messages = self._messages(kept)
             counted = await count(messages)
         if counted.tokens > room:
@@ -139,7 +157,8 @@ class Context:
         return Window(self._events[0].id if self._events else live.anchor, turn_start)
 
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
-        messages: list[Message] = [self._system]
+        system = "\n\n".join(filter(None, (self._system, joined(self._stable))))
+        messages: list[Message] = [{"role": "system", "content": system}]
         lines: list[Event] = []
         for item in self._past():
             if isinstance(item, Event):
@@ -148,7 +167,9 @@ class Context:
                 question = _asked(item.messages[0], lines, self._related.get(item.id, ()))
                 messages += [question, *map(_sent, item.messages[1:])]
                 lines = []
-        question = _asked(self._question.message(), lines, self._related.get(0, ()))
+        question = _asked(
+            self._question.message(), lines, self._related.get(0, ()), joined(self._beside)
+        )
         return [*messages, question, *map(_sent, steps)]
 
     def _past(self) -> list[Event | Turn]:
@@ -187,11 +208,14 @@ def _recent(turns: list[Turn]) -> list[Turn]:
     return kept
 
 
-def _asked(question: Message, events: Sequence[Event], related: Sequence[Event] = ()) -> Message:
-    """A question as it is sent: the lines from further back that belong to it, the lines just
-    before it, then who asked it, once."""
+def _asked(
+    question: Message, events: Sequence[Event], related: Sequence[Event] = (), beside: str = ""
+) -> Message:
+    """A question as it is sent: the lines just before it, which others are shown too, the lines
+    from further back that belong to it, what else does, then who asked it, once."""
     text = neutral(f"{question['name']} asks: {question['content']}")
-    return {"role": "user", "content": block(related, EARLIER) + block(events) + text}
+    more = f"{beside}\n\n" if beside else ""
+    return {"role": "user", "content": block(events) + block(related, EARLIER) + more + text}
 
 
 def _sent(step: Message) -> Message:
@@ -215,6 +239,11 @@ def _size(item: Event | Turn) -> int:
 def _length(message: Message) -> int:
     """About how many characters a message has in the prompt."""
     return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
+
+
+def _leave_out_last(sections: list[Section]) -> bool:
+    """Leave out the last section, if there is one."""
+    return bool(sections) and bool(sections.pop())
 
 
 def _leave_out_result(steps: list[Message]) -> bool:

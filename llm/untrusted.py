@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 
 _TAGS = (
-    "(?:earlier_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
-    "|system|think|thinking|thought|memory|facts|topic"
+    "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
+    "|system|think|thinking|thought|memory|topic"
+    "|facts|own_facts|summary|episodes|notes|skills?"  # sections of the prompt
 )
 _BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK"
 _HALVED = "turn|channel|think|tool|tool_call|tool_response|image|audio|video"

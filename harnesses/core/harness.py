@@ -112,6 +112,7 @@ class Harness(ABC):
         *,
         who: str,
         text: str,
+        room: str = "",
         view: LogView | None = None,
         tools: Sequence[object] = (),
         values: Mapping[str, str] | None = None,
@@ -125,6 +126,7 @@ class Harness(ABC):
     ) -> Answer:
         """Answer `text`, which `who` asked in `conversation`; one turn at a time in each.
 
+        `room` is what it shares with others, as those on a channel do, unless it is by itself.
         `view` is the log that belongs to it, `tools` own `@tool` methods beside this class's own,
         `values` fill the `$names` of the persona (`persona`, if given, in place of the tendril's),
         `model` is asked instead of the configured one, `on_text` is given each piece of the answer
@@ -136,13 +138,8 @@ class Harness(ABC):
         asked = view.anchor if view and joins else 0
         if not await lane.enter(Question(who, text, asked), joins and keeps):
             return Answer("", ok=False)
-        context = Context(
-            self.conversations,
-            conversation,
-            self._system(persona, values or {}),
-            Question(who, text),
-            view,
-        )
+        system, question = self._system(persona, values or {}), Question(who, text)
+        context = Context(self.conversations, conversation, system, question, view, room=room)
         call = Call(f"{self.name}/{conversation}", priority, model)
 
         async def answered() -> Answer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from harnesses.core.harness import Answer
 from harnesses.irc.admin_tools import AdminTools
 from harnesses.irc.crowd import Crowd
-from harnesses.irc.record import conversation_of
+from harnesses.irc.record import conversation_of, room_of
 from harnesses.irc.reply import Reply
 from harnesses.irc.request import Notice, Request
 from harnesses.irc.tools import ChannelTools
@@ -90,6 +90,7 @@ class Asking:
             self.conversation(request),
             who=request.nick,
             text=request.words,
+            room=room_of(request.place, network.fold),
             view=view,
             tools=tools,
             values={

@@ -21,9 +21,13 @@ def conversation_of(place: Place, nick: str, fold: Callable[[str], str]) -> str:
     Everybody has one of their own on each channel, so that nobody waits for another's answer, and
     nobody else's `clear` ends it. What others ask there is in the log lines that the model sees.
     """
-    channel, person = fold(place.channel), fold(nick)
-    parts = [place.network, channel] if channel == person else [place.network, channel, person]
-    return "/".join(parts)
+    room, person = room_of(place, fold), fold(nick)
+    return room if fold(place.channel) == person else f"{room}/{person}"
+
+
+def room_of(place: Place, fold: Callable[[str], str]) -> str:
+    """The name of what all conversations in a place have in common."""
+    return f"{place.network}/{fold(place.channel)}"
 
 
 def recorded(event: IrcEvent) -> Event:

@@ -14,6 +14,7 @@ from llm.client import Count
 from llm.context import Context, Question
 from llm.log_view import LogView
 from llm.message import Message, wire
+from llm.sections import Section
 from storage.chat_log import ChatLog
 from storage.conversations import Conversations
 from storage.event import Event, EventType, Place
@@ -33,6 +34,8 @@ class Room:
     window: int = 100_000
     since: datetime | None = None
     threads: ChannelThreads | None = None
+    stable: Sequence[Section] = ()
+    beside: Sequence[Section] = ()
     lines: int = field(default=0)
 
     async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
@@ -56,7 +59,17 @@ class Room:
         `meanwhile` is what somebody else says before the answer comes.
         """
         anchor = await self.says(f".terrarium {text}", "bob")
-        view = LogView(
+        view = self.view(anchor)
+        sent = await self.sent(text, view, steps, answer)
+        if meanwhile:
+            await self.says(meanwhile)
+        if answer is not None:
+            await self.says(f"bob: {answer}", "Terra", own=True, reply_to=anchor)
+        return sent
+
+    def view(self, anchor: int) -> LogView:
+        """What belongs to a question that the event `anchor` asks."""
+        return LogView(
             log=self.log,
             place=Place("irc", self.name),
             anchor=anchor,
@@ -65,17 +78,19 @@ class Room:
             threads=self.threads,
             speaker="bob",
         )
-        sent = await self.sent(text, view, steps, answer)
-        if meanwhile:
-            await self.says(meanwhile)
-        if answer is not None:
-            await self.says(f"bob: {answer}", "Terra", own=True, reply_to=anchor)
-        return sent
 
     async def sent(
         self, text: str, view: LogView | None, steps: Sequence[Message], answer: str | None
     ) -> list[Message]:
-        context = Context(self.memory, self.name, "You are Terra.", Question("bob", text), view)
+        context = Context(
+            self.memory,
+            self.name,
+            "You are Terra.",
+            Question("bob", text),
+            view,
+            stable=self.stable,
+            beside=self.beside,
+        )
         await context.load()
         messages = await context.fit(steps, self.count, reserve=100)
         if answer is not None:

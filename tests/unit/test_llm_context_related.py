@@ -57,7 +57,7 @@ async def test_the_askers_own_conversation_is_found_further_back(room: Room) -> 
     [asked] = questions(await room.asks("what was I to look for in dmesg, with the old kernel?"))
     assert earlier(asked)[:2] == [text for _, text in KERNEL]
     assert len(earlier(asked)) <= room.last
-    assert asked["content"].index("<earlier_irc_logs>") < asked["content"].index("<irc_logs>")
+    assert asked["content"].index("</irc_logs>") < asked["content"].index("<earlier_irc_logs>")
 
 
 async def test_no_line_is_shown_twice_and_the_prompt_grows_by_its_end_only(room: Room) -> None:
