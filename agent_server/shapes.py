@@ -198,12 +198,13 @@ class InputTokens(Shape):
 
 
 class ModelCard(Shape):
-    """A model; its context in tokens."""
+    """A model; its context in tokens. `root` is the model that an alias stands for."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
+    root: str
     max_model_len: int
     capabilities: dict[str, Any]
 

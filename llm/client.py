@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote
 
 import httpx2
 import stamina
@@ -25,6 +26,7 @@ from llm.wire import (
     CountAnswer,
     Delta,
     EmbeddingsAnswer,
+    ModelCard,
     error_in_stream,
     error_of,
 )
@@ -34,6 +36,8 @@ OnText = Callable[[str], Awaitable[None]]
 begins anew, as what it wrote before came with tool calls."""
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
+
+T = TypeVar("T")
 
 _CONNECT = 2.0  # seconds
 _PATIENCE = 5.0  # seconds in which a server that is away or full is asked again
@@ -53,12 +57,20 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What goes with every request of one run: whose it is, how urgent, and which model it asks
-    when not the configured one."""
+    """What goes with every request of one run: whose it is, how urgent, and what differs from the
+    configuration: the model, the temperature, the longest answer in tokens.
+
+    `purpose` says what its tokens are spent on ("answer", or a kind of work beside answers, as
+    "summary", "facts", "review"), and `room` where.
+    """
 
     session: str
     priority: Priority = "interactive"
     model: str = ""
+    purpose: str = "answer"
+    room: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
@@ -67,17 +79,26 @@ class Call:
         return {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
 
 
+Spend = Callable[[Call, Usage], None]
+"""Is told what every answer of the model has cost."""
+
+
 class AgentClient:
     """A connection to the agent server. Get one with `opened`."""
 
-    def __init__(self, http: httpx2.AsyncClient, settings: AgentSettings) -> None:
+    def __init__(
+        self, http: httpx2.AsyncClient, settings: AgentSettings, spend: Spend | None = None
+    ) -> None:
         self._http = http
         self._settings = settings
+        self._spend = spend
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, settings: AgentSettings) -> AsyncIterator[AgentClient]:
-        """A client for the server that `settings` name."""
+    async def opened(
+        cls, settings: AgentSettings, spend: Spend | None = None
+    ) -> AsyncIterator[AgentClient]:
+        """A client for the server that `settings` name; `spend` is told what answers cost."""
         key = settings.api_key
         async with httpx2.AsyncClient(
             base_url=settings.api_url.rstrip("/").removesuffix("/v1"),
@@ -85,7 +106,7 @@ class AgentClient:
             timeout=httpx2.Timeout(settings.model_timeout, connect=_CONNECT),
             trust_env=False,
         ) as http:
-            yield cls(http, settings)
+            yield cls(http, settings, spend)
 
     def configure(self, settings: AgentSettings) -> None:
         """Go by other settings from now on; the server stays the one it was."""
@@ -99,13 +120,18 @@ class AgentClient:
         tools: Sequence[dict[str, Any]] = (),
         tool_choice: ToolChoice = "auto",
         on_text: OnText | None = None,
+        response_format: Mapping[str, Any] | None = None,
     ) -> Reply:
         """Ask the model and gather its answer, `on_text` given each piece meant for people.
+
+        `response_format` is OpenAI's field of that name, for an answer that has to be JSON.
 
         A server that is away or full is asked again for some seconds, as long as `on_text` has
         been given no piece. Raises ModelError.
         """
-        body = self._body(messages, call.model, tools, tool_choice)
+        body = self._body(messages, call, tools, tool_choice)
+        if response_format:
+            body["response_format"] = dict(response_format)
         tried: list[_Gathering] = []
         try:
             async with asyncio.timeout(self._settings.model_timeout):
@@ -115,7 +141,10 @@ class AgentClient:
                         await self._stream(body, call, tried[-1])
         except TimeoutError as error:
             raise TimedOut(f"no answer in {self._settings.model_timeout:g} s") from error
-        return tried[-1].reply()
+        reply = tried[-1].reply()
+        if self._spend:
+            self._spend(call, reply.usage)
+        return reply
 
     async def count(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
@@ -160,18 +189,31 @@ class AgentClient:
             raise Refused("not a vector for each text", 200)
         return answer.model, answer.vectors()
 
+    async def model(self, name: str) -> ModelCard | None:
+        """What the server says of a model or an alias; None when it has none of that name.
+
+        Raises ModelError.
+        """
+        with _translated():
+            response = await self._http.get(f"/v1/models/{quote(name)}", timeout=_CONNECT)
+            if response.status_code == 404:
+                return None
+            if response.status_code != 200:
+                raise error_of(response)
+            return ModelCard.model_validate_json(response.content)
+
     def _body(
         self,
         messages: Sequence[Message],
-        model: str,
+        call: Call,
         tools: Sequence[dict[str, Any]],
         choice: ToolChoice,
     ) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": model or self._settings.model,
+            "model": call.model or self._settings.model,
             "messages": [wire(message) for message in messages],
-            "temperature": self._settings.temperature,
-            "max_tokens": self._settings.max_tokens,
+            "temperature": _either(call.temperature, self._settings.temperature),
+            "max_tokens": _either(call.max_tokens, self._settings.max_tokens),
             "stream": True,
             "stream_options": {"include_usage": True},
         }
@@ -306,6 +348,10 @@ def _patiently(tried: Sequence[_Gathering]) -> AsyncIterator[stamina.Attempt]:
         wait_jitter=0.1,
     )
     return aiter(context)
+
+
+def _either(wanted: T | None, otherwise: T) -> T:
+    return otherwise if wanted is None else wanted
 
 
 @contextmanager

@@ -82,6 +82,22 @@ class CountAnswer(BaseModel):
     max_model_len: int
 
 
+class CapabilitiesPart(BaseModel):
+    """What a model can do; `tools` is "forced" for one that is too small to choose a tool."""
+
+    tools: str | None = None
+
+
+class ModelCard(BaseModel):
+    """The answer of `/v1/models/NAME`; `root` is the model that an alias stands for. Other servers
+    may say no more than the name."""
+
+    id: str
+    root: str | None = None
+    max_model_len: int | None = None
+    capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
+
+
 class VectorPart(BaseModel):
     """The vector of one text."""
 

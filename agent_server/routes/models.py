@@ -55,15 +55,17 @@ async def tokenize(body: Countable, mind: TheMind) -> dict[str, Any]:
 def _card(request: Request, mind: Mind, name: str) -> dict[str, Any]:
     if name == EMBEDDER and installed():
         can: Mapping[str, Any] = {"embeddings": True}
-        longest = LONGEST
+        root, longest = name, LONGEST
     else:
         model = mind.routes.find(name)[0]
         can, longest = model.capabilities.as_wire(), model.capabilities.context
+        root = model.name
     return {
         "id": name,
         "object": "model",
         "created": request.app.state.started,
         "owned_by": "terrarium",
+        "root": root,
         "max_model_len": longest,
         "capabilities": can,
     }

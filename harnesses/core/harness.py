@@ -24,6 +24,7 @@ from llm.errors import ContextTooLong, ModelError
 from llm.log_view import LogView
 from llm.message import Message, Usage
 from llm.meter import Meter
+from llm.models import Models
 from llm.process import told_to_stop
 from llm.settings import AgentSettings
 from llm.tools import Toolbox
@@ -61,12 +62,14 @@ class Harness(ABC):
     """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
 
     `serve` turns the events of its medium into `await self.turn(...)`. While it runs, `client`,
-    `database` and `conversations` are open and `status` tells others how it is.
+    `database` and `conversations` are open, `models` knows what the agent server has, and `status`
+    tells others how it is.
     """
 
     name: ClassVar[str]
 
     client: AgentClient
+    models: Models
     database: Database
     conversations: Conversations
 
@@ -140,9 +143,10 @@ class Harness(ABC):
             return Answer("", ok=False)
         system, question = self._system(persona, values or {}), Question(who, text)
         context = Context(self.conversations, conversation, system, question, view, room=room)
-        call = Call(f"{self.name}/{conversation}", priority, model)
 
         async def answered() -> Answer:
+            known = await self.models.named(model)
+            call = Call(f"{self.name}/{conversation}", priority, known, room=room or conversation)
             work = self._answer(lane, context, call, (self, *tools), on_text)
             answer = await self.safely(work)
             await _ended(lane, context, answer, deliver)
@@ -246,6 +250,7 @@ class Harness(ABC):
         ):
             self.conversations = Conversations(self.database)
             self._meter = Meter(self.client)
+            self.models = Models(self.client, lambda: self.agent.model)
             yield
 
     def _persona_file(self, agent: AgentSettings) -> Path:

@@ -263,8 +263,9 @@ async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
 async def test_a_turn_may_have_a_persona_and_a_model_of_its_own(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         ask = partial(tendril.turn, "kitchen", who="ada", text="Hi", values={"channel": "#c"})
+        script.models.add("big")
         await ask(persona="A pirate on $channel.", model="big")
-        await ask()
+        await ask(model="bug")
         first, second = script.requests
         assert (first["model"], texts(first)[0]) == ("big", "A pirate on #c.")
         assert (second["model"], texts(second)[0]) == (

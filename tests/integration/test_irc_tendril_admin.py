@@ -121,6 +121,7 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
             for words in (persona, "budget 2", "proactive test", "prefix !"):
                 assert f" on {ROOM}." in await told(root, f".set {ROOM} {words}")
         async with irc_tendril(config):
+            script.models.add("big")
             script.say("one\ntwo\nthree")
             await bob.say(ROOM, ".ping")
             await bob.say(ROOM, "!terrarium hi")

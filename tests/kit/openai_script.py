@@ -65,12 +65,16 @@ class ScriptedOpenAI:
     def __init__(self, *, model: str = "script", max_model_len: int = 4096) -> None:
         self.model = model
         self.max_model_len = max_model_len
+        self.models = {model, "terra"}
+        self.roots: dict[str, str] = {}
+        self.tools = "native"
         self.cached_tokens = 0
         self.ready = True
         self.default = Answer("ok")
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.counted = 0
+        self.asked_models: list[str] = []
         self.disconnected = asyncio.Event()
         self.url = ""
         self._answers: deque[Answer | Callable[[dict[str, Any]], Answer | str]] = deque()
@@ -83,6 +87,7 @@ class ScriptedOpenAI:
             Route("/v1/completions", self._chat, methods=["POST"]),
             Route("/v1/embeddings", self._embeddings, methods=["POST"]),
             Route("/v1/models", self._models),
+            Route("/v1/models/{name:path}", self._one_model),
             Route("/tokenize", self._tokenize, methods=["POST"]),
             Route("/health", self._health),
             Route("/ready", self._health),
@@ -236,6 +241,14 @@ class ScriptedOpenAI:
     async def _models(self, _request: Request) -> Response:
         model = {"id": self.model, "object": "model", "created": 0, "owned_by": "script"}
         return JSONResponse({"object": "list", "data": [model]})
+
+    async def _one_model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        self.asked_models.append(name)
+        if name not in self.models:
+            return JSONResponse(_error(f"no model is called {name}"), 404)
+        card = {"id": name, "object": "model", "root": self.roots.get(name, name)}
+        return JSONResponse(card | {"capabilities": {"tools": self.tools}})
 
     async def _tokenize(self, request: Request) -> Response:
         body = await request.json()

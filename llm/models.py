@@ -1,0 +1,85 @@
+"""Which name of a model to ask for: the server's aliases by purpose, checked before they are used.
+
+`fast` is for work beside answers (summaries, facts), `smart` for questions that the usual model has
+no good answer to. A server has these names when its table of models does ([model] aliases); each
+method returns "" in place of a name that it does not have, which everywhere means the configured
+model:
+
+    call = Call(session, "background", await models.fast(), purpose="summary")
+    if smart := await models.smart(): ...  # escalate; there is something to escalate to
+    call = Call(session, model=await models.named(behaviour.model))  # a person's or a file's choice
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from llm.client import AgentClient
+from llm.errors import ModelError
+from llm.wire import ModelCard
+
+FAST, SMART = "fast", "smart"
+
+_FRESH = 60.0  # seconds for which an answer of the server is taken to be true
+_MOST = 100  # names; people choose them
+
+_log = structlog.get_logger()
+
+
+class Models:
+    """The names that the server of `client` has; `default` is the configured one's at the
+    moment."""
+
+    def __init__(self, client: AgentClient, default: Callable[[], str]) -> None:
+        self._client = client
+        self._default = default
+        self._cards: dict[str, tuple[float, ModelCard | None]] = {}
+        self._missed: set[str] = set()
+
+    async def fast(self) -> str:
+        """The model for work that nobody waits for."""
+        return FAST if await self._other(FAST) else ""
+
+    async def smart(self) -> str:
+        """The model that is worth a second try: not the configured one by another name."""
+        card, usual = await self._other(SMART), await self._card(self._default())
+        same = card and usual and card.root and card.root == usual.root
+        return SMART if card and not same else ""
+
+    async def named(self, name: str) -> str:
+        """A model that somebody chose; when there is none of that name the log says so, once."""
+        if not name or name == self._default() or await self._card(name):
+            self._missed.discard(name)
+            return "" if name == self._default() else name
+        if name not in self._cards:
+            return name  # nobody could be asked: whoever answers will say so
+        if name not in self._missed:
+            self._missed.add(name)
+            _log.warning("models.unknown", model=name, asked_instead=self._default())
+        return ""
+
+    async def chooses_tools(self, name: str = "") -> bool:
+        """Whether a model can decide by itself that it needs a tool; small ones cannot."""
+        card = await self._card(name or self._default())
+        return card is None or card.capabilities.tools != "forced"
+
+    async def _other(self, name: str) -> ModelCard | None:
+        return None if name == self._default() else await self._card(name)
+
+    async def _card(self, name: str) -> ModelCard | None:
+        """What the server last said of a name; while it cannot be asked, what it said before."""
+        now = asyncio.get_running_loop().time()
+        asked, card = self._cards.get(name, (-_FRESH, None))
+        if now - asked < _FRESH:
+            return card
+        try:
+            card = await self._client.model(name)
+        except ModelError:
+            return card
+        if len(self._cards) >= _MOST:
+            self._cards.clear()
+        self._cards[name] = (now, card)
+        return card

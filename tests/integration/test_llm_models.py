@@ -1,0 +1,88 @@
+"""Names of models: what the server has is asked for, what it has not is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from llm.client import AgentClient, Call
+from llm.message import Message
+from llm.models import Models
+from llm.settings import AgentSettings
+from storage.config import Config
+from tests.kit.openai_script import ScriptedOpenAI
+
+ASKED: list[Message] = [{"role": "user", "content": "hello there"}]
+
+
+@asynccontextmanager
+async def models(url: str, model: str = "terra") -> AsyncIterator[Models]:
+    """The names of the server at `url`, where `model` is the configured one."""
+    config = Config({"agent": {"api_url": url, "model": model}}, None, Path())
+    async with AgentClient.opened(config.section(AgentSettings)) as client:
+        yield Models(client, lambda: model)
+
+
+async def test_fast_and_smart_are_asked_for_where_the_server_has_them() -> None:
+    async with ScriptedOpenAI() as script:
+        async with models(script.url) as found:
+            assert (await found.fast(), await found.smart()) == ("", "")
+        script.models |= {"fast", "smart"}
+        async with models(script.url) as found:
+            assert (await found.fast(), await found.smart()) == ("fast", "smart")
+        async with models(script.url, "smart") as found:
+            assert await found.smart() == ""
+
+
+async def test_smart_that_is_the_usual_model_by_another_name_is_none() -> None:
+    async with ScriptedOpenAI() as script, models(script.url) as found:
+        script.models.add("smart")
+        script.roots = {"smart": "terra"}
+        assert await found.smart() == ""
+
+
+async def test_an_unknown_name_is_replaced_and_the_log_says_so_once() -> None:
+    async with ScriptedOpenAI() as script, models(script.url) as found:
+        script.models.add("big")
+        with capture_logs() as log:
+            assert [await found.named(name) for name in ("big", "bug", "bug", "terra", "")] == [
+                *("big", "", "", "", "")
+            ]
+        assert [(each["event"], each["model"]) for each in log] == [("models.unknown", "bug")]
+        assert script.asked_models == ["big", "bug"]
+
+
+async def test_while_the_server_is_away_a_chosen_name_stays() -> None:
+    async with models("http://127.0.0.1:9") as found:
+        assert await found.named("big") == "big"
+        assert await found.smart() == ""
+        assert await found.chooses_tools()
+
+
+async def test_a_small_model_is_known_to_choose_no_tools() -> None:
+    async with ScriptedOpenAI() as script:
+        async with models(script.url) as found:
+            assert await found.chooses_tools()
+        script.tools = "forced"
+        async with models(script.url) as found:
+            assert not await found.chooses_tools()
+
+
+async def test_a_call_may_differ_from_the_configuration_and_says_what_it_cost() -> None:
+    spent: list[tuple[str, int, int]] = []
+    async with ScriptedOpenAI() as script:
+        settings = Config({"agent": {"api_url": script.url}}, None, Path()).section(AgentSettings)
+        async with AgentClient.opened(
+            settings,
+            lambda call, usage: spent.append((call.purpose, usage.prompt, usage.completion)),
+        ) as client:
+            script.say("One two three.")
+            call = Call("s", "background", purpose="facts", temperature=0.0, max_tokens=7)
+            await client.chat(ASKED, call, response_format={"type": "json_object"})
+        [request] = script.requests
+    assert (request["temperature"], request["max_tokens"]) == (0.0, 7)
+    assert request["response_format"] == {"type": "json_object"}
+    assert spent == [("facts", 2, 3)]
