@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -16,24 +16,18 @@ import stamina
 from pydantic import ValidationError
 
 from llm.errors import Busy, Refused, TimedOut, Unreachable
-from llm.message import Message, Reply, ToolCall, Usage, wire
+from llm.gathering import Gathering, take
+from llm.gathering import OnText as OnText
+from llm.message import Message, Reply, Usage, wire
 from llm.settings import AgentSettings
-from llm.sse import EventData, EventTooLong
-from llm.thinking import ThinkSplitter
+from llm.sse import EventTooLong
 from llm.wire import (
-    CallPart,
-    Chunk,
     CountAnswer,
-    Delta,
     EmbeddingsAnswer,
     ModelCard,
-    error_in_stream,
     error_of,
 )
 
-OnText = Callable[[str], Awaitable[None]]
-"""Is given each piece of a text as it is written; in a turn, an empty one says that the model
-begins anew, as what it wrote before came with tool calls."""
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
 
@@ -42,7 +36,6 @@ T = TypeVar("T")
 _CONNECT = 2.0  # seconds
 _PATIENCE = 5.0  # seconds in which a server that is away or full is asked again
 _SHORTEST_WAIT = 0.1
-_LONGEST = 100_000  # characters of an answer; nobody reads the rest, and its end may never come
 _UNKNOWN_WINDOW = 8_192  # tokens, of a server that cannot count them
 _CANNOT_COUNT = (404, 405, 501)
 
@@ -132,12 +125,12 @@ class AgentClient:
         body = self._body(messages, call, tools, tool_choice)
         if response_format:
             body["response_format"] = dict(response_format)
-        tried: list[_Gathering] = []
+        tried: list[Gathering] = []
         try:
             async with asyncio.timeout(self._settings.model_timeout):
                 async for attempt in _patiently(tried):
                     with attempt:
-                        tried.append(_Gathering(on_text))
+                        tried.append(Gathering(on_text))
                         await self._stream(body, call, tried[-1])
         except TimeoutError as error:
             raise TimedOut(f"no answer in {self._settings.model_timeout:g} s") from error
@@ -219,7 +212,7 @@ class AgentClient:
         }
         return body | {"tools": list(tools), "tool_choice": choice} if tools else body
 
-    async def _stream(self, body: dict[str, Any], call: Call, gathering: _Gathering) -> None:
+    async def _stream(self, body: dict[str, Any], call: Call, gathering: Gathering) -> None:
         with _translated():
             async with self._http.stream(
                 "POST", "/v1/chat/completions", json=body, headers=call.headers()
@@ -227,108 +220,11 @@ class AgentClient:
                 if response.status_code != 200:
                     await response.aread()
                     raise error_of(response)
-                await _take(response, gathering)
+                await take(response, gathering)
                 await gathering.finish()
 
 
-class _Gathering:
-    """The answer as far as it has come."""
-
-    def __init__(self, on_text: OnText | None) -> None:
-        self._on_text = on_text
-        self._splitter = ThinkSplitter()
-        self._shown = ""
-        self._thought = ""
-        self._calls: dict[int, ToolCall] = {}
-        self._usage = Usage()
-        self._done = False
-
-    @property
-    def full(self) -> bool:
-        """Whether enough has come; the rest is left unread."""
-        return len(self._shown) + len(self._thought) >= _LONGEST
-
-    @property
-    def given(self) -> bool:
-        """Whether somebody has read a piece, so that asking again would say it twice."""
-        return bool(self._on_text and self._shown)
-
-    async def add(self, data: bytes) -> None:
-        """Take in the data of one server-sent event."""
-        if data == b"[DONE]":
-            self._done = True
-            return
-        chunk = _chunk(data)
-        if chunk.error:
-            raise error_in_stream(chunk.error)
-        if chunk.usage:
-            self._usage = chunk.usage.usage()
-        for choice in chunk.choices:
-            await self._add_delta(choice.delta)
-            self._done = self._done or choice.finish_reason is not None
-
-    async def finish(self) -> None:
-        """Give what was held back. Raises Unreachable when the stream ended too early."""
-        if not self._done and not self.full:
-            raise Unreachable("the answer ended before its end")
-        last = self._splitter.finish()
-        self._thought += last.thought
-        await self._show(last.shown)
-
-    def reply(self) -> Reply:
-        """The whole answer."""
-        calls = tuple(call for _, call in sorted(self._calls.items()))
-        return Reply(self._shown.strip(), self._thought.strip(), calls, self._usage)
-
-    async def _add_delta(self, delta: Delta) -> None:
-        parted = self._splitter.feed(delta.content or "")
-        self._thought += (delta.reasoning_content or "") + parted.thought
-        await self._show(parted.shown)
-        for position, part in enumerate(delta.tool_calls or ()):
-            index = position if part.index is None else part.index
-            self._calls[index] = _joined(self._calls.get(index), part)
-
-    async def _show(self, text: str) -> None:
-        text = text[: _LONGEST - len(self._shown)]
-        self._shown += text
-        if text and self._on_text:
-            await self._on_text(text)
-
-
-async def _take(response: httpx2.Response, gathering: _Gathering) -> None:
-    """Gather a stream of events, or the whole answer of a server that does not stream."""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip()
-    if kind == "application/json":
-        await gathering.add(await response.aread())
-    elif kind == "text/event-stream":
-        events = EventData()
-        async for piece in response.aiter_bytes():
-            for data in events.feed(piece):
-                await gathering.add(data)
-            if gathering.full:
-                return
-    else:
-        raise Refused(f"{kind or 'something'} is no answer of an OpenAI API", 200)
-
-
-def _chunk(data: bytes) -> Chunk:
-    try:
-        return Chunk.model_validate_json(data)
-    except ValidationError as error:
-        raise Refused("not a chunk of the chat API", 200) from error
-
-
-def _joined(call: ToolCall | None, part: CallPart) -> ToolCall:
-    """A tool call with one more piece of it."""
-    known = call or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
-    return ToolCall(
-        part.id or known.id,
-        part.function.name or known.name,
-        known.arguments + (part.function.arguments or ""),
-    )
-
-
-def _patiently(tried: Sequence[_Gathering]) -> AsyncIterator[stamina.Attempt]:
+def _patiently(tried: Sequence[Gathering]) -> AsyncIterator[stamina.Attempt]:
     """Attempts while the server is away or full and nobody has read a piece of an answer."""
 
     def wait(error: Exception) -> bool | float:
