@@ -38,7 +38,7 @@ class LogTools:
         self._before = before
         self._meaning = meaning
 
-    @tool
+    @tool(reads=True, research=True)
     async def search_chat_logs(
         self,
         query: Annotated[

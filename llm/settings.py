@@ -40,6 +40,9 @@ class AgentSettings(Section):
     )
     max_iterations: int = Field(12, ge=1, description="model calls in one turn")
     max_tool_calls: int = Field(20, ge=0, description="tool calls in one turn")
+    max_messages: int = Field(
+        4, ge=0, description="messages that tools may send to people in one turn"
+    )
     timeout: float = Field(300, gt=0, description="wall time of one turn, in seconds")
     model_timeout: float = Field(120, gt=0, description="wall time of one model call, in seconds")
     tool_timeout: float = Field(30, gt=0, description="wall time of one tool call, in seconds")

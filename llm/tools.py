@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints, overload
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -30,6 +30,25 @@ class ToolError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Traits:
+    """What kind of tool it is.
+
+    `reads`: it only reads, so that several may run at once. `effect`: it changes something beyond
+    the run, so it runs once for the same arguments, whatever happens, and needs the rights of who
+    asks, which it checks itself. `speaks`: it is a message to people. `quiet`: it only writes the
+    model's own notes. `research`: it looks things up, which may take more uses. `timeout`, in
+    seconds, takes the place of the configured one.
+    """
+
+    reads: bool = False
+    effect: bool = False
+    speaks: bool = False
+    quiet: bool = False
+    research: bool = False
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A function that the model may call."""
 
@@ -38,18 +57,47 @@ class Tool:
     schema: dict[str, Any]
     """The tool as OpenAI's `tools` field describes it."""
     run: Callable[..., Awaitable[object]]
+    traits: Traits = Traits()
 
 
-def tool(function: F) -> F:
-    """Mark an async method or function as a tool.
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a call, as the model reads it, and whether the tool did its work."""
+
+    text: str
+    ok: bool
+
+
+@overload
+def tool(function: F, /) -> F: ...
+
+
+@overload
+def tool(
+    *,
+    reads: bool = False,
+    effect: bool = False,
+    speaks: bool = False,
+    quiet: bool = False,
+    research: bool = False,
+    timeout: float | None = None,
+) -> Callable[[F], F]: ...
+
+
+def tool(function: F | None = None, /, **traits: Any) -> F | Callable[[F], F]:
+    """Mark an async method or function as a tool; the keywords are those of `Traits`.
 
     Its docstring tells the model what it does; its annotated parameters, by name, are its
     arguments. It returns text, or anything that JSON can hold, and raises `ToolError` with
     words for the model when it cannot. Raises TypeError for a function that cannot be a tool.
     """
-    _require_usable(function)
-    setattr(function, _MARK, True)
-    return function
+
+    def marked(function: F) -> F:
+        _require_usable(function)
+        setattr(function, _MARK, Traits(**traits))
+        return function
+
+    return marked(function) if function else marked
 
 
 class Toolbox:
@@ -70,22 +118,32 @@ class Toolbox:
         """All tools, as OpenAI's `tools` field lists them."""
         return [item.schema for item in self._tools.values()]
 
-    async def call(self, name: str, arguments: str, timeout: float) -> str:  # noqa: ASYNC109
-        """Run a tool with JSON `arguments` and return what the model may read.
+    def traits(self, name: str) -> Traits:
+        """What kind of tool it is; one that does not exist is of no kind."""
+        item = self._tools.get(name)
+        return item.traits if item else Traits()
+
+    async def call(self, name: str, arguments: str, timeout: float) -> Result:  # noqa: ASYNC109
+        """Run a tool with JSON `arguments`, for at most `timeout` seconds.
 
         Never raises: a name that does not exist, arguments that do not fit, a tool that fails
-        or takes longer than `timeout` seconds, each is a result that says so.
+        or takes too long, each is a result that says so.
         """
         item = self._tools.get(name)
         if item is None:
-            return wrapped(name, f"error: no such tool; there are: {', '.join(self._tools)}")
+            return refused(name, f"no such tool; there are: {', '.join(self._tools)}")
         try:
             values = item.arguments.model_validate_json(arguments or "{}")
         except ValidationError as error:
-            return wrapped(name, f"error: {_reasons(error)}")
-        running = _run(item, values, timeout)
-        (result,) = await asyncio.gather(running, return_exceptions=True)
-        return wrapped(name, _text(name, result, timeout))
+            return refused(name, _reasons(error))
+        (result,) = await asyncio.gather(_run(item, values, timeout), return_exceptions=True)
+        text = _text(name, result, timeout)
+        return Result(wrapped(name, text), ok=isinstance(result, str))
+
+
+def refused(name: str, why: str) -> Result:
+    """The result of a call that came to nothing, with the reason for the model."""
+    return Result(wrapped(name, f"error: {why}"), ok=False)
 
 
 def wrapped(name: str, text: str) -> str:
@@ -97,7 +155,7 @@ def wrapped(name: str, text: str) -> str:
 
 
 def _marked(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
-    if getattr(owner, _MARK, False) and callable(owner):
+    if _is_tool(owner) and callable(owner):
         return [owner]
     kind: Any = type(owner)
     return [getattr(owner, name) for name in _marked_names(kind)]
@@ -106,7 +164,11 @@ def _marked(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
 @cache
 def _marked_names(kind: type[Any]) -> list[str]:
     methods = inspect.getmembers(kind, inspect.iscoroutinefunction)
-    return [name for name, method in methods if getattr(method, _MARK, False)]
+    return [name for name, method in methods if _is_tool(method)]
+
+
+def _is_tool(thing: object) -> bool:
+    return isinstance(getattr(thing, _MARK, None), Traits)
 
 
 def _require_usable(function: Callable[..., object]) -> None:
@@ -127,7 +189,7 @@ def _described(function: Callable[..., Awaitable[object]]) -> Tool:
     name = getattr(function, "__name__", "")
     plain: Any = getattr(function, "__func__", function)
     arguments, schema = _read(plain)
-    return Tool(name, arguments, schema, function)
+    return Tool(name, arguments, schema, function, getattr(function, _MARK))
 
 
 @cache

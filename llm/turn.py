@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import structlog
 
 from llm.client import AgentClient, Call, OnText, ToolChoice
-from llm.guardrails import Guardrails
+from llm.guardrails import Guardrails, Verdict
+from llm.limits import Limits
 from llm.message import Message, Reply, ToolCall, Usage
 from llm.settings import AgentSettings
-from llm.tools import Toolbox, wrapped
+from llm.tools import Toolbox, refused
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Given the steps of the run so far, the whole prompt, fitted to the model's window."""
@@ -57,7 +58,8 @@ class Turn:
         self._call = call
         self._on_text = on_text
         self._joining = joining
-        self._guard = Guardrails(settings.max_tool_calls)
+        self._limits = Limits.of(settings)
+        self._guard = Guardrails(self._limits, toolbox.traits)
         self._steps: list[Message] = []
         self._usage = Usage()
         self._iterations = 0
@@ -70,15 +72,16 @@ class Turn:
             if not reply.calls:
                 break
             self._steps.append(reply.message())
-            for call in reply.calls:
-                self._steps.append(await self._result(call, deadline))
+            verdicts = self._guard.judge(reply.calls)
+            for call, verdict in zip(reply.calls, verdicts, strict=True):
+                self._steps.append(await self._result(call, verdict, deadline))
         else:
             return await self._forced(fit)
         return self._ended(reply, forced=False) if reply.text else await self._forced(fit)
 
     def _may_go_on(self, deadline: float) -> bool:
         in_time = asyncio.get_running_loop().time() < deadline
-        last = self._settings.max_iterations - 1  # one is kept for the forced answer
+        last = self._limits.iterations - 1  # one is kept for the forced answer
         return in_time and self._iterations < last and not self._guard.exhausted
 
     async def _ask(self, fit: Fit, choice: ToolChoice) -> Reply:
@@ -96,18 +99,18 @@ class Turn:
         self._usage += reply.usage
         return reply
 
-    async def _result(self, call: ToolCall, deadline: float) -> Message:
+    async def _result(self, call: ToolCall, verdict: Verdict, deadline: float) -> Message:
         """Run a call that the guard rails let pass; its result, or why it did not run."""
-        objection = self._guard.objection(call)
-        _log.info("turn.tool", tool=call.name, stopped=objection is not None)
-        left = max(0.0, deadline - asyncio.get_running_loop().time())
-        timeout = min(self._settings.tool_timeout, left)
-        text = (
-            wrapped(call.name, objection)
-            if objection
-            else await self._toolbox.call(call.name, call.arguments, timeout)
-        )
-        return {"role": "tool", "tool_call_id": call.id, "content": text}
+        why = verdict.words or self._guard.weary(call.name)
+        _log.info("turn.tool", tool=call.name, act=verdict.act, stopped=bool(why))
+        if why:
+            result = refused(call.name, f"not run: {why}")
+        else:
+            left = max(0.0, deadline - asyncio.get_running_loop().time())
+            own = self._toolbox.traits(call.name).timeout or self._settings.tool_timeout
+            result = await self._toolbox.call(call.name, call.arguments, min(own, left))
+            self._guard.ran(call.name, ok=result.ok)
+        return {"role": "tool", "tool_call_id": call.id, "content": result.text}
 
     async def _forced(self, fit: Fit) -> Outcome:
         """One last call without tools: the person gets an answer, whatever happened."""

@@ -33,13 +33,13 @@ class AdminTools:
     def __init__(self, request: Request, audit: Audit, allowed: Callable[[], bool]) -> None:
         self._request, self._audit, self._allowed = request, audit, allowed
 
-    @tool
+    @tool(effect=True)
     async def kick(self, nick: Nick, reason: Reason) -> str:
         """Remove somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
         return await self._do("kick", nick, reason, "KICK", self._channel, nick, reason)
 
-    @tool
+    @tool(effect=True)
     async def ban(self, nick: Nick, reason: Reason) -> str:
         """Ban somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
@@ -47,7 +47,7 @@ class AdminTools:
         mask = f"*!*@{member.host}" if member and member.host else f"{nick}!*@*"
         return await self._do("ban", mask, reason, "MODE", self._channel, "+b", mask)
 
-    @tool
+    @tool(effect=True)
     async def topic(
         self,
         text: Annotated[str, Field(min_length=1, max_length=300, description="the new topic")],
@@ -56,7 +56,7 @@ class AdminTools:
         """Set the topic of this channel, when the person who asks you wants it."""
         return await self._do("topic", text, reason, "TOPIC", self._channel, text)
 
-    @tool
+    @tool(effect=True)
     async def mode(
         self,
         change: Annotated[str, Field(pattern=r"^[+-][a-zA-Z]$", description="such as +m or -v")],

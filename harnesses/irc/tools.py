@@ -13,7 +13,7 @@ class ChannelTools:
         self._network = network
         self._channel = channel
 
-    @tool
+    @tool(reads=True)
     async def get_current_users(self) -> list[str]:
         """List the nicks of the people who are in this channel now."""
         return self._network.members(self._channel)

@@ -16,7 +16,7 @@ from harnesses.core.status import State, report
 from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
 from llm.message import Usage
 from llm.settings import AgentSettings
-from llm.tools import tool
+from llm.tools import Traits, tool
 from storage.config import Config, ConfigError
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
@@ -163,7 +163,7 @@ async def test_a_bug_becomes_a_sentence_that_tells_nothing(tmp_path: Path) -> No
         async def guess(self, what):  # type: ignore[no-untyped-def]
             """Guess."""
 
-        guess.__terrarium_tool__ = True  # type: ignore[attr-defined]
+        guess.__terrarium_tool__ = Traits()  # type: ignore[attr-defined]
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         ask = partial(tendril.turn, "kitchen", who="ada", text="Hi")

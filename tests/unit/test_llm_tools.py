@@ -81,7 +81,7 @@ def weather() -> Weather:
 async def called(owner: object, name: str, arguments: str = "{}", timeout: float = 5) -> str:  # noqa: ASYNC109
     """The result's text, without its marks."""
     result = await Toolbox.of(owner).call(name, arguments, timeout)
-    first, *lines, last = result.split("\n")
+    first, *lines, last = result.text.split("\n")
     assert (first, last) == (f'<tool_result tool="{name}">', "</tool_result>")
     return "\n".join(lines)
 
