@@ -23,6 +23,7 @@ from storage.database import Database
 from storage.erasing import erasing
 from storage.event import EVERYTHING, Event
 from storage.quotes import Quotes
+from storage.spending import Spending
 
 _PIECE = 5_000  # events in memory at once
 
@@ -102,6 +103,7 @@ async def forget(
     async with erasing(database):
         turns = await _forget_turns(database, lambda row: row["anchor"] in ids, quotes)
         await _forget_texts(database, quotes)
+        await Spending(database).forget_names()
         await log.remove(sorted(ids | replies))
         await log.scrub()
     for path in others:
@@ -183,6 +185,7 @@ async def _forget_texts(database: Database, quotes: Quotes) -> None:
 async def _forget_elsewhere(path: Path, quotes: Quotes) -> int:
     async with Database.opened(path) as database, erasing(database):
         await _forget_texts(database, quotes)
+        await Spending(database).forget_names()
         return await _forget_turns(database, lambda row: False, quotes)
 
 

@@ -18,6 +18,7 @@ import structlog
 from harnesses.core.errors import root_cause
 from harnesses.core.lane import Lane
 from harnesses.core.status import Status
+from llm.accounts import Accounts
 from llm.client import AgentClient, Call, OnText, Priority
 from llm.context import Context, Question
 from llm.errors import ContextTooLong, ModelError
@@ -62,14 +63,15 @@ class Harness(ABC):
     """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
 
     `serve` turns the events of its medium into `await self.turn(...)`. While it runs, `client`,
-    `database` and `conversations` are open, `models` knows what the agent server has, and `status`
-    tells others how it is.
+    `database` and `conversations` are open, `models` knows what the agent server has,
+    `accounts` what was spent, and `status` tells others how it is.
     """
 
     name: ClassVar[str]
 
     client: AgentClient
     models: Models
+    accounts: Accounts
     database: Database
     conversations: Conversations
 
@@ -168,6 +170,7 @@ class Harness(ABC):
         lane = self._lanes.setdefault(conversation, Lane())
         lane.discarded = True
         async with lane.memory:
+            await self.accounts.forget(f"{self.name}/{conversation}")
             return await self.conversations.clear(conversation)
 
     async def compact(self, conversation: str) -> int:
@@ -246,8 +249,10 @@ class Harness(ABC):
     async def _opened(self) -> AsyncIterator[None]:
         async with (
             Database.opened(self.database_path()) as self.database,
-            AgentClient.opened(self.agent) as self.client,
+            Accounts.opened(self.database) as self.accounts,
+            AgentClient.opened(self.agent, self.accounts.spend) as self.client,
         ):
+            self.status.count_tokens(self.accounts.today)
             self.conversations = Conversations(self.database)
             self._meter = Meter(self.client)
             self.models = Models(self.client, lambda: self.agent.model)

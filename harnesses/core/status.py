@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -37,6 +38,7 @@ class Report(BaseModel):
     state: State
     detail: str
     time: datetime
+    tokens_today: int = 0
 
     @property
     def fresh(self) -> bool:
@@ -52,6 +54,11 @@ class Status:
         self._name = name
         self._state = State.STARTING
         self._detail = ""
+        self._tokens: Callable[[], int] = int
+
+    def count_tokens(self, tokens: Callable[[], int]) -> None:
+        """Tell others, too, what `tokens` returns: how many were read and written today (UTC)."""
+        self._tokens = tokens
 
     def starting(self) -> None:
         """Say that the process has begun."""
@@ -78,7 +85,12 @@ class Status:
     def _say(self, state: State, detail: str) -> None:
         self._state, self._detail = state, detail
         report = Report(
-            name=self._name, pid=os.getpid(), state=state, detail=detail, time=datetime.now(UTC)
+            name=self._name,
+            pid=os.getpid(),
+            state=state,
+            detail=detail,
+            time=datetime.now(UTC),
+            tokens_today=self._tokens(),
         )
         try:
             self._write(report)

@@ -7,7 +7,6 @@ import functools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from harnesses.core.harness import Answer
@@ -36,12 +35,6 @@ class Asking:
         self._tendril = tendril
         self._crowd = Crowd()
         self._threads: dict[Place, ChannelThreads] = {}
-        self._today, self._tokens = datetime.now(UTC).date(), 0
-
-    @property
-    def tokens_today(self) -> int:
-        """Tokens read and written since midnight UTC, or since the start if that was later."""
-        return self._tokens if self._today == datetime.now(UTC).date() else 0
 
     async def ask(self, request: Request) -> str:
         """Answer a question; returns what else there is to say."""
@@ -82,7 +75,6 @@ class Asking:
                 tools.append(AdminTools(request, tendril.audit, allowed))
 
         async def deliver(answer: Answer) -> None:
-            self._count(answer)
             tendril.hearing.answered(request)
             await reply.whole(answer)
 
@@ -136,7 +128,3 @@ class Asking:
             telling = tasks.create_task(tell())
             yield
             telling.cancel()
-
-    def _count(self, answer: Answer) -> None:
-        self._tokens = self.tokens_today + answer.usage.prompt + answer.usage.completion
-        self._today = datetime.now(UTC).date()

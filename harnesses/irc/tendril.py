@@ -186,7 +186,7 @@ class IrcTendril(Harness):
         return (
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
             f" {self.questions} in the queue; model {behaviour.model};"
-            f" {self._asking.tokens_today:,} tokens today"
+            f" {self.accounts.today():,} tokens today"
         )
 
     # What our other parts ask of us.

@@ -16,7 +16,7 @@ from storage.config import load
 from storage.database import Database
 from storage.settings import log_path
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import Ircd, inspircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
@@ -190,11 +190,12 @@ async def test_the_status_tells_how_the_bot_is(tmp_path: Path) -> None:
     async with (
         inspircd() as ircd,
         ScriptedOpenAI() as script,
-        irc_tendril(config_of(tmp_path, ircd, script.url)),
+        irc_tendril(config_of(tmp_path, ircd, script.url)) as tendril,
         people(ircd.port, "root") as (root,),
     ):
         await root.say(ROOM, ".terrarium one two three")
         await root.expect("root: ok")
+        await kept_turns(tendril, f"irc/{ROOM}/root")
         await root.say(ROOM, ".status")
         status = await root.expect(r"root: (up .*)$")
         assert "0 in the queue; model terra; " in status[1]

@@ -1,0 +1,99 @@
+"""What tokens were spent on: counted once, by purpose and day, still known after a restart."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from harnesses.core.status import report
+from llm.accounts import ANSWER, Accounts
+from llm.client import Call
+from llm.message import Usage
+from storage.database import Database
+from storage.usage import Amount
+from tests.integration.test_harness_turn import small
+from tests.kit.openai_script import ScriptedOpenAI
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+ASKED = Call("irc/net/#c/ada", room="net/#c")
+SUMMED = Call("irc/net/#c", room="net/#c", purpose="summary")
+
+
+class Days:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+async def test_answers_and_work_beside_them_are_told_apart(tmp_path: Path) -> None:
+    async with (
+        Database.opened(tmp_path / "t.db") as database,
+        Accounts.opened(database, Days()) as accounts,
+    ):
+        accounts.spend(ASKED, Usage(100, 10, 90))
+        accounts.spend(ASKED, Usage(110, 5, 100))
+        accounts.spend(SUMMED, Usage(50, 7))
+        assert (accounts.today(), accounts.today(ANSWER), accounts.today("summary")) == (
+            *(282, 225, 57),
+        )
+        assert await accounts.by_purpose(NOON.date()) == {
+            "answer": Amount(2, 210, 190, 15),
+            "summary": Amount(1, 50, 0, 7),
+        }
+        assert await accounts.by_purpose(NOON.date(), room="net/#d") == {}
+        one = await accounts.by_purpose(NOON.date(), conversation=ASKED.session)
+        assert one == {"answer": Amount(2, 210, 190, 15)}
+
+
+async def test_a_new_day_begins_with_nothing_and_the_old_one_is_kept(tmp_path: Path) -> None:
+    clock = Days()
+    async with (
+        Database.opened(tmp_path / "t.db") as database,
+        Accounts.opened(database, clock) as accounts,
+    ):
+        accounts.spend(ASKED, Usage(100, 10))
+        clock.now += timedelta(days=1)
+        assert accounts.today() == 0
+        accounts.spend(ASKED, Usage(1, 1))
+        assert accounts.today() == 2
+        assert await accounts.by_purpose(clock.now.date()) == {"answer": Amount(1, 1, 0, 1)}
+        assert await accounts.by_purpose(NOON.date()) == {"answer": Amount(2, 101, 0, 11)}
+
+
+async def test_names_go_and_amounts_stay(tmp_path: Path) -> None:
+    clock, path = Days(), tmp_path / "t.db"
+    async with Database.opened(path) as database, Accounts.opened(database, clock) as accounts:
+        accounts.spend(ASKED, Usage(100, 10))
+        accounts.spend(SUMMED, Usage(50, 7))
+        before = await accounts.by_purpose(NOON.date())
+        await accounts.forget(ASKED.session)
+        assert await accounts.by_purpose(NOON.date(), conversation=ASKED.session) == {}
+        assert await accounts.by_purpose(NOON.date(), conversation=SUMMED.session) != {}
+        assert await accounts.by_purpose(NOON.date()) == before
+    clock.now += timedelta(days=40)
+    async with Database.opened(path) as database, Accounts.opened(database, clock) as accounts:
+        accounts.spend(ASKED, Usage(1, 1))
+        assert await accounts.by_purpose(NOON.date(), conversation=SUMMED.session) == {}
+        assert (await accounts.by_purpose(NOON.date()))["summary"] == before["summary"]
+
+
+async def test_what_a_tendril_has_spent_today_outlives_it_and_is_told_to_others(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script:
+        async with small(tmp_path, script.url) as tendril:
+            script.say("Seven.")
+            await tendril.turn("kitchen", who="ada", text="How many cups?")
+            assert tendril.accounts.today() == 15
+        async with small(tmp_path, script.url) as tendril:
+            assert tendril.accounts.today() == 15
+            await tendril.clear("kitchen")
+            assert tendril.accounts.today(ANSWER) == 15
+            tendril.status.ready()
+            said = report(tmp_path, "small")
+            assert said
+            assert said.tokens_today == 15
