@@ -19,6 +19,8 @@ from storage.forgetting import Forgotten, Named, Person, count, forget, other_fi
 from storage.outbox import Outbox
 from storage.pastes import Pastes
 from storage.quotes import Quotes
+from storage.spending import Expense, Spending
+from storage.usage import Amount
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"
@@ -100,6 +102,17 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
     assert SECRET.encode() not in raw(tmp_path)
     with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(tmp_path: Path) -> None:
+    expense = Expense(NOON.date(), f"irc/{SECRET}", f"irc/irc/{SECRET}", "answer")
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(log, said("hello"))
+        await Spending(database).add({expense: Amount(1, 20, 0, 3)})
+        await forget(database, log, ADA)
+        spent = await Spending(database).by_purpose(NOON.date(), NOON.date())
+        assert spent == {"answer": Amount(1, 20, 0, 3)}
+        assert SECRET.encode() not in raw(tmp_path)
 
 
 async def test_a_borrowed_nick_erases_nothing(tmp_path: Path) -> None:
