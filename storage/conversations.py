@@ -45,10 +45,15 @@ class Conversations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, name: str, turn: Turn) -> int:
-        """Store a finished turn and return its id; only the newest `KEPT` stay."""
+    async def add(self, name: str, turn: Turn, room: str = "") -> int:
+        """Store a finished turn and return its id, greater than any before; only the newest `KEPT`
+        stay. The conversation belongs to `room`, by default its own."""
         async with self._database.transaction() as db:
-            await db.execute("INSERT OR IGNORE INTO conversations (name) VALUES (?)", [name])
+            await db.execute(
+                "INSERT INTO conversations (name, room) VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET room = excluded.room",
+                [name, room or name],
+            )
             cursor = await db.execute(
                 "INSERT INTO turns (conversation_id, anchor, time, messages, related)"
                 " SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id",
@@ -99,8 +104,8 @@ class Conversations:
         """Remember where the prompt of this conversation begins."""
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT INTO conversations (name, log_start, turn_start) VALUES (?, ?, ?)"
-                " ON CONFLICT (name) DO UPDATE"
+                "INSERT INTO conversations (name, room, log_start, turn_start)"
+                " VALUES (?1, ?1, ?2, ?3) ON CONFLICT (name) DO UPDATE"
                 " SET log_start = excluded.log_start, turn_start = excluded.turn_start",
                 [name, window.log_start, window.turn_start],
             )

@@ -85,8 +85,8 @@ class LogStore(LogReader, Protocol):
 class ConversationStore(Protocol):
     """Remembers conversations, by name. All raise Unavailable."""
 
-    async def add(self, name: str, turn: Turn) -> int:
-        """Store a finished turn and return its id."""
+    async def add(self, name: str, turn: Turn, room: str = "") -> int:
+        """Store a finished turn of a conversation in `room` (by default its own); its id."""
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns from the id `start` on, in order."""

@@ -20,6 +20,7 @@ from harnesses.core.lane import Lane
 from harnesses.core.status import Status
 from llm.accounts import Accounts
 from llm.client import AgentClient, Call, OnText, Priority
+from llm.clock import Clock, SystemClock
 from llm.context import Context, Question
 from llm.errors import ContextTooLong, ModelError
 from llm.log_view import LogView
@@ -31,10 +32,12 @@ from llm.settings import AgentSettings
 from llm.tools import Toolbox
 from llm.turn import Turn
 from llm.untrusted import neutral
+from llm.worker import Handler, Worker
 from storage.config import Config, ConfigError
 from storage.conversations import Conversations, Window
 from storage.database import Database
 from storage.errors import StorageError
+from storage.jobs import Jobs
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
 
@@ -63,7 +66,7 @@ class Harness(ABC):
     """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
 
     `serve` turns the events of its medium into `await self.turn(...)`. While it runs, `client`,
-    `database` and `conversations` are open, `models` knows what the agent server has,
+    `database`, `conversations` and `jobs` are open, `models` knows what the agent server has,
     `accounts` what was spent, and `status` tells others how it is.
     """
 
@@ -74,9 +77,11 @@ class Harness(ABC):
     accounts: Accounts
     database: Database
     conversations: Conversations
+    jobs: Jobs
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.configure(config)
+        self.clock = clock or SystemClock()
         self.status = Status(config.data, self.name)
         self._lanes: WeakValueDictionary[str, Lane[Answer]] = WeakValueDictionary()
 
@@ -100,16 +105,23 @@ class Harness(ABC):
         self.status.starting()
         try:
             async with self._opened(), asyncio.TaskGroup() as tasks:
-                renewing = tasks.create_task(self.status.renew())
+                beside = [
+                    tasks.create_task(self.status.renew()),
+                    tasks.create_task(self._worker.run()),
+                ]
                 serving = tasks.create_task(self.serve())
                 stopping = tasks.create_task(told_to_stop())
                 await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                for task in (renewing, serving, stopping):
+                for task in (*beside, serving, stopping):
                     task.cancel()
         except ExceptionGroup as group:
             raise root_cause(group) from group
         finally:
             self.status.stopped()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """What the worker does, by kind of job."""
+        return {}
 
     async def turn(
         self,
@@ -254,8 +266,11 @@ class Harness(ABC):
         ):
             self.status.count_tokens(self.accounts.today)
             self.conversations = Conversations(self.database)
+            self.jobs = Jobs(self.database, self.clock.now)
             self._meter = Meter(self.client)
             self.models = Models(self.client, lambda: self.agent.model)
+            lock = self.config.data / "run" / f"{self.name}.lock"
+            self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
             yield
 
     def _persona_file(self, agent: AgentSettings) -> Path:

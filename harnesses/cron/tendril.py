@@ -11,7 +11,6 @@ from typing import ClassVar
 import structlog
 
 from harnesses.core.harness import Harness
-from harnesses.cron.clock import Clock, SystemClock
 from harnesses.cron.delivery import Delivery, Result, ToChannel, ToFile, ToWebhook
 from harnesses.cron.digest import LogSource
 from harnesses.cron.errors import CronError, NoAnswer
@@ -19,6 +18,7 @@ from harnesses.cron.job import Job
 from harnesses.cron.settings import CronSettings, JobSettings
 from harnesses.cron.target import File, Webhook, networks, parse_channel, parse_target
 from harnesses.cron.timetable import Timetable
+from llm.clock import Clock
 from storage.chat_log import ChatLog
 from storage.config import Config, ConfigError
 from storage.database import Database
@@ -38,9 +38,8 @@ class CronTendril(Harness):
     name: ClassVar[str] = "cron"
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
-        super().__init__(config)
+        super().__init__(config, clock)
         self._settings = config.section(CronSettings)
-        self._clock = clock or SystemClock()
 
     async def serve(self) -> None:
         """Keep every job's timetable, for ever."""
@@ -55,12 +54,12 @@ class CronTendril(Harness):
         """Run a job whenever it is due; what was missed in the meantime is run once."""
         last = await schedule.last_run(job.name)
         if last is None:
-            last = self._clock.now()
+            last = self.clock.now()
             await schedule.ran(job.name, last)
         while True:
             # A clock that was once set wrong must not keep a job from running for years.
-            due = job.timetable.due(min(last, self._clock.now()), self._clock.now())
-            await self._clock.sleep_until(due)
+            due = job.timetable.due(min(last, self.clock.now()), self.clock.now())
+            await self.clock.sleep_until(due)
             await self._run(job, due)
             await schedule.ran(job.name, due)
             last = due
@@ -81,7 +80,7 @@ class CronTendril(Harness):
     async def _text(self, job: Job) -> str | None:
         """The model's answer, asked for again for an hour; None when there is nothing to say."""
         for wait in (*_WAITS, None):
-            view = await job.source.view(self._clock.now()) if job.source else None
+            view = await job.source.view(self.clock.now()) if job.source else None
             if job.source and not view:
                 return None
             answer = await self.turn(
@@ -91,7 +90,7 @@ class CronTendril(Harness):
                 return answer.text
             if wait is not None:
                 _log.warning("cron.no_answer_yet", job=job.name, again_in=wait)
-                await self._clock.sleep_until(self._clock.now() + timedelta(seconds=wait))
+                await self.clock.sleep_until(self.clock.now() + timedelta(seconds=wait))
         raise NoAnswer("the model gave no answer for an hour; the job waits for its next time")
 
     @asynccontextmanager

@@ -18,6 +18,14 @@ class ManualClock:
         """The time that was set last."""
         return self._now
 
+    def monotonic(self) -> float:
+        """The seconds from the start of 1970 to it."""
+        return self._now.timestamp()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return when the clock has been set so many seconds ahead."""
+        await self.sleep_until(self._now + timedelta(seconds=seconds))
+
     async def sleep_until(self, time: datetime) -> None:
         """Return when the clock has been set to `time` or later."""
         if time <= self._now:

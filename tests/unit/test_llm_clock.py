@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from harnesses.cron.clock import SystemClock
+from llm.clock import SystemClock
 
 
 async def test_sleep_ends_at_the_time_and_not_before() -> None:

@@ -1,0 +1,13 @@
+"""Waiting until a worker has done all that there is to do."""
+
+from __future__ import annotations
+
+from llm.worker import Worker
+from storage.jobs import Jobs
+
+
+async def settled(worker: Worker, jobs: Jobs) -> None:
+    """Return when every job is over, but for those that are due later."""
+    worker.idle.clear()
+    jobs.news.set()  # it looks once more
+    await worker.idle.wait()

@@ -1,0 +1,208 @@
+"""The queue of jobs: order, leases, attempts, chains, and what is left of them in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.database import Database
+from storage.jobs import LEASE, Job, Jobs
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+RETRY = timedelta(seconds=30)
+
+
+class Queue(Jobs):
+    """Jobs at a time that the test sets."""
+
+    def __init__(self, database: Database) -> None:
+        self.time = NOON
+        super().__init__(database, lambda: self.time, RETRY)
+
+    async def next(self, *kinds: str) -> Job | None:
+        """Claim the next job."""
+        return await self.claim("worker", kinds or ("work",), self.time)
+
+    async def one(self, *kinds: str) -> Job:
+        """Claim the next job, which there must be."""
+        job = await self.next(*kinds)
+        assert job
+        return job
+
+    async def states(self) -> list[str]:
+        """The states of all jobs, in order of arrival."""
+        return [job.state for job in await self.all()]
+
+
+@pytest.fixture
+async def queue(tmp_path: Path) -> AsyncIterator[Queue]:
+    async with Database.opened(tmp_path / "jobs.db") as database:
+        yield Queue(database)
+
+
+async def test_the_lowest_number_runs_first_then_the_oldest(queue: Queue) -> None:
+    for name, priority in (("late", 100), ("later", 100), ("urgent", 5)):
+        await queue.add("work", {"name": name}, priority=priority)
+    order = [(await queue.one()).payload["name"] for _ in range(3)]
+    assert order == ["urgent", "late", "later"]
+    assert await queue.next() is None
+
+
+async def test_a_job_runs_at_its_time_and_only_where_its_kind_is_known(queue: Queue) -> None:
+    await queue.add("work", {}, run_at=NOON + timedelta(hours=1))
+    await queue.add("other", {})
+    assert await queue.next() is None
+    assert await queue.next_due(["work"], queue.time) == NOON + timedelta(hours=1)
+    queue.time += timedelta(hours=1)
+    assert (await queue.one()).kind == "work"
+    assert await queue.next_due(["work"], queue.time) is None
+
+
+async def test_two_workers_never_get_the_same_job(queue: Queue) -> None:
+    for _ in range(10):
+        await queue.add("work", {})
+    claimed = await asyncio.gather(*(queue.next() for _ in range(20)))
+    assert sorted(job.id for job in claimed if job) == list(range(1, 11))
+
+
+async def test_the_same_key_is_the_same_job_also_when_it_is_done(queue: Queue) -> None:
+    first = await queue.add("work", {"n": 1}, key="once")
+    assert await queue.add("work", {"n": 2}, key="once") == first
+    job = await queue.one()
+    assert (job.id, job.payload) == (first, {"n": 1})
+    await queue.done(job)
+    assert await queue.add("work", {"n": 3}, key="once") == first
+    assert await queue.next() is None
+
+
+async def test_of_one_lane_one_job_runs_at_a_time(queue: Queue) -> None:
+    for lane in ("frogs", "frogs", "toads"):
+        await queue.add("work", {}, lane=lane)
+    first, second = await queue.one(), await queue.one()
+    assert (first.lane, second.lane) == ("frogs", "toads")
+    assert await queue.next() is None
+    await queue.done(first)
+    assert (await queue.one()).lane == "frogs"
+
+
+async def test_a_failed_attempt_is_repeated_later_each_time_until_the_job_is_dead(
+    queue: Queue,
+) -> None:
+    await queue.add("work", {}, max_attempts=3)
+    for attempt, wait in ((1, RETRY), (2, 2 * RETRY)):
+        job = await queue.one()
+        assert job.attempts == attempt
+        assert await queue.failed(job, "Broken")
+        assert await queue.next() is None
+        queue.time += wait
+    await queue.failed(await queue.one(), "Broken")
+    assert await queue.states() == ["dead"]
+    queue.time += timedelta(hours=1)
+    assert await queue.next() is None
+
+
+async def test_a_postponed_job_has_lost_no_attempt(queue: Queue) -> None:
+    await queue.add("work", {}, max_attempts=1)
+    for _ in range(5):
+        await queue.postponed(await queue.one(), queue.time + RETRY)
+        assert await queue.next() is None
+        queue.time += RETRY
+    assert (await queue.one()).attempts == 1
+
+
+async def test_a_job_waits_for_the_one_that_it_depends_on(queue: Queue) -> None:
+    parent = await queue.add("work", {"n": 1})
+    child = await queue.add("work", {"n": 2}, depends_on=parent, priority=1)
+    await queue.add("work", {"n": 3}, depends_on=child)
+    assert await queue.states() == ["pending", "waiting", "waiting"]
+    for number in (1, 2, 3):
+        job = await queue.one()
+        assert job.payload == {"n": number}
+        assert await queue.next() is None
+        await queue.done(job)
+    assert await queue.states() == ["done"] * 3
+    late = await queue.add("work", {}, depends_on=parent)
+    assert (await queue.one()).id == late
+
+
+async def test_a_parent_that_comes_to_nothing_fails_all_that_wait_for_it(queue: Queue) -> None:
+    parent = await queue.add("work", {}, max_attempts=1)
+    child = await queue.add("work", {}, depends_on=parent)
+    await queue.add("work", {}, depends_on=child)
+    await queue.failed(await queue.one(), "Broken")
+    assert await queue.states() == ["dead", "failed", "failed"]
+    assert await queue.next() is None
+
+
+async def test_a_child_never_runs_after_its_failed_parent_expired(queue: Queue) -> None:
+    parent = await queue.add("work", {}, max_attempts=1)
+    await queue.add("work", {}, depends_on=parent)
+    await queue.failed(await queue.one(), "Broken")
+    queue.time += timedelta(hours=72)
+    await queue.sweep(queue.time)
+    assert await queue.states() == []
+    await queue.add("work", {}, depends_on=parent)
+    assert await queue.states() == ["failed"]
+    assert await queue.next() is None
+
+
+async def test_a_cancelled_job_takes_those_that_wait_for_it_along(queue: Queue) -> None:
+    parent = await queue.add("work", {})
+    await queue.add("work", {}, depends_on=parent)
+    assert await queue.cancel(parent)
+    assert await queue.states() == ["failed", "failed"]
+    assert not await queue.cancel(parent)
+
+
+async def test_a_job_whose_lease_is_over_runs_again_and_a_late_word_of_the_first_worker_is_void(
+    queue: Queue,
+) -> None:
+    await queue.add("work", {})
+    first = await queue.one()
+    queue.time += LEASE - timedelta(seconds=1)
+    await queue.sweep(queue.time)
+    assert await queue.states() == ["running"]
+    queue.time += timedelta(seconds=1)
+    await queue.sweep(queue.time)
+    queue.time += RETRY
+    second = await queue.one()
+    assert (second.id, second.attempts) == (first.id, 2)
+    assert not await queue.done(first)
+    assert not await queue.failed(first, "Broken")
+    assert await queue.done(second)
+
+
+async def test_a_job_that_crashes_its_worker_each_time_ends_dead(queue: Queue) -> None:
+    await queue.add("work", {}, max_attempts=3)
+    for _ in range(3):
+        await queue.one()
+        await queue.recover(["work"])
+        queue.time += timedelta(hours=1)
+    assert await queue.states() == ["dead"]
+    assert await queue.next() is None
+
+
+async def test_what_is_over_goes_after_a_day_or_three_and_nothing_else_does(queue: Queue) -> None:
+    await queue.add("work", {})
+    await queue.done(await queue.one())
+    await queue.add("work", {}, max_attempts=1)
+    await queue.failed(await queue.one(), "Broken")
+    await queue.add("work", {}, run_at=NOON + timedelta(days=9))
+    for hours, left in ((23, 3), (24, 2), (71, 2), (72, 1), (500, 1)):
+        await queue.sweep(NOON + timedelta(hours=hours))
+        assert len(await queue.all()) == left
+    assert await queue.all("dead", "done") == []
+    (job,) = await queue.all("pending")
+    assert replace(job, id=0).run_at == NOON + timedelta(days=9)
+
+
+async def test_ids_are_never_used_twice(queue: Queue) -> None:
+    first = await queue.add("work", {})
+    await queue.done(await queue.one())
+    await queue.sweep(NOON + timedelta(days=1))
+    assert await queue.add("work", {}) > first
