@@ -1,0 +1,45 @@
+"""What can wake a tendril, in the order in which it does, and what it measures meanwhile."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Sense(StrEnum):
+    """What is measured, each a value from 0 to 1."""
+
+    MENTIONS = "mention_rate"
+    ACTIVITY = "channel_activity"
+    QUIET = "silence_after_activity"
+    UNANSWERED = "unanswered_question"
+    THOUGHTS = "pending_thoughts"
+    ENERGY = "energy"
+
+
+class Kind(StrEnum):
+    """A reason to wake. The first that there is counts; those after THOUGHT need energy."""
+
+    DIRECT = "direct_message"
+    REACTION = "reaction"
+    RESULT = "job_result"
+    THOUGHT = "thought"
+    ERROR = "channel_error"
+    SILENCE = "sudden_silence"
+    PRESSURE = "thought_pressure"
+    PLUGIN = "plugin_event"
+    CONTACT = "proactive_contact"
+
+
+ALWAYS = frozenset({Kind.DIRECT, Kind.REACTION, Kind.RESULT, Kind.THOUGHT})
+"""Somebody waits for it, or it was begun already: no lack of energy holds it back."""
+
+ASKED = frozenset({Kind.DIRECT, Kind.REACTION})
+"""Somebody has spoken to us: the pause between two words unasked does not count."""
+
+MEASURED = frozenset({Kind.SILENCE, Kind.PRESSURE, Kind.CONTACT})
+"""They have no signal of their own: they follow from what is measured."""
+
+TOOL_CALLS = {Kind.THOUGHT: 2, Kind.PRESSURE: 2, Kind.SILENCE: 8, Kind.CONTACT: 8}
+"""How many tools a run may use; of every other kind, an event, `EVENT_CALLS`."""
+
+EVENT_CALLS = 4

@@ -1,0 +1,73 @@
+"""Why the model is run for a place, and what of all that is going on there is reason enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from llm.attention.energy import Energy
+from llm.attention.kind import EVENT_CALLS, MEASURED, TOOL_CALLS, Kind, Sense
+from llm.attention.pressure import CONTACT, PRESSING, contact_pressure
+from llm.attention.room import Room
+from storage.attention import Signal
+from storage.event import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A reason to run the model for a place, with the signals that are dealt with by that.
+
+    `person` is the folded nick that it is about, `anchor` the log's id of the line; "" and 0
+    where it is about nobody.
+    """
+
+    kind: Kind
+    place: Place
+    value: float
+    time: datetime
+    signals: tuple[Signal, ...] = ()
+    person: str = ""
+    anchor: int = 0
+
+    @property
+    def tool_calls(self) -> int:
+        """How many tools the run may use."""
+        return TOOL_CALLS.get(self.kind, EVENT_CALLS)
+
+
+def wake_for(kind: Kind, place: Place, room: Room, energy: Energy, now: datetime) -> Wake | None:
+    """The wake of a kind, if there is enough of it."""
+    if kind not in MEASURED:
+        return _signalled(kind, place, room, now)
+    value = _value(kind, room, now)
+    least = {Kind.PRESSURE: PRESSING, Kind.CONTACT: CONTACT * energy.factor}.get(kind, 0.0)
+    if value == 0 or value < least:
+        return None
+    if kind is Kind.PRESSURE:
+        return Wake(kind, place, value, now, tuple(room.due(Kind.THOUGHT, now)))
+    question = room.channel.oldest()
+    if kind is Kind.CONTACT and question:
+        return Wake(kind, place, value, now, (), question.person, question.anchor)
+    return Wake(kind, place, value, now)
+
+
+def _value(kind: Kind, room: Room, now: datetime) -> float:
+    seen = room.seen
+    if kind is Kind.SILENCE:
+        return seen.silence(now.timestamp())
+    if kind is Kind.PRESSURE:
+        return seen.value(Sense.THOUGHTS)
+    return contact_pressure(
+        seen.value(Sense.UNANSWERED), seen.value(Sense.QUIET), seen.value(Sense.MENTIONS)
+    )
+
+
+def _signalled(kind: Kind, place: Place, room: Room, now: datetime) -> Wake | None:
+    """The wake of the signals that wait: of one person's, as the next one's are for another run.
+    All of them together are its value, so that more of the same overrides what was put off."""
+    due = room.due(kind, now) if room.waiting else []
+    if not due:
+        return None
+    own = tuple(signal for signal in due if signal.person == due[0].person)
+    value = min(1.0, sum(signal.value for signal in due))
+    return Wake(kind, place, value, now, own, own[-1].person, own[-1].anchor)

@@ -1,0 +1,249 @@
+"""The parts of attention: what is noticed, how energy moves, what presses, what was dealt with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm.attention.acknowledgements import Acknowledgement, Acknowledgements, State
+from llm.attention.aggregate import Aggregate
+from llm.attention.change import Threshold
+from llm.attention.channel import Channel
+from llm.attention.energy import LEAST, Energy
+from llm.attention.kind import Kind, Sense
+from llm.attention.line import Line
+from llm.attention.neurons import CHANNEL, Nerve, Neuron
+from llm.attention.pressure import thought_pressure
+from storage.event import Place
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+START = NOON.timestamp()
+FROGS, TOADS = Place("irc", "#frogs"), Place("irc", "#toads")
+
+
+def said(channel: Channel, who: str, text: str, second: float) -> None:
+    channel.hear(Line.read(text, who, START + second), "terra")
+
+
+# What is noticed.
+
+
+@pytest.mark.parametrize(
+    ("value", "emitted", "alertness", "noticed"),
+    [
+        (0.55, 0.5, 1.0, True),  # a tenth more
+        (0.54, 0.5, 1.0, False),
+        (0.44, 0.5, 1.0, True),  # less counts like more
+        (0.55, 0.5, 0.0, False),  # the tired need 15 %
+        (0.576, 0.5, 0.0, True),
+        (0.02, 0.0, 1.0, True),  # from nothing, anything
+        (0.009, 0.0, 1.0, False),  # but what is less than the least
+        (0.039, 0.03, 1.0, False),
+    ],
+)
+def test_a_change_is_noticed_by_its_share_of_what_was_reported(
+    value: float, emitted: float, alertness: float, noticed: bool
+) -> None:
+    assert Threshold().significant(value, emitted, alertness) is noticed
+
+
+def test_nobody_is_so_tired_as_to_miss_a_change_by_half() -> None:
+    assert Threshold(base=0.4, influence=2.0).significant(0.75, 0.5, alertness=0.0)
+
+
+def test_a_drift_of_a_two_hundredth_per_tick_is_noticed() -> None:
+    drifting: Neuron[float] = Neuron(Sense.ACTIVITY, 3.0, lambda level, now: level)
+    nerve = Nerve((drifting,))
+    reported: list[float] = []
+    for tick in range(100):
+        level = 0.5 + 0.005 * tick
+        reported += [value for _, value in nerve.fire(level, START + 4 * tick, 1.0)]
+    assert reported[0] == 0.5
+    assert reported[1] == pytest.approx(0.55)
+    assert reported[-1] > 0.9
+
+
+def test_a_neuron_does_not_look_again_before_it_has_rested() -> None:
+    doubling: Neuron[float] = Neuron(Sense.ACTIVITY, 10.0, lambda value, now: value)
+    nerve = Nerve((doubling,))
+    fired = [tick for tick in range(30) if nerve.fire(2.0**tick, START + tick, 1.0)]
+    assert fired == [0, 10, 20]
+
+
+def test_a_neuron_that_fails_leaves_the_others_alone() -> None:
+    nerve = Nerve[None](
+        (
+            Neuron(Sense.MENTIONS, 3.0, lambda _, now: 1 / (now - now)),
+            Neuron(Sense.ACTIVITY, 3.0, lambda _, now: 0.5),
+        )
+    )
+    assert nerve.fire(None, START, 1.0) == [(Sense.ACTIVITY, 0.5)]
+
+
+def test_neurons_of_channels_rest_three_to_sixty_seconds() -> None:
+    assert all(3 <= neuron.refractory <= 60 for neuron in CHANNEL)
+
+
+# Energy.
+
+
+def test_tokens_drain_energy_and_time_brings_it_back_unrounded() -> None:
+    energy = Energy(tokens=100_000, per_hour=0.25)
+    energy.spend(50_000)
+    assert energy.level == pytest.approx(0.5)
+    for _ in range(3600):  # steps of 0.00007, which rounding would swallow
+        energy.rest(1.0)
+    assert energy.level == pytest.approx(0.75)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 10**6)), max_size=20))
+def test_energy_is_bounded_whatever_happens(steps: list[tuple[int, float]]) -> None:
+    energy = Energy(tokens=10_000, per_hour=1.0)
+    for tokens, seconds in steps:
+        energy.spend(tokens)
+        assert LEAST <= energy.level <= 1
+        energy.rest(seconds)
+        assert LEAST <= energy.level <= 1
+        assert 1 <= energy.factor <= 1.95
+
+
+# Pressure.
+
+
+@pytest.mark.parametrize(
+    ("count", "oldest", "energy", "pressure"),
+    [
+        (0, 0.0, 0.05, 0.0),
+        (1, 0.0, 1.0, 0.12),
+        (5, 0.0, 1.0, 0.6),
+        (2, 3600.0, 1.0, 0.44),
+        (5, 1800.0, 1.0, 0.7),
+        (9, 7200.0, 1.0, 1.0),
+        (5, 0.0, 0.5, 0.69),
+        (5, 7200.0, 0.05, 1.0),
+    ],
+)
+def test_thoughts_press_by_number_and_age_and_more_when_tired(
+    count: int, oldest: float, energy: float, pressure: float
+) -> None:
+    assert thought_pressure(count, oldest, energy) == pytest.approx(pressure)
+
+
+# Acknowledgements.
+
+
+def test_what_was_handled_comes_up_again_when_somebody_speaks_there() -> None:
+    known = Acknowledgements()
+    known.put(Kind.CONTACT, FROGS, Acknowledgement(State.HANDLED, 0.4))
+    assert known.blocks(Kind.CONTACT, FROGS, 0.9, NOON)
+    assert not known.blocks(Kind.SILENCE, FROGS, 0.9, NOON)
+    known.spoken(FROGS)
+    assert not known.blocks(Kind.CONTACT, FROGS, 0.4, NOON)
+
+
+def test_one_persons_line_never_clears_what_was_handled_on_another_channel() -> None:
+    known = Acknowledgements()
+    for place in (FROGS, TOADS):
+        known.put(Kind.CONTACT, place, Acknowledgement(State.HANDLED, 0.4))
+    known.spoken(FROGS)
+    assert known.blocks(Kind.CONTACT, TOADS, 0.4, NOON)
+
+
+def test_what_was_put_off_waits_for_its_time_or_until_it_has_grown_by_a_quarter() -> None:
+    known = Acknowledgements()
+    hour = NOON + timedelta(hours=1)
+    known.put(Kind.CONTACT, FROGS, Acknowledgement(State.DEFERRED, 0.4, hour))
+    known.spoken(FROGS)
+    assert known.blocks(Kind.CONTACT, FROGS, 0.64, NOON)
+    assert not known.blocks(Kind.CONTACT, FROGS, 0.65, NOON)
+    known.put(Kind.CONTACT, FROGS, Acknowledgement(State.DEFERRED, 0.4, hour))
+    assert not known.blocks(Kind.CONTACT, FROGS, 0.4, hour)
+
+
+def test_what_was_suppressed_stays_so_until_it_is_lifted() -> None:
+    known = Acknowledgements()
+    known.put(Kind.CONTACT, FROGS, Acknowledgement(State.SUPPRESSED))
+    known.spoken(FROGS)
+    assert known.blocks(Kind.CONTACT, FROGS, 1.0, NOON + timedelta(days=300))
+    known.lift(TOADS)
+    assert known.blocks(Kind.CONTACT, FROGS, 1.0, NOON)
+    known.lift(FROGS)
+    assert not known.blocks(Kind.CONTACT, FROGS, 1.0, NOON)
+
+
+# What is measured of a channel.
+
+
+def test_a_question_that_nobody_answers_presses_more_and_more() -> None:
+    channel = Channel()
+    said(channel, "ada", "how do I mount a cd?", 0)
+    assert channel.unanswered(START) == 0
+    assert channel.unanswered(START + 300) == pytest.approx(0.5)
+    assert channel.unanswered(START + 900) == 1
+    assert channel.unanswered(START + 1900) == 0  # she has gone long since
+
+
+@pytest.mark.parametrize(
+    ("who", "text"),
+    [
+        ("bob", "ada: mount /cdrom"),
+        ("bob", "try mount, Ada"),
+        ("bob", "mount /cdrom"),  # there is no other question that it could answer
+        ("ada", "nvm, found it"),
+        ("ada", "thanks!"),
+    ],
+)
+def test_a_question_is_answered_by(who: str, text: str) -> None:
+    channel = Channel()
+    said(channel, "ada", "how do I mount a cd?", 0)
+    said(channel, who, text, 30)
+    assert channel.unanswered(START + 300) == 0
+
+
+@pytest.mark.parametrize(
+    ("who", "text"),
+    [
+        ("bob", "carl: yes"),
+        ("bob", "and how do I open it?"),
+        ("ada", "it is a blue one"),
+    ],
+)
+def test_a_question_is_not_answered_by(who: str, text: str) -> None:
+    channel = Channel()
+    said(channel, "ada", "how do I mount a cd?", 0)
+    said(channel, who, text, 30)
+    assert channel.unanswered(START + 300) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "text", ["bob: are you there?", "see http://x.example/?page", "terra, how are you?", "so what"]
+)
+def test_it_is_no_question_to_all(text: str) -> None:
+    channel = Channel()
+    said(channel, "ada", text, 0)
+    assert channel.unanswered(START + 600) == 0
+
+
+def test_there_is_no_room_where_all_speak_at_once_or_nobody_does() -> None:
+    channel = Channel()
+    for second in range(10):
+        said(channel, f"nick{second}", "hello", second)
+    assert channel.availability(START + 10) < 0.25
+    assert channel.availability(START + 75) == 1
+    assert channel.availability(START + 3600) == 0
+
+
+def test_a_silence_is_sudden_only_after_a_lively_talk() -> None:
+    lively, sleepy = Aggregate(), Aggregate()
+    lively.add(Sense.ACTIVITY, 0.5, START)
+    sleepy.add(Sense.ACTIVITY, 0.1, START)
+    for seen in (lively, sleepy):
+        seen.add(Sense.QUIET, 0.2, START + 200)
+        assert seen.silence(START + 310) == 0
+        seen.add(Sense.QUIET, 0.4, START + 360)
+    assert lively.silence(START + 360) == 0.4
+    assert sleepy.silence(START + 360) == 0
+    assert lively.silence(START + 700) == 0  # no longer sudden
