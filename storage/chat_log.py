@@ -14,6 +14,7 @@ from datetime import UTC, datetime, tzinfo
 
 from storage import log_query, log_writer, removal, statistics
 from storage.database import Database
+from storage.entry import Entry
 from storage.event import Event, Place, Scope
 from storage.log_query import Query
 from storage.privacy import rules
@@ -55,7 +56,14 @@ class ChatLog:
 
     def append(self, event: Event) -> asyncio.Future[int]:
         """Put an event in line to be stored and return at once; the future is its durable id."""
-        return self._writer.append(event)
+        return self.write(event).stored
+
+    def write(self, event: Event | None, answers: Entry | None = None) -> Entry:
+        """The same for who does not wait for the disk; `answers` is the entry of the question
+        that an own line answers. None keeps nothing, and has its place in the line only."""
+        entry = Entry(event, answers)
+        self._writer.put(entry)
+        return entry
 
     async def settle(self) -> None:
         """Wait until all that was appended is stored."""

@@ -5,11 +5,10 @@ The channel 0 stands for all public channels together. `storage.statistics` read
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
-
-import aiosqlite
 
 from storage.event import SPOKEN
 
@@ -41,32 +40,32 @@ _FORGOTTEN = (
 Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
 
 
-async def add(
-    connection: aiosqlite.Connection, rows: Iterable[Sequence[Any]], private: Collection[int]
+def add(
+    connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], private: Collection[int]
 ) -> None:
     """Count rows of `events`; those of the channels `private` are not counted as public."""
-    await _write(connection, _counted(rows, private), 1)
+    _write(connection, _counted(rows, private), 1)
 
 
-async def take(
-    connection: aiosqlite.Connection, rows: Iterable[Sequence[Any]], private: Collection[int]
+def take(
+    connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], private: Collection[int]
 ) -> None:
     """Count rows of `events` no longer; of a person without a line no row stays."""
     counts = _counted(rows, private)
-    await _write(connection, counts, -1)
+    _write(connection, counts, -1)
     keys: Sequence[set[tuple[Any, ...]]] = (
         set(counts["hours"]),
         {key[:2] for key in counts["people"]},
         {key[:3] for key in counts["people_days"]},
     )
     for sql, emptied in zip(_FORGOTTEN, keys, strict=True):
-        await connection.executemany(sql, emptied)
+        connection.executemany(sql, emptied)
 
 
-async def _write(connection: aiosqlite.Connection, counts: Counts, sign: int) -> None:
+def _write(connection: sqlite3.Connection, counts: Counts, sign: int) -> None:
     for table, counted in counts.items():
         rows = [(*key, *(sign * count for count in found)) for key, found in counted.items()]
-        await connection.executemany(_SQL[table], sorted(rows))  # neighbours share a page
+        connection.executemany(_SQL[table], sorted(rows))  # neighbours share a page
 
 
 def _counted(rows: Iterable[Sequence[Any]], private: Collection[int]) -> Counts:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
 
-from storage.errors import NewerSchema, Unavailable
+from storage import writing
+from storage.errors import Unavailable
+from storage.migration import migrate
 from storage.readers import Readers
-from storage.rebuild import rebuild
 
-_INDEXED = 4  # the migration from which on events are indexed and counted as they are written
 _PATIENCE = 5.0  # seconds to wait for another process that writes
+_CHUNK = 64  # rows that a cursor fetches at once
+_WRITING = 2  # threads: one that writes, and one that waits for the disk
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
 
@@ -42,11 +45,20 @@ class Database:
     """A file with one writing connection and readers. Get one with `opened`."""
 
     def __init__(
-        self, writer: aiosqlite.Connection, reader: aiosqlite.Connection, readers: Readers
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        writer: aiosqlite.Connection,
+        reader: aiosqlite.Connection,
+        readers: Readers,
+        threads: ThreadPoolExecutor,
     ) -> None:
+        self._wal = f"{path}-wal"
+        self._connection = connection  # the one that `writer` has as well
         self._writer = writer
         self._reader = reader
         self._readers = readers
+        self._threads = threads
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -56,13 +68,12 @@ class Database:
 
         `patience` is how many seconds a transaction waits for another process that writes.
         """
-        writer = await _connect(path, patience)
-        try:
-            await _prepared(writer, path)
-            async with _reader(path) as reader, Readers.opened(path, patience) as readers:
-                yield cls(writer, reader, readers)
-        finally:
-            await writer.close()
+        connection = await asyncio.to_thread(_connected, path, patience)
+        async with aiosqlite.Connection(lambda: connection, _CHUNK) as writer:
+            await asyncio.to_thread(_prepared, connection, path)
+            with ThreadPoolExecutor(_WRITING, thread_name_prefix="writer") as threads:
+                async with _reader(path) as reader, Readers.opened(path, patience) as readers:
+                    yield cls(path, connection, writer, reader, readers, threads)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
@@ -81,6 +92,28 @@ class Database:
             except BaseException:
                 await self._undo()
                 raise
+
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, lasting: bool = True) -> T:
+        """What `work` returns, run in a thread in one transaction, undone on any error.
+
+        Unless `lasting` it is there for everybody at once, and for good after the next `sync`:
+        until then a power cut may undo it. Raises Unavailable.
+        """
+        call = partial(writing.written, self._connection, work, lasting=lasting)
+        async with self._lock:
+            running = asyncio.get_running_loop().run_in_executor(self._threads, call)
+            try:
+                return await writing.ended(running)
+            except sqlite3.Error as error:
+                raise Unavailable(f"the database cannot be written: {error}") from error
+
+    async def sync(self) -> None:
+        """Wait until no power cut can undo what was written before. Raises Unavailable."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._threads, writing.synced, self._wal)
+        except OSError as error:
+            raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
 
     async def outside(self, statement: str) -> None:
         """Run what cannot be in a transaction, as PRAGMA and VACUUM. Raises Unavailable."""
@@ -127,19 +160,19 @@ async def read_all(reader: aiosqlite.Connection, sql: str, values: Values) -> li
     return list(rows)
 
 
-async def _connect(path: Path, patience: float) -> aiosqlite.Connection:
+def _connected(path: Path, patience: float) -> sqlite3.Connection:
+    """A connection that any thread may use, one after the other."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = await aiosqlite.connect(path, isolation_level=None, timeout=patience)
+        return sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise Unavailable(f"{path}: cannot be opened: {error}") from error
-    return connection
 
 
-async def _prepared(connection: aiosqlite.Connection, path: Path) -> None:
+def _prepared(connection: sqlite3.Connection, path: Path) -> None:
     try:
-        await connection.executescript(_WRITER)
-        await _migrate(connection, path)
+        connection.executescript(_WRITER)
+        migrate(connection, path)
     except sqlite3.Error as error:
         raise Unavailable(f"{path}: cannot be used as a database: {error}") from error
 
@@ -150,40 +183,3 @@ async def _reader(path: Path) -> AsyncIterator[aiosqlite.Connection]:
         reader.row_factory = sqlite3.Row
         await reader.execute("PRAGMA query_only = ON")
         yield reader
-
-
-async def _migrate(connection: aiosqlite.Connection, path: Path) -> None:
-    """Run the numbered migrations that the file has not seen, all in one transaction."""
-    scripts = _migrations()
-    await connection.execute("BEGIN IMMEDIATE")  # two processes may open a new file at once
-    async with connection.execute("PRAGMA user_version") as cursor:
-        row = await cursor.fetchone()
-    version = int(row[0]) if row else 0
-    if version > len(scripts):
-        raise NewerSchema(
-            f"{path}: written by a newer Terrarium (version {version}, known {len(scripts)});"
-            " update Terrarium or choose another data folder with --data"
-        )
-    for script in scripts[version:]:
-        for statement in _statements(script):
-            await connection.execute(statement)
-    if 0 < version < _INDEXED:
-        await rebuild(connection)
-    await connection.execute(f"PRAGMA user_version = {len(scripts)}")
-    await connection.execute("COMMIT")
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The statements of a script; `executescript` would end our transaction."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def _migrations() -> list[str]:
-    folder = files("storage") / "migrations"
-    scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
-    return [scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)]

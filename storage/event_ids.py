@@ -13,10 +13,9 @@ seldom much after it; `Placed.drift` says by how much at most.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-
-import aiosqlite
 
 LATE = 300_000  # milliseconds that a line may be on its way: a net split, a slow server
 _NEAR = 1_024  # ids looked at behind each time to find one that is free
@@ -34,11 +33,9 @@ class Placed:
     drift: int
 
 
-async def place(connection: aiosqlite.Connection, times: Sequence[int]) -> Placed:
+def place(connection: sqlite3.Connection, times: Sequence[int]) -> Placed:
     """Ids for events with these times (microseconds), inside the transaction that stores them."""
-    async with connection.execute("SELECT coalesce(max(id), 0) FROM events") as cursor:
-        row = await cursor.fetchone()
-    newest = int(row[0]) if row else 0
+    newest = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
     wanted = [max(1, time // 1000) for time in times]
     ids: list[int] = []
     history: list[int] = []  # positions of those that go back in time
@@ -52,7 +49,7 @@ async def place(connection: aiosqlite.Connection, times: Sequence[int]) -> Place
     if history:
         free = _Free(connection, set(ids))
         for position, found in zip(
-            history, await free.after([wanted[position] for position in history]), strict=True
+            history, free.after([wanted[position] for position in history]), strict=True
         ):
             ids[position] = found
     drift = max((found - begin for found, begin in zip(ids, wanted, strict=True)), default=0)
@@ -62,16 +59,16 @@ async def place(connection: aiosqlite.Connection, times: Sequence[int]) -> Place
 class _Free:
     """Free ids among those of the file and of the batch."""
 
-    def __init__(self, connection: aiosqlite.Connection, taken: set[int]) -> None:
+    def __init__(self, connection: sqlite3.Connection, taken: set[int]) -> None:
         self._connection = connection
         self._taken = taken
 
-    async def after(self, begins: Sequence[int]) -> Sequence[int]:
+    def after(self, begins: Sequence[int]) -> Sequence[int]:
         """The first free id from each of `begins` on; for equal ones they grow."""
         near = _NEAR
         next_of = {begin: begin for begin in begins}
         found: list[int] = []
-        known = await self._look(next_of.values(), near)
+        known = self._look(next_of.values(), near)
         for begin in begins:
             candidate = next_of[begin]
             while True:
@@ -80,15 +77,15 @@ class _Free:
                 if candidate <= known[begin]:
                     break
                 near *= 2
-                known[begin] = (await self._look([candidate], near))[candidate]
+                known[begin] = (self._look([candidate], near))[candidate]
             self._taken.add(candidate)
             next_of[begin] = candidate + 1
             found.append(candidate)
         return found
 
-    async def _look(self, begins: Collection[int], near: int) -> dict[int, int]:
+    def _look(self, begins: Collection[int], near: int) -> dict[int, int]:
         """Learn which ids are taken behind each of `begins`; down to where that is known."""
         starts = sorted(begins)
-        async with self._connection.execute(_TAKEN, [json.dumps(starts), near]) as cursor:
-            self._taken.update(row[0] for row in await cursor.fetchall())
+        rows = self._connection.execute(_TAKEN, [json.dumps(starts), near])
+        self._taken.update(row[0] for row in rows)
         return {start: start + near for start in starts}

@@ -8,13 +8,12 @@ and a line that was said three times in a minute is kept three times.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-
-import aiosqlite
 
 from storage.database import Database, to_micros
 from storage.event import Event
@@ -71,17 +70,21 @@ class Source:
         Raises Unavailable.
         """
         events = [Old(storable(old.event), old.exact) for old in events]
-        async with self._database.transaction() as connection:
-            known = await _known(connection, events)
+
+        def add_new(db: sqlite3.Connection) -> int:
+            known = _known(db, events)
             new = []
             for old in events:
                 like = _likeness(old)
                 self._seen[like] += 1
                 if self._seen[like] > known[like]:
                     new.append(old.event)
-            await insert(connection, new)
+            insert(db, new)
+            return len(new)
+
+        added = await self._database.write(add_new)
         self._forget_before(events)
-        return len(new)
+        return added
 
     def _forget_before(self, events: Iterable[Old]) -> None:
         """Drop what no later line can be like, so that memory does not grow with the file."""
@@ -91,7 +94,7 @@ class Source:
         self._seen = Counter(kept)
 
 
-async def _known(connection: aiosqlite.Connection, events: Sequence[Old]) -> Counter[_Likeness]:
+def _known(connection: sqlite3.Connection, events: Sequence[Old]) -> Counter[_Likeness]:
     """How many events like these the log has."""
 
     def by_place(old: Old) -> tuple[str, str, int]:
@@ -101,7 +104,7 @@ async def _known(connection: aiosqlite.Connection, events: Sequence[Old]) -> Cou
     for (network, channel, grain), group in groupby(sorted(events, key=by_place), key=by_place):
         times = [to_micros(old.event.time) // grain for old in group]
         values = [network, channel, min(times) * grain, (max(times) + 1) * grain]
-        for row in await connection.execute_fetchall(_LIKE, values):
+        for row in connection.execute(_LIKE, values):
             type, time, nick, target, text = row
             place = (network, channel)
             known[_Likeness(place, type, grain, time // grain, nick, target, text)] += 1

@@ -3,49 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
-import aiosqlite
 import structlog
 
 from storage import counts, event_ids, event_row, text_index
 from storage.database import Database
+from storage.entry import Entry
 from storage.errors import Unavailable
 from storage.event import Event, folded
 
 _BATCH = 2_000
-_RETRY = 1.0  # seconds until a batch that could not be written is tried again
+_RETRY = 1.0  # seconds until what the disk did not take is tried again
 _LAST = 3.0  # seconds that the last batches have to be written
 _CHANNEL = "INSERT OR IGNORE INTO channels (network, name, private) VALUES (?, ?, ?)"
+
+T = TypeVar("T")
 
 _log = structlog.get_logger()
 
 
 class Writer:
-    """Stores events that others put in line."""
+    """Stores the entries that others put in line.
+
+    First everybody can read them, then they are on the disk: who only wants to read on does not
+    wait for the slower of the two, and what is written meanwhile reaches the disk together.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queue: asyncio.Queue[tuple[Event, asyncio.Future[int]]] = asyncio.Queue()
+        self._queue: asyncio.Queue[Entry] = asyncio.Queue()
+        self._written: asyncio.Queue[list[Entry]] = asyncio.Queue()
+        self._ahead: Entry | None = None
 
-    def append(self, event: Event) -> asyncio.Future[int]:
-        """Put an event in line and return at once; the future is its durable id."""
-        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait((event, stored))
-        return stored
+    def put(self, entry: Entry) -> None:
+        """Put an entry in line and return at once."""
+        self._queue.put_nowait(entry)
 
     async def run(self) -> None:
-        """Store what is in line: while one batch is being committed the next one gathers, so
-        that batches grow under load."""
-        while True:
-            batch = [await self._queue.get()]
-            while len(batch) < _BATCH and not self._queue.empty():
-                batch.append(self._queue.get_nowait())
-            ids = await self._stored([event for event, _ in batch])
-            for (_, stored), event_id in zip(batch, ids, strict=True):
-                if not stored.cancelled():
-                    stored.set_result(event_id)
-                self._queue.task_done()
+        """Store what is in line: while one batch is being written the next one gathers, so that
+        batches grow under load."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_all())
+            tasks.create_task(self._store_all())
 
     async def settle(self) -> None:
         """Wait until all that was put in line is stored."""
@@ -59,45 +62,83 @@ class Writer:
             drained.cancel()
             _log.error("log.lines_lost", lines=self._queue.qsize())
 
-    async def _stored(self, events: Sequence[Event]) -> Sequence[int]:
-        """Store a batch, however often it takes: a full disk must not lose a line."""
+    async def _write_all(self) -> None:
+        while True:
+            batch = await self._batch()
+            if events := [_event(entry) for entry in batch if entry.event]:
+                ids = iter(await self._patiently(self._write, events))
+            for entry in batch:
+                entry.written_as(next(ids) if entry.event else 0)
+            self._written.put_nowait(batch)
+
+    async def _batch(self) -> list[Entry]:
+        """What is in line, up to an answer whose question has no id before it is written."""
+        batch = [self._ahead or await self._queue.get()]
+        self._ahead = None
+        while len(batch) < _BATCH and not self._queue.empty():
+            entry = self._queue.get_nowait()
+            if entry.answers and not entry.answers.is_written:
+                self._ahead = entry
+                break
+            batch.append(entry)
+        return batch
+
+    async def _write(self, events: Sequence[Event]) -> Sequence[int]:
+        return await self._database.write(lambda db: insert(db, events), lasting=False)
+
+    async def _store_all(self) -> None:
+        while True:
+            entries = await self._written.get()
+            while not self._written.empty():
+                entries += self._written.get_nowait()
+            await self._patiently(self._database.sync)
+            for entry in entries:
+                entry.is_stored()
+                self._queue.task_done()
+
+    async def _patiently(self, work: Callable[..., Awaitable[T]], *values: object) -> T:
+        """What `work` returns, however often it takes: a full disk must not lose a line."""
         while True:
             try:
-                return await store(self._database, events)
+                return await work(*values)
             except Unavailable as error:
-                _log.error("log.write_failed", error=str(error), waiting=len(events))
+                _log.error("log.write_failed", error=str(error), waiting=self._queue.qsize())
                 await asyncio.sleep(_RETRY)
+
+
+def _event(entry: Entry) -> Event:
+    """The event of an entry, with the id of what it answers."""
+    assert entry.event
+    return replace(entry.event, reply_to=entry.answers.id or None) if entry.answers else entry.event
 
 
 async def store(database: Database, events: Sequence[Event]) -> Sequence[int]:
     """Store events in one transaction; their ids, in the same order. Raises Unavailable."""
-    async with database.transaction() as connection:
-        return await insert(connection, events)
+    return await database.write(lambda db: insert(db, events))
 
 
-async def insert(connection: aiosqlite.Connection, events: Sequence[Event]) -> Sequence[int]:
+def insert(connection: sqlite3.Connection, events: Sequence[Event]) -> Sequence[int]:
     """Store events inside the transaction of `connection`; their ids, in the same order."""
     events = [event_row.storable(event) for event in events]
-    channels, private = await _channels(connection, events)
+    channels, private = _channels(connection, events)
     times = [event_row.micros(event) for event in events]
-    placed = await event_ids.place(connection, times)
+    placed = event_ids.place(connection, times)
     rows = [
         event_row.values(event, event_id, channels[event.network, folded(event.channel)], time)
         for event, event_id, time in zip(events, placed.ids, times, strict=True)
     ]
-    await connection.executemany(event_row.INSERT, rows)
-    await text_index.add(connection, rows, placed.drift)
-    await counts.add(connection, rows, private)
+    connection.executemany(event_row.INSERT, rows)
+    text_index.add(connection, rows, placed.drift)
+    counts.add(connection, rows, private)
     return placed.ids
 
 
-async def _channels(
-    connection: aiosqlite.Connection, events: Sequence[Event]
+def _channels(
+    connection: sqlite3.Connection, events: Sequence[Event]
 ) -> tuple[dict[tuple[str, str], int], set[int]]:
     """The ids of all channels, those of `events` made if need be, and which are private."""
     places = {(event.network, event.channel, event.private) for event in events}
-    await connection.executemany(_CHANNEL, places)
-    async with connection.execute("SELECT id, network, name, private FROM channels") as cursor:
-        rows = list(await cursor.fetchall())
+    connection.executemany(_CHANNEL, places)
+    rows = connection.execute("SELECT id, network, name, private FROM channels").fetchall()
     ids = {(row[1], folded(row[2])): row[0] for row in rows}
     return ids, {row[0] for row in rows if row[3]}

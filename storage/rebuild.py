@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import aiosqlite
+import sqlite3
 
 from storage import counts, text_index
 
 _STEP = 10_000  # events in memory at once
 
 
-async def rebuild(connection: aiosqlite.Connection) -> None:
+def rebuild(connection: sqlite3.Connection) -> None:
     """Index and count all events, inside a transaction."""
-    async with connection.execute("SELECT id FROM channels WHERE private") as cursor:
-        private = {row[0] for row in await cursor.fetchall()}
+    private = {row[0] for row in connection.execute("SELECT id FROM channels WHERE private")}
     last = 0
     while True:
         sql = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
-        async with connection.execute(sql, [last, _STEP]) as cursor:
-            rows = [tuple(row) for row in await cursor.fetchall()]
+        rows = connection.execute(sql, [last, _STEP]).fetchall()
         if not rows:
             return
         last = rows[-1][0]
         drift = max(row[0] - row[3] // 1000 for row in rows)
-        await text_index.add(connection, rows, drift)
-        await counts.add(connection, rows, private)
+        text_index.add(connection, rows, drift)
+        counts.add(connection, rows, private)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
+from functools import partial
 
 from storage import counts, text_index
 from storage.database import Database
@@ -29,20 +31,20 @@ async def remove(database: Database, ids: Sequence[int]) -> int:
 
 async def _removed(database: Database, ids: Sequence[int]) -> int:
     wanted = json.dumps(ids)
-    async with database.transaction() as connection:
-        async with connection.execute(
-            "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?))", [wanted]
-        ) as cursor:
-            rows = [tuple(row) for row in await cursor.fetchall()]
-        async with connection.execute("SELECT id FROM channels WHERE private") as cursor:
-            private = {row[0] for row in await cursor.fetchall()}
-        await text_index.take(connection, rows)
-        await counts.take(connection, rows, private)
-        await connection.executemany("DELETE FROM events WHERE id = ?", [row[:1] for row in rows])
+
+    def remove_all(db: sqlite3.Connection) -> int:
+        sql = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?))"
+        rows = db.execute(sql, [wanted]).fetchall()
+        private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private")}
+        text_index.take(db, rows)
+        counts.take(db, rows, private)
+        db.executemany("DELETE FROM events WHERE id = ?", [row[:1] for row in rows])
         # A private conversation bears the name of a person.
         for table, key in (("totals", "channel_id"), ("week", "channel_id"), ("channels", "id")):
-            await connection.execute(f"DELETE FROM {table} WHERE {key} IN ({_EMPTY})")
-    return len(rows)
+            db.execute(f"DELETE FROM {table} WHERE {key} IN ({_EMPTY})")
+        return len(rows)
+
+    return await database.write(remove_all)
 
 
 async def scrub(database: Database) -> None:
@@ -57,20 +59,21 @@ async def scrub(database: Database) -> None:
 
 
 async def _drop(database: Database, number: int) -> None:
-    async with database.transaction() as connection:
+    def drop(db: sqlite3.Connection) -> None:
         sql = "SELECT 1 FROM partitions WHERE number = ? AND lines = 0"
-        async with connection.execute(sql, [number]) as cursor:
-            if await cursor.fetchone():  # nothing has been written meanwhile
-                await text_index.drop(connection, number)
+        if db.execute(sql, [number]).fetchone():  # nothing has been written meanwhile
+            text_index.drop(db, number)
+
+    await database.write(drop)
 
 
 async def _merge(database: Database, number: int) -> None:
-    more, begin = True, True
+    def step(db: sqlite3.Connection, begin: bool) -> bool:
+        more = text_index.merge(db, number, begin=begin)
+        if not more:
+            db.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
+        return more
+
+    more = await database.write(partial(step, begin=True))
     while more:
-        async with database.transaction() as connection:
-            more = await text_index.merge(connection, number, begin=begin)
-            begin = False
-            if not more:
-                await connection.execute(
-                    "UPDATE partitions SET removed = 0 WHERE number = ?", [number]
-                )
+        more = await database.write(partial(step, begin=False))

@@ -13,12 +13,11 @@ rare words and prefixes fast where one big index does not.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
-
-import aiosqlite
 
 from storage.event import SPOKEN, EventType, folded
 
@@ -79,55 +78,53 @@ def line_of(row: Sequence[Any]) -> Line | None:
     return event_id, text, " ".join(tags)
 
 
-async def add(connection: aiosqlite.Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
+def add(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
     """Index rows of `events`, which are at most `drift` milliseconds ahead of their times."""
     for number, lines in by_stretch(rows):
-        await connection.execute(_ADDED, [number, len(lines), drift])
+        connection.execute(_ADDED, [number, len(lines), drift])
         if not lines:
             continue
         for table in tables(number):
-            await connection.execute(table)
+            connection.execute(table)
         words, parts = inserts(number)
-        await connection.executemany(words, lines)
-        await connection.executemany(parts, _texts(lines))
+        connection.executemany(words, lines)
+        connection.executemany(parts, _texts(lines))
 
 
-async def take(connection: aiosqlite.Connection, rows: Iterable[Sequence[Any]]) -> None:
+def take(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Take rows of `events`, as they were indexed, out of the index. Their words stay in pages
     that nobody reads until `merge` has written these anew."""
     for number, lines in by_stretch(rows):
         if not lines:
             continue
-        await connection.executemany(
+        connection.executemany(
             f"INSERT INTO words_{number} (words_{number}, rowid, text, tags)"
             " VALUES ('delete', ?, ?, ?)",
             lines,
         )
-        await connection.executemany(
+        connection.executemany(
             f"INSERT INTO parts_{number} (parts_{number}, rowid, text) VALUES ('delete', ?, ?)",
             _texts(lines),
         )
-        await connection.execute(_TAKEN, [len(lines), number])
+        connection.execute(_TAKEN, [len(lines), number])
 
 
-async def merge(connection: aiosqlite.Connection, number: int, *, begin: bool) -> bool:
+def merge(connection: sqlite3.Connection, number: int, *, begin: bool) -> bool:
     """One step, of some milliseconds, towards an index of one piece, in which nothing is left of
     what was removed. Returns whether there is more to do; the first step says `begin`."""
     pages = -_MERGED if begin else _MERGED
     before = connection.total_changes
     for table in (f"words_{number}", f"parts_{number}"):
-        await connection.execute(
-            f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", [pages]
-        )
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", [pages])
     # By itself each of the two statements counts as one change; what it merges is on top.
     return connection.total_changes - before > 2
 
 
-async def drop(connection: aiosqlite.Connection, number: int) -> None:
+def drop(connection: sqlite3.Connection, number: int) -> None:
     """Remove the index of a stretch of which no line is left."""
-    await connection.execute(f"DROP TABLE words_{number}")
-    await connection.execute(f"DROP TABLE parts_{number}")
-    await connection.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
+    connection.execute(f"DROP TABLE words_{number}")
+    connection.execute(f"DROP TABLE parts_{number}")
+    connection.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
 
 
 def tables(number: int) -> tuple[str, str]:

@@ -42,8 +42,8 @@ class Asking:
         if self._crowd.full(person):
             return Notice(SLOWLY) if self._tendril.hearing.tells(request) else ""
         with self._crowd.waiting(person):
-            anchor = await request.stored
-            target = self._tendril.target(request, anchor)
+            anchor = await request.line.written()
+            target = self._tendril.target(request)
             loop = asyncio.get_running_loop()
             after = self._tendril.settings.stream_after
             reply = Reply(self._tendril.speech, target, after, loop.time)

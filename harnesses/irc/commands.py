@@ -78,7 +78,7 @@ class Commands:
         """search WORDS: find lines of this channel"""
         if not request.words:
             return f"Search for what? {self._desk.prefix(request)}search WORDS"
-        before = await request.stored or None
+        before = await request.line.written() or None
         within = Query(scope=request.scope, own=False, before_id=before, limit=_LOOKED_AT)
         page = await self._desk.log.search(
             Search(text=request.words, within=within, order=Order.TIME)
@@ -95,7 +95,7 @@ class Commands:
 
     async def stats(self, request: Request) -> str:
         """stats: how much is said here, and by whom"""
-        await request.stored
+        await request.line.written()
         stats = await self._desk.log.stats(Query(scope=Scope.of(request.place), own=False))
         top = ", ".join(f"{unpinged(nick)} {count:,}" for nick, count in stats.top)
         since = f" since {stats.first:%Y-%m-%d}" if stats.first else ""

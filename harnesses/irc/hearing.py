@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from enum import Enum
 
@@ -18,6 +17,7 @@ from harnesses.irc.record import place_of, scope_of
 from harnesses.irc.request import Request
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.trigger import Trigger, trigger
+from storage.entry import Entry
 
 _log = structlog.get_logger()
 
@@ -73,7 +73,7 @@ class Hearing:
         event: IrcEvent,
         who: Identity,
         words: str,
-        stored: asyncio.Future[int],
+        line: Entry,
     ) -> Request:
         """What somebody asks with `words`."""
         place = place_of(event)
@@ -84,7 +84,7 @@ class Hearing:
             who=who,
             words=words,
             scope=scope_of(place, self._settings.channel_groups),
-            stored=stored,
+            line=line,
             admin=self.is_admin(network, who),
         )
 

@@ -61,6 +61,7 @@ class PrivacyCommands:
 
     async def nolog(self, request: Request) -> str:
         """nolog [off]: keep nothing of what I say from now on (off: log me again)"""
+        await request.line.written()  # what was said before is in the log
         network, who = request.network.name, request.who
         opt_outs = self._registry.opt_outs
         if request.words.lower() == "off":

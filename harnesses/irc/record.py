@@ -61,7 +61,6 @@ def said(
     text: str,
     *,
     private: bool,
-    reply_to: int | None,
     kind: EventType = EventType.PRIVMSG,
 ) -> Event:
     """A line of our own, as it went out."""
@@ -74,7 +73,6 @@ def said(
         nick=nick,
         text=text,
         own=True,
-        reply_to=reply_to,
     )
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from harnesses.irc.access import Identity
 from harnesses.irc.network import Network
+from storage.entry import Entry
 from storage.event import Place, Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A command as somebody gave it. `stored` will be the log's id of the line, 0 where nothing
-    is logged; `admin` tells whether they may give admin commands."""
+    """A command as somebody gave it. `line` is its line on the way into the log, without an event
+    where nothing is logged; `admin` tells whether they may give admin commands."""
 
     network: Network
     place: Place
@@ -22,7 +22,7 @@ class Request:
     who: Identity
     words: str
     scope: Scope
-    stored: asyncio.Future[int]
+    line: Entry
     admin: bool
 
     @property

@@ -10,6 +10,7 @@ from datetime import timedelta
 from harnesses.irc.network import Network
 from harnesses.irc.record import said
 from storage.chat_log import ChatLog
+from storage.entry import Entry
 from storage.event import EventType, Place
 from storage.pastes import Pastes
 
@@ -28,15 +29,15 @@ _ACTION = "/me "
 class Target:
     """Where something is said, and to whom: `nick` is empty when to nobody in particular.
 
-    `reply_to` is the log's id of the question, `budget` how many lines may be said at once, and
-    `prefix` what a command begins with there. Where not `logged`, the log keeps nothing.
+    `answers` is the question on its way into the log, `budget` how many lines may be said at once,
+    and `prefix` what a command begins with there. Where not `logged`, the log keeps nothing.
     """
 
     network: Network
     place: Place
     private: bool
     nick: str
-    reply_to: int | None
+    answers: Entry | None
     budget: int
     prefix: str
     logged: bool = True
@@ -124,16 +125,8 @@ class Speech:
         place = Place(target.place.network, target.nick)
         for line in await target.network.notice(target.nick, sayable(text)):
             if target.logged:
-                self._log.append(
-                    said(
-                        place,
-                        target.network.nick,
-                        line,
-                        private=True,
-                        reply_to=None,
-                        kind=EventType.NOTICE,
-                    )
-                )
+                nick, kind = target.network.nick, EventType.NOTICE
+                self._log.write(said(place, nick, line, private=True, kind=kind))
 
     async def _send(self, target: Target, lines: Sequence[Line]) -> bool:
         network, place = target.network, target.place
@@ -147,10 +140,9 @@ class Speech:
                     network.nick,
                     line.text,
                     private=target.private,
-                    reply_to=target.reply_to,
                     kind=EventType.ACTION if line.action else EventType.PRIVMSG,
                 )
-                self._log.append(event)
+                self._log.write(event, target.answers)
         return True
 
 

@@ -156,7 +156,7 @@ class IrcTendril(Harness):
 
     async def more(self, request: Request) -> bool:
         """Say on what the last long answer there has left; whether there was anything."""
-        return await self.speech.more(self.target(request, await request.stored))
+        return await self.speech.more(self.target(request))
 
     def reload(self) -> str:
         """Read the configuration file anew; what that has changed. Raises ConfigError, and then
@@ -195,16 +195,16 @@ class IrcTendril(Harness):
         """What counts at a place."""
         return self.behaviours.of(Place(network.name, network.fold(place.channel)))
 
-    def target(self, request: Request, anchor: int) -> Target:
-        """Where a reply to `request`, whose line has the id `anchor` in the log, goes."""
+    def target(self, request: Request) -> Target:
+        """Where a reply to `request` goes."""
         target = self._target(request.network, request.place, request.private)
-        logged = target.logged and anchor > 0  # no answer to what is not logged is
-        return replace(target, nick=request.nick, reply_to=anchor or None, logged=logged)
+        logged = target.logged and request.line.event is not None  # no answer to what is not is
+        return replace(target, nick=request.nick, answers=request.line, logged=logged)
 
     async def tell(self, request: Request, text: str) -> None:
         """Say `text` to the person who asked; nothing, when it is empty."""
         if text:
-            target = self.target(request, await request.stored)
+            target = self.target(request)
             if isinstance(text, Notice) and not request.who.bridged:
                 await self.speech.notice(target, text)
             else:
@@ -221,15 +221,12 @@ class IrcTendril(Harness):
         command = self._commands.known.get(asked.command) if asked else None
         line = recorded(event)
         private = asked is not None and asked.command in UNLOGGED
-        if behaviour.logging and not private and self.opt_outs.rules.keeps(line):
-            kept, *_ = [self.log.append(each) for each in lines_of(line)]
-        else:
-            kept = asyncio.get_running_loop().create_future()
-            kept.set_result(0)
+        keeps = behaviour.logging and not private and self.opt_outs.rules.keeps(line)
+        first, *_ = [self.log.write(each) for each in (lines_of(line) if keeps else [None])]
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             self._kicked(network, event.channel or "")
         if asked and command:
-            request = self.hearing.request(network, event, who, asked.words, kept)
+            request = self.hearing.request(network, event, who, asked.words, first)
             match self.hearing.may(request):
                 case May.YES:
                     self._tasks.create_task(self._reply(command, request))
@@ -258,7 +255,7 @@ class IrcTendril(Harness):
             place=place,
             private=private,
             nick="",
-            reply_to=None,
+            answers=None,
             budget=behaviour.line_budget,
             prefix=behaviour.command_prefix,
             logged=behaviour.logging,

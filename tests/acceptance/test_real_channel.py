@@ -111,7 +111,7 @@ async def test_kill_9_of_any_process_loses_no_logged_line(tmp_path: Path) -> Non
                 await say_lines(alice, f"after {words}")
                 await until_answered(alice)
             await say_lines(alice, "before the tendril itself")
-            await pinged(alice)
+            await kept(alice)
             up.child("run irc").kill()
             await alice.expect(r":Terra!\S+ QUIT")
             await say_lines(alice, "nobody listens")
@@ -134,7 +134,7 @@ async def test_kill_9_of_the_embedded_irc_server_loses_no_logged_line(tmp_path: 
         async with irc_client(up.irc_port, "alice") as alice:
             await alice.join(ROOM)
             await say_lines(alice, "before")
-            await pinged(alice)
+            await kept(alice)
             server = up.child("harnesses.irc.ircd")
             server.kill()
             await alice.wait_closed()
@@ -172,10 +172,10 @@ async def say_lines(client: IrcClient, text: str) -> None:
     await client.settle()
 
 
-async def pinged(client: IrcClient) -> None:
-    """Return when the tendril has dealt with all that was said before."""
-    await client.say(ROOM, ".ping")
-    await client.expect(f"{client.nick}: pong")
+async def kept(client: IrcClient) -> None:
+    """Return when the log has all that was said before: it is counted, the command included."""
+    await client.say(ROOM, ".stats")
+    await client.expect(rf"{client.nick}: [\d,]+ lines by ")
 
 
 async def until_answered(client: IrcClient) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from storage.chat_log import ChatLog, Query
+from storage.database import Database
+from storage.event import PUBLIC, SPOKEN
+from storage.settings import log_path
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import SERVERS, inspircd
@@ -75,3 +81,30 @@ async def test_every_kind_of_event_is_logged_in_order(tmp_path: Path) -> None:
         ("PRIVMSG", "alice", ".ping"),
         ("PRIVMSG", "Terra", "alice: pong"),
     ]
+
+
+async def test_a_reply_does_not_wait_for_the_log_and_is_logged_behind_its_question(
+    tmp_path: Path,
+) -> None:
+    async with inspircd() as ircd:
+        config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
+        async with irc_tendril(config) as tendril, irc_client(ircd.port, "alice") as alice:
+            await alice.join(ROOM)
+            await tendril.log.settle()
+            with closing(sqlite3.connect(log_path(config), isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                for _ in range(2):
+                    await alice.say(ROOM, ".ping")
+                    await alice.expect("alice: pong")
+                assert not other.execute("SELECT 1 FROM events WHERE text = '.ping'").fetchone()
+                other.execute("COMMIT")
+            await alice.say(ROOM, ".ping")
+            await alice.expect("alice: pong")
+            await alice.settle()
+        async with Database.opened(log_path(config)) as database:
+            events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
+    questions = [event for event in events if not event.own]
+    replies = [event for event in events if event.own]
+    assert [event.text for event in questions] == [".ping"] * 3
+    assert [event.reply_to for event in replies] == [event.id for event in questions]
+    assert all(reply.id > (reply.reply_to or 0) for reply in replies)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -187,6 +188,62 @@ async def test_a_line_waits_until_another_process_lets_go_of_the_file(
     other.close()
     event_id = await stored
     assert await log.get(HERE, event_id) is not None
+
+
+async def test_an_answer_knows_its_question_that_is_put_in_line_just_before(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        for _ in range(3):
+            question = log.write(said("why?"))
+            answer = log.write(replace(said("so", nick="Terra"), own=True), question)
+            after = log.write(said("ah"))
+            ids = [await answer.written(), await question.written(), await after.written()]
+            found = await log.get(PUBLIC, ids[0])
+            assert found is not None
+            assert found.reply_to == ids[1] < ids[0] < ids[2]
+
+
+async def test_an_answer_to_what_was_not_kept_answers_nothing(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        question = log.write(None)
+        answer = log.write(replace(said("so", nick="Terra"), own=True), question)
+        found = await log.get(PUBLIC, await answer.written())
+        assert found is not None
+        assert found.reply_to is None
+
+
+async def test_what_keeps_nothing_is_behind_all_that_was_said_before(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        for number in range(20):
+            log.write(said(str(number)))
+        assert await log.write(None).written() == 0
+        assert len(await log.find(Query(scope=HERE))) == 20
+
+
+async def test_what_is_written_is_read_by_others_and_what_is_settled_is_on_the_disk(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "irc.db"
+    async with Database.opened(path) as database, ChatLog.opened(database) as log:
+        with closing(sqlite3.connect(path)) as other:
+            entry = log.write(said("hello"))
+            event_id = await entry.written()
+            assert other.execute("SELECT id, text FROM events").fetchall() == [(event_id, "hello")]
+            assert await entry.stored == event_id
+            await log.settle()
+
+
+async def test_who_no_longer_waits_for_a_line_does_not_keep_it_from_the_log(
+    tmp_path: Path,
+) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        entry = log.write(said("hello"))
+        waiting = asyncio.create_task(entry.written())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        log.append(said("again")).cancel()
+        await log.settle()
+        assert entry.id
+        assert texts(await log.find(Query(scope=HERE))) == ["hello", "again"]
 
 
 async def test_a_text_that_utf_8_cannot_carry_is_stored_all_the_same(log: LogStore) -> None:

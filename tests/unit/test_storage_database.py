@@ -137,6 +137,58 @@ async def test_a_write_that_is_cancelled_at_any_moment_leaves_the_file_writable(
     assert len(rows) >= 40
 
 
+async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
+    tmp_path: Path,
+) -> None:
+    def insert(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
+
+    async with Database.opened(tmp_path / "x.db") as database:
+        for steps in range(20):
+            writing = asyncio.create_task(database.write(insert, lasting=steps % 2 == 0))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await writing
+            await database.write(insert)
+        rows = await database.all("SELECT * FROM outbox")
+    assert len(rows) >= 20
+
+
+async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
+    def fail(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO schedule VALUES ('job', 1)")
+        raise ZeroDivisionError
+
+    async with Database.opened(tmp_path / "x.db") as database:
+        for lasting in (True, False):
+            with pytest.raises(ZeroDivisionError):
+                await database.write(fail, lasting=lasting)
+        assert await database.all("SELECT * FROM schedule") == []
+
+
+async def test_whatever_lasts_waits_for_the_disk_also_after_what_did_not(tmp_path: Path) -> None:
+    def level(db: sqlite3.Connection) -> int:
+        return int(db.execute("PRAGMA synchronous").fetchone()[0])
+
+    full, normal = 2, 1
+    async with Database.opened(tmp_path / "x.db") as database:
+        assert await database.write(level) == full
+        assert await database.write(level, lasting=False) == normal
+        await database.sync()
+        assert await database.write(level) == full
+
+
+async def test_a_disk_that_fails_is_told_of(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+        await database.write(lambda db: db.execute("DELETE FROM schedule").rowcount)
+        (tmp_path / "x.db-wal").rename(tmp_path / "elsewhere")
+        (tmp_path / "x.db-wal").symlink_to("x.db-wal")
+        with pytest.raises(Unavailable, match="to the disk"):
+            await database.sync()
+
+
 async def test_a_file_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     async with Database.opened(path) as database:

@@ -1,0 +1,44 @@
+"""A line on its way into the log."""
+
+from __future__ import annotations
+
+import asyncio
+
+from storage.event import Event
+
+
+class Entry:
+    """An event in line to be stored, after all that was put in line before it.
+
+    `answers` is the entry of the question that an own line answers. An entry without an event
+    keeps nothing: it only has its place in the line. To be made in a running event loop.
+    """
+
+    def __init__(self, event: Event | None, answers: Entry | None = None) -> None:
+        self.event = event
+        self.answers = answers
+        self.id = 0
+        loop = asyncio.get_running_loop()
+        self._written: asyncio.Future[None] = loop.create_future()
+        self.stored: asyncio.Future[int] = loop.create_future()
+        """Done with the id once no power cut can undo it."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether everybody can read it in the log."""
+        return self._written.done()
+
+    async def written(self) -> int:
+        """Its id, once everybody can read it in the log; 0 of one without an event."""
+        await asyncio.shield(self._written)
+        return self.id
+
+    def written_as(self, event_id: int) -> None:
+        """Everybody can read it from now on."""
+        self.id = event_id
+        self._written.set_result(None)
+
+    def is_stored(self) -> None:
+        """No power cut can undo it from now on."""
+        if not self.stored.cancelled():
+            self.stored.set_result(self.id)

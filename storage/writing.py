@@ -1,0 +1,61 @@
+"""What a thread does with the connection that writes, while nobody else uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def written(
+    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], *, lasting: bool
+) -> T:
+    """What `work` returns, inside BEGIN IMMEDIATE ... COMMIT, undone on any error.
+
+    Unless `lasting` the commit does not wait for the disk: everybody reads it, and it outlives
+    this process, but a power cut may undo it until the write-ahead log is `synced`.
+    """
+    if not lasting:
+        connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.rollback()
+        raise
+    finally:
+        if not lasting:
+            connection.execute("PRAGMA synchronous = FULL")
+    return result
+
+
+def synced(wal: str) -> None:
+    """Bring a write-ahead log to the disk: what SQLite does at the end of a lasting commit
+    (https://www.sqlite.org/pragma.html#pragma_synchronous). Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):  # then commits go to the file itself, and wait
+        descriptor = os.open(wal, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+async def ended(running: asyncio.Future[T]) -> T:
+    """The result of a thread, awaited to its end also by who is cancelled: until then the thread
+    has the connection."""
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()
+        raise
