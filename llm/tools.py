@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, get_type_hints, overload
@@ -110,6 +110,12 @@ class Toolbox:
     def of(cls, *owners: object) -> Toolbox:
         """The marked methods of each owner; an owner may itself be a marked function."""
         return cls(_described(function) for owner in owners for function in _marked(owner))
+
+    def only(self, names: Collection[str] | None) -> Toolbox:
+        """Those of the tools that have one of these names; None: all."""
+        if names is None:
+            return self
+        return Toolbox(item for name, item in self._tools.items() if name in names)
 
     def __bool__(self) -> bool:
         return bool(self._tools)

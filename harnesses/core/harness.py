@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
@@ -27,13 +26,13 @@ from llm.log_view import LogView
 from llm.message import Message, Usage
 from llm.meter import Meter
 from llm.models import Models
+from llm.persona import Persona, Personas
 from llm.process import told_to_stop
 from llm.settings import AgentSettings
 from llm.tools import Toolbox
 from llm.turn import Turn
-from llm.untrusted import neutral
 from llm.worker import Handler, Worker
-from storage.config import Config, ConfigError
+from storage.config import Config
 from storage.conversations import Conversations, Window
 from storage.database import Database
 from storage.errors import StorageError
@@ -78,6 +77,7 @@ class Harness(ABC):
     database: Database
     conversations: Conversations
     jobs: Jobs
+    personas: Personas = Personas(Persona(""), {})
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.configure(config)
@@ -89,7 +89,8 @@ class Harness(ABC):
         """Go by another configuration from now on; the agent server stays the one it was. Raises
         ConfigError, and then everything is as before."""
         agent = config.section(AgentSettings)
-        self._persona = Template(_read(self._persona_file(agent)))
+        folder = config.data / agent.personas_dir
+        self.personas = Personas.read(self._persona_file(agent), folder, self.personas)
         self.config, self.agent = config, agent
 
     @abstractmethod
@@ -145,23 +146,24 @@ class Harness(ABC):
 
         `room` is what it shares with others, as those on a channel do, unless it is by itself.
         `view` is the log that belongs to it, `tools` own `@tool` methods beside this class's own,
-        `values` fill the `$names` of the persona (`persona`, if given, in place of the tendril's),
-        `model` is asked instead of the configured one, `on_text` is given each piece of the answer
-        as it is written. A question that `joins` becomes part of the one being answered, if that
-        can still take it; memory `keeps` it or not. `deliver` is given the answer before the next
+        `values` fill the `$names` of the persona (`persona`, the name or the text of another one,
+        if given, in place of the tendril's), `model` is asked instead of the configured one,
+        `on_text` is given each piece of the answer as it is written. A question that `joins`
+        becomes part of the one being answered, if that can still take it; memory `keeps` it or
+        not. `deliver` is given the answer before the next
         question has its turn. Never raises: what goes wrong becomes a sentence for the person.
         """
         lane = self._lanes.setdefault(conversation, Lane())
         asked = view.anchor if view and joins else 0
         if not await lane.enter(Question(who, text, asked), joins and keeps):
             return Answer("", ok=False)
-        system, question = self._system(persona, values or {}), Question(who, text)
+        chosen, question = self.personas.of(persona), Question(who, text)
+        system = chosen.said(values or {})
         context = Context(self.conversations, conversation, system, question, view, room=room)
 
         async def answered() -> Answer:
-            known = await self.models.named(model)
-            call = Call(f"{self.name}/{conversation}", priority, known, room=room or conversation)
-            work = self._answer(lane, context, call, (self, *tools), on_text)
+            call = await self._call(conversation, room, chosen, priority, model)
+            work = self._answer(lane, context, call, (self, *tools), chosen.tools, on_text)
             answer = await self.safely(work)
             await _ended(lane, context, answer, deliver)
             return answer
@@ -217,10 +219,17 @@ class Harness(ABC):
             _log.exception("turn.failed", tendril=self.name)
             return Answer(FAILED, ok=False)
 
-    def _system(self, persona: str | None, values: Mapping[str, str]) -> str:
-        harmless = {name: neutral(value) for name, value in values.items()}
-        template = self._persona if persona is None else Template(persona)
-        return template.safe_substitute(harmless)
+    async def _call(
+        self, conversation: str, room: str, persona: Persona, priority: Priority, model: str
+    ) -> Call:
+        return Call(
+            f"{self.name}/{conversation}",
+            priority,
+            await self.models.named(model) or await self.models.named(persona.model),
+            room=room or conversation,
+            temperature=persona.temperature,
+            max_tokens=persona.max_tokens,
+        )
 
     async def _answer(
         self,
@@ -228,11 +237,12 @@ class Harness(ABC):
         context: Context,
         call: Call,
         tools: Sequence[object],
+        allowed: Collection[str] | None,
         on_text: OnText | None,
     ) -> Answer:
         await context.load()
-        toolbox = Toolbox.of(*tools)
-        schemas, reserve = toolbox.schemas(), self.agent.max_tokens
+        toolbox = Toolbox.of(*tools).only(allowed)
+        schemas, reserve = toolbox.schemas(), call.max_tokens or self.agent.max_tokens
         turn = Turn(self.client, self.agent, toolbox, call, on_text, lane.joining)
         try:
             outcome = await turn.run(
@@ -300,10 +310,3 @@ async def _kept(lane: Lane[Answer], context: Context, answer: Answer) -> None:
                 await context.remember(answer.messages)
     except StorageError as error:  # the person still gets the answer
         _log.error("turn.not_kept", error=str(error))
-
-
-def _read(persona: Path) -> str:
-    try:
-        return persona.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"[agent] personas: {persona} cannot be read: {error}") from error

@@ -274,6 +274,25 @@ async def test_a_turn_may_have_a_persona_and_a_model_of_its_own(tmp_path: Path) 
         )
 
 
+async def test_a_persona_of_the_folder_brings_its_model_its_words_and_its_tools(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "personas").mkdir()
+    pirate = (
+        "---\nmodel: big\ntemperature: 1.5\nmax_tokens: 9\ntools: [spoons]\n---\nArr, $channel."
+    )
+    (tmp_path / "personas" / "pirate.md").write_text(pirate)
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.models.add("big")
+        values = {"channel": "#c"}
+        await tendril.turn("kitchen", who="ada", text="Hi", persona="pirate", values=values)
+        [request] = script.requests
+    assert texts(request)[0] == "Arr, #c."
+    wanted = {"model": "big", "temperature": 1.5, "max_tokens": 9}
+    assert {key: request[key] for key in wanted} == wanted
+    assert "tools" not in request
+
+
 async def test_a_tendril_says_how_it_is(tmp_path: Path) -> None:
     async with small(tmp_path, "http://127.0.0.1:9"):
         said = report(tmp_path, "small")

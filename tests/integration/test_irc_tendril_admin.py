@@ -114,6 +114,7 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
             assert await told(root, ".set budget 0") == (
                 "line_budget: Input should be greater than or equal to 1"
             )
+            assert "no persona 'pirate'" in await told(root, ".set persona pirate")
             assert "There is no key 'colour'" in await told(root, ".set colour red")
             everywhere = "model is big on every channel of this network."
             assert await told(root, ".set model big") == everywhere

@@ -1,0 +1,104 @@
+"""Front matter: a small part of YAML, read as YAML would, and anything else is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from llm.front_matter import parted, read
+from storage.config import ConfigError
+
+GOOD = [
+    ("", {}, ""),
+    ("Just text.\n", {}, "Just text."),
+    ("---\n---\nText", {}, "Text"),
+    ("---\nname: pirate # arr\n---\n\nText\n", {"name": "pirate"}, "Text"),
+    ('---\nname: "a: #b \\"c\\""\n---\n', {"name": 'a: #b "c"'}, ""),
+    ("---\nname: 'it''s'\n---\nx", {"name": "it's"}, "x"),
+    ("---\ntools: [a, 'b, c', d]\n---\nx", {"tools": ["a", "b, c", "d"]}, "x"),
+    ("---\ntools: []\n---\nx", {"tools": []}, "x"),
+    (
+        "---\ntools:\n  - a\n  - b # why\n# c\nname: n\n---\nx",
+        {"tools": ["a", "b"], "name": "n"},
+        "x",
+    ),
+    ("---\nurl: http://h/#x\n---\nx\n---\ny", {"url": "http://h/#x"}, "x\n---\ny"),
+    ("--- \r\nname: n\r\n---\r\nx\r\n", {"name": "n"}, "x"),
+]
+BAD = [
+    ("---\nname: n\n", "no end"),
+    ("---\nname\n---\n", "line 2"),
+    ("---\nname: n\nname: m\n---\n", "line 3: name is there twice"),
+    ("---\n- a\n---\n", "line 2"),
+    ("---\nname: n\n- a\n---\n", "line 3"),
+    ("---\nname: {a: b}\n---\n", "line 2"),
+    ("---\nname: |\n  text\n---\n", "line 2"),
+    ("---\na:\n  b: c\n---\n", "line 3"),
+    ('---\nname: "a\n---\n', "quote"),
+    ("---\ntools: [a, b\n---\n", "missing"),
+    ("---\ntools: [a] b\n---\n", "missing"),
+]
+
+
+class Keys(BaseModel):
+    """Some keys."""
+
+    name: str = ""
+    temperature: float | None = None
+    tools: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(("text", "keys", "body"), GOOD)
+def test_keys_and_text_are_parted(text: str, keys: dict[str, Any], body: str) -> None:
+    assert parted(text) == (keys, body)
+
+
+@pytest.mark.parametrize(("text", "why"), BAD)
+def test_what_is_no_front_matter_says_where(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parted(text)
+
+
+@given(st.text(alphabet="ab:-[]{},'\"#| \n\\", max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        keys, body = parted(f"---\n{text}")
+    except ValueError:
+        return
+    assert all(isinstance(value, str | list) for value in keys.values())
+    assert isinstance(body, str)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n"), max_size=20), max_size=4))
+def test_whatever_is_quoted_comes_back(items: list[str]) -> None:
+    quoted = ["'" + item.replace("'", "''") + "'" for item in items]
+    assert parted(f"---\ntools: [{', '.join(quoted)}]\n---\n")[0] == {"tools": items}
+
+
+def test_an_unknown_key_is_named_with_the_file_and_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "pirate.md"
+    path.write_text("---\ntemprature: 1\n---\nArr.")
+    with pytest.raises(
+        ConfigError, match=r'pirate\.md: unknown key "temprature"; .* is "temperature"'
+    ):
+        read(Keys, path)
+
+
+def test_a_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pirate.md"
+    path.write_text("---\ntemperature: hot\n---\nArr.")
+    with pytest.raises(ConfigError, match=r"pirate\.md: temperature: .*number"):
+        read(Keys, path)
+    with pytest.raises(ConfigError, match=r"nowhere\.md cannot be read"):
+        read(Keys, tmp_path / "nowhere.md")
+
+
+def test_keys_get_the_types_that_they_need(tmp_path: Path) -> None:
+    path = tmp_path / "pirate.md"
+    path.write_text("\ufeff---\ntemperature: 0.7\ntools: [a]\n---\nArr.\n", encoding="utf-8")
+    assert read(Keys, path) == (Keys(temperature=0.7, tools=("a",)), "Arr.")
