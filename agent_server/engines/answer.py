@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 
-import aiohttp
-
+from agent_server.engines.connection import BrokenError, Connection
 from agent_server.engines.upstream import Upstream
 from agent_server.errors import EngineTimeout, EngineUnavailable
 
@@ -18,51 +16,37 @@ FAREWELL = 0.05
 
 
 class Answer:
-    """The status, the headers and the body of one answer, of which `first` has been read.
+    """The status, the headers and the body of one answer.
 
-    The upstream has it among those it is `asking` until it is closed.
+    The upstream has it among those it is `asking` until it is closed. `timeout` is how many
+    seconds the engine may be silent.
     """
 
-    def __init__(
-        self,
-        response: aiohttp.ClientResponse,
-        first: bytes,
-        upstream: Upstream,
-        timeout: float,
-    ) -> None:
-        self._response = response
-        self._first = first
+    def __init__(self, connection: Connection, upstream: Upstream, timeout: float) -> None:
+        self._connection: Connection | None = connection
         self._timeout = timeout
-        self._left = False
+        self.status: int = connection.status
+        self.headers: Mapping[str, str] = connection.headers
+        self.begun = connection.has_body
         self.upstream = upstream
 
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return self._response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The HTTP headers, whatever their case."""
-        return self._response.headers
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is a body."""
-        return bool(self._first)
-
-    async def pieces(self) -> AsyncGenerator[bytes]:
-        """The body as it comes. Raises EngineTimeout, EngineUnavailable."""
-        piece = self._first
-        while piece:
-            yield piece
-            piece = await self._next()
+    async def piece(self) -> bytes:
+        """What has come of the body; nothing at its end. Raises ApiError."""
+        assert self._connection is not None
+        try:
+            return await self._connection.read()
+        except TimeoutError as error:
+            self.upstream.failed("silent")
+            raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
+        except BrokenError as error:
+            self.upstream.failed(str(error))
+            raise EngineUnavailable("the engine went away in the middle of the answer") from error
 
     async def whole(self) -> bytes:
         """The rest of the body, and close. Raises EngineTimeout, EngineUnavailable."""
         body = bytearray()
         try:
-            async for piece in self.pieces():
+            while piece := await self.piece():
                 body += piece
                 if len(body) > LONGEST:
                     raise EngineUnavailable(f"the engine's answer has more than {LONGEST} bytes")
@@ -70,29 +54,13 @@ class Answer:
             self.close()
         return bytes(body)
 
-    async def finish(self) -> None:
-        """Close after the last event of a stream, keeping the connection if it ends by itself."""
-        try:
-            async with asyncio.timeout(FAREWELL):
-                while await self._response.content.readany():
-                    pass
-        except (TimeoutError, aiohttp.ClientError):
-            pass
-        self.close()
+    def finish(self) -> None:
+        """Close after the last event of a stream; its connection is kept if it ends by itself."""
+        self.close(FAREWELL)
 
-    def close(self) -> None:
+    def close(self, grace: float = 0) -> None:
         """Leave; an answer that has not ended is broken off, which stops its generation."""
-        if not self._left:
-            self._left = True
-            self._response.close()
+        if self._connection is not None:
+            self._connection.leave(grace)
+            self._connection = None
             self.upstream.asking -= 1
-
-    async def _next(self) -> bytes:
-        try:
-            return await self._response.content.readany()
-        except TimeoutError as error:
-            self.upstream.failed("silent")
-            raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
-        except aiohttp.ClientError as error:
-            self.upstream.failed(type(error).__name__)
-            raise EngineUnavailable("the engine went away in the middle of the answer") from error

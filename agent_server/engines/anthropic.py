@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 from agent_server.engines.anthropic_request import as_messages_request
 from agent_server.engines.anthropic_stream import MessageStream
 from agent_server.engines.base import Chunks, TokenCount, Traits
-from agent_server.engines.http import encoded, events
+from agent_server.engines.http import Events, encoded
 from agent_server.engines.upstreams import Call, Upstreams
 from agent_server.errors import EngineUnavailable, Unsupported
 
@@ -48,14 +48,14 @@ class AnthropicEngine:
         answer = await self._upstreams.open(Call("POST", "/v1/messages", encoded(asked), session))
         message = MessageStream()
         try:
-            async with aclosing(events(answer)) as stream:
-                async for arrived in stream:
-                    for data in arrived:
-                        if chunk := message.chunk(_event(data)):
-                            yield chunk
-                    if message.done:
-                        await answer.finish()
-                        return
+            stream = Events(answer)
+            while arrived := await stream.more():
+                for data in arrived:
+                    if chunk := message.chunk(_event(data)):
+                        yield chunk
+                if message.done:
+                    answer.finish()
+                    return
             raise EngineUnavailable("the engine's answer broke off")
         finally:
             answer.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from pydantic_core import from_json
@@ -73,15 +73,15 @@ class HttpEngine:
                 yield _as_chunk(_parse(await answer.whole()))
                 return
             finished, unwatched = False, body.get("stream") is False
-            async with aclosing(events(answer)) as stream:
-                async for arrived in stream:
-                    chunks = (_parse(data) for data in arrived if data != DONE)
-                    for chunk in joined(chunks) if unwatched else chunks:
-                        finished = finished or _finished(chunk)
-                        yield chunk
-                    if DONE in arrived:
-                        await answer.finish()
-                        return
+            stream = Events(answer)
+            while arrived := await stream.more():
+                chunks = (_parse(data) for data in arrived if data != DONE)
+                for chunk in joined(chunks) if unwatched else chunks:
+                    finished = finished or _finished(chunk)
+                    yield chunk
+                if DONE in arrived:
+                    answer.finish()
+                    return
             if not finished:
                 raise EngineUnavailable("the engine's answer broke off")
         finally:
@@ -168,16 +168,25 @@ def encoded(body: Mapping[str, Any]) -> bytes:
         raise InvalidRequest(text) from None
 
 
-async def events(answer: Answer) -> AsyncGenerator[list[bytes]]:
-    """The data of the events of a streamed answer, as they come together. Raises ApiError."""
-    data = EventData()
-    try:
-        async with aclosing(answer.pieces()) as pieces:
-            async for piece in pieces:
-                yield data.feed(piece)
-        yield data.feed(b"\n")  # of an upstream that leaves the last line open
-    except EventTooLong as error:
-        raise EngineUnavailable("the engine sent an event without an end") from error
+class Events:
+    """The data of the events of a streamed answer."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._data = EventData()
+        self._ended = False
+
+    async def more(self) -> list[bytes]:
+        """Those that came together; none at the end. Raises ApiError."""
+        found: list[bytes] = []
+        try:
+            while not found and not self._ended:
+                piece = await self._answer.piece()
+                self._ended = not piece
+                found = self._data.feed(piece or b"\n")  # the last line may be left open
+        except EventTooLong as error:
+            raise EngineUnavailable("the engine sent an event without an end") from error
+        return found
 
 
 def _as_chunk(whole: Chunk) -> Chunk:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import structlog
 
+from agent_server.engines.connections import Connections
+
 log = structlog.get_logger()
 
 BREAK_AFTER = 3
@@ -18,6 +20,7 @@ class Upstream:
     """A circuit breaker: `down` while requests do not go there. `asking` counts them."""
 
     url: str
+    connections: Connections
     failures: int = 0
     down: bool = False
     asking: int = 0

@@ -7,11 +7,10 @@ import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from urllib.parse import urlsplit
-
-import aiohttp
 
 from agent_server.engines.answer import Answer
+from agent_server.engines.connection import BrokenError, Connection
+from agent_server.engines.connections import Connections, UnreachableError
 from agent_server.engines.faults import fault
 from agent_server.engines.upstream import Upstream
 from agent_server.errors import (
@@ -21,10 +20,6 @@ from agent_server.errors import (
     RateLimited,
     Unsupported,
 )
-from llm.loopback import is_loopback
-
-CONNECT = 5.0
-"""Seconds to open a connection."""
 
 CHECK_DOWN, CHECK_ALL = 1.0, 10.0
 """Seconds between health checks of upstreams that are down, and of all when there are several."""
@@ -62,13 +57,14 @@ class Upstreams:
         keep_alive: bool = True,
         health: str = "/v1/models",
     ) -> None:
-        self._pool = tuple(Upstream(url) for url in urls)
-        self._headers = {**HEADERS, **headers}
+        own = {**HEADERS, **headers}
+        self._pool = tuple(
+            Upstream(url, Connections(url, own, patience=timeout, keep_alive=keep_alive))
+            for url in urls
+        )
         self._timeout = timeout
-        self._keep_alive = keep_alive
         self._health = Call("GET", health)
-        self._http: aiohttp.ClientSession | None = None
-        self._new: aiohttp.ClientSession
+        self._is_running = False
         self._turn = itertools.count()
 
     @property
@@ -78,27 +74,17 @@ class Upstreams:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Hold the connections open and check the upstreams' health."""
-        async with self._session(self._keep_alive) as self._http, self._session(False) as self._new:
-            watching = asyncio.create_task(self._watch())
-            try:
-                yield
-            finally:
-                watching.cancel()
-                await asyncio.wait({watching})
-                self._http = None
-
-    def _session(self, keep_alive: bool) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=not keep_alive),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=CONNECT, sock_read=self._timeout
-            ),
-            # An engine on this machine is never behind the proxy that the environment names.
-            trust_env=not all(is_loopback(_host(each.url)) for each in self._pool),
-        )
+        """Check the upstreams' health, and close the connections in the end."""
+        watching = asyncio.create_task(self._watch())
+        self._is_running = True
+        try:
+            yield
+        finally:
+            self._is_running = False
+            watching.cancel()
+            await asyncio.wait({watching})
+            for each in self._pool:
+                await each.connections.close()
 
     async def open(self, call: Call) -> Answer:
         """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
@@ -119,51 +105,29 @@ class Upstreams:
     async def _ask(self, upstream: Upstream, call: Call) -> Answer:
         upstream.asking += 1
         try:
-            response, first = await self._begin(upstream, call)
+            connection = await self._begun(upstream, call)
         except BaseException:
             upstream.asking -= 1
             raise
-        answer = Answer(response, first, upstream, self._timeout)
+        answer = Answer(connection, upstream, self._timeout)
         await self._require_success(answer, call)
         return answer
 
-    async def _begin(self, upstream: Upstream, call: Call) -> tuple[aiohttp.ClientResponse, bytes]:
-        """The response with the first bytes of its body. Raises ApiError."""
+    async def _begun(self, upstream: Upstream, call: Call) -> Connection:
+        """The connection with the first bytes of the answer's body. Raises ApiError."""
+        if not self._is_running:
+            raise EngineUnavailable("the engine is not started")
         try:
-            response = await self._response(upstream, call)
-            try:
-                return response, await response.content.readany()
-            except BaseException:
-                response.close()
-                raise
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            upstream.failed(type(error).__name__, gone=True)
+            return await upstream.connections.ask(call.method, call.path, call.content)
+        except UnreachableError as error:
+            upstream.failed(str(error), gone=True)
             raise EngineUnavailable("no engine can be reached") from error
         except TimeoutError as error:
             upstream.failed("silent")
             raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
-        except aiohttp.ClientError as error:
-            upstream.failed(type(error).__name__)
+        except BrokenError as error:
+            upstream.failed(str(error))
             raise EngineUnavailable("the engine went away before it answered") from error
-
-    async def _response(self, upstream: Upstream, call: Call) -> aiohttp.ClientResponse:
-        if self._http is None:
-            raise EngineUnavailable("the engine is not started")
-        try:
-            return await self._send(self._http, upstream, call)
-        except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError):
-            raise
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            # A connection from the pool that the engine had closed meanwhile: llama.cpp does
-            # so after each stream though it advertises keep-alive.
-            return await self._send(self._new, upstream, call)
-
-    async def _send(
-        self, http: aiohttp.ClientSession, upstream: Upstream, call: Call
-    ) -> aiohttp.ClientResponse:
-        return await http.request(
-            call.method, upstream.url + call.path, data=call.content, allow_redirects=False
-        )
 
     async def _require_success(self, answer: Answer, call: Call) -> None:
         if answer.status == 200 and answer.begun:
@@ -210,7 +174,3 @@ class Upstreams:
                 return False
         upstream.worked()
         return True
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or ""
