@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 import structlog
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
-from starlette.types import Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from agent_server.encoding import event
 from agent_server.engines.base import Chunk, Chunks
@@ -25,20 +25,30 @@ Render = Callable[[Chunk, Chunks], Events]
 
 DONE = b"data: [DONE]\n\n"
 
+QUICK = 0.01
+"""Seconds after which it is worth watching whether the client still waits."""
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`; when the client leaves first, stop it and raise ClientGone."""
-    # The work stays in this task, as in asyncio.timeout: a task of its own would cost more.
-    task, gone = asyncio.current_task(), False
+    # The work stays in this task, as in asyncio.timeout, and nobody watches the client at first:
+    # a task of its own for either would cost more than most of what else is done.
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
+    leaving: asyncio.Task[None] | None = None
+    gone = False
+
+    def watch() -> None:
+        nonlocal leaving
+        leaving = loop.create_task(_left(receive))
+        leaving.add_done_callback(stop)
 
     def stop(_leaving: asyncio.Task[None]) -> None:
         nonlocal gone
         gone = True
         task.cancel()
 
-    leaving = asyncio.ensure_future(_left(request))
-    leaving.add_done_callback(stop)
+    timer = loop.call_later(QUICK, watch)
     try:
         return await work
     except asyncio.CancelledError:
@@ -46,32 +56,42 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
             raise ClientGone("the client left before the answer was complete") from None
         raise
     finally:
-        leaving.remove_done_callback(stop)
-        leaving.cancel()
+        timer.cancel()
+        if leaving is not None:
+            leaving.remove_done_callback(stop)
+            leaving.cancel()
 
 
-class EventStream(StreamingResponse):
+class EventStream(Response):
     """Server-sent events made of chunks, whose generation ends when the client leaves."""
+
+    media_type = "text/event-stream"
 
     def __init__(self, events: Events, chunks: Chunks) -> None:
         self._chunks = chunks
         self._events = events
-        super().__init__(
-            events,
-            media_type="text/event-stream",
-            headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
-        )
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
 
-    async def stream_response(self, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events, and stop the generation however the sending ends."""
         async with aclosing(self._chunks), aclosing(self._events):
-            await super().stream_response(send)
+            with suppress(ClientGone):
+                await unless_gone(receive, self._sent(send))
+
+    async def _sent(self, send: Send) -> None:
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        async for each in self._events:
+            await send({"type": "http.response.body", "body": each, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def begin(request: Request, chunks: Chunks, render: Render) -> EventStream:
     """Start an answer: an error before the first chunk is raised, a later one is an event."""
     try:
-        first = await unless_gone(request, _first(chunks))
+        first = await unless_gone(request.receive, _first(chunks))
     except BaseException:
         await chunks.aclose()
         raise
@@ -104,6 +124,6 @@ async def _first(chunks: Chunks) -> Chunk:
         raise EngineUnavailable("the engine gave an empty answer") from None
 
 
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass

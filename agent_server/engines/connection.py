@@ -139,7 +139,10 @@ class Connection(asyncio.Protocol):
             if not self._headed and self._head_size > LONGEST_HEAD:
                 raise HttpParserError("a head without an end")
         except (HttpParserError, HttpParserUpgrade) as error:
-            self._fail(BrokenError(str(error)))
+            if self._ended:
+                self._keeps = False  # what follows the answer was not asked for
+            else:
+                self._fail(BrokenError(str(error)))
         if self._ended and self._alone:
             self._rest()
             self._release()
@@ -161,6 +164,11 @@ class Connection(asyncio.Protocol):
         self._lost(self)
 
     # What httptools calls.
+
+    def on_message_begin(self) -> None:
+        """The beginning of an answer. Raises HttpParserError after the end of the one wanted."""
+        if self._ended:
+            raise HttpParserError("one answer more")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take note of a header."""

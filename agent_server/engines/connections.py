@@ -50,6 +50,11 @@ class Connections:
         self._open: set[Connection] = set()
         self._closed: asyncio.Future[None] | None = None
 
+    @property
+    def idle(self) -> int:
+        """How many connections wait for a request."""
+        return len(self._idle)
+
     async def ask(self, method: str, path: str, content: bytes | None) -> Connection:
         """Send a request; the connection that has the beginning of its answer.
 

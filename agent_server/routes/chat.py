@@ -28,7 +28,7 @@ async def chat(request: Request, body: ChatRequest, mind: TheMind, session: Sess
     if body.stream:
         render = partial(chat_events, include_usage=body.include_usage)
         return await begin(request, chunks, render)
-    return Whole(await unless_gone(request, gather(chunks, head)))
+    return Whole(await unless_gone(request.receive, gather(chunks, head)))
 
 
 @router.post("/generate", response_model=None, responses=answers(Generated))
@@ -38,7 +38,7 @@ async def generate(
     """Answer one prompt with one text."""
     head = Head(mind.name, watched=False)
     chunks = mind.answer(_as_chat(body), head, session)
-    whole = await unless_gone(request, gather(chunks, head))
+    whole = await unless_gone(request.receive, gather(chunks, head))
     choice = whole["choices"][0]
     return Whole(
         {

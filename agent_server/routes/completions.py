@@ -31,4 +31,4 @@ async def completions(
     chunks = mind.complete(body, head, session)
     if body.stream:
         return await begin(request, chunks, renderer.events)
-    return Whole(renderer.whole(await unless_gone(request, gather(chunks, head))))
+    return Whole(renderer.whole(await unless_gone(request.receive, gather(chunks, head))))

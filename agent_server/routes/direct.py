@@ -13,8 +13,9 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive
 
-from agent_server.errors import InvalidRequest
+from agent_server.errors import ClientGone, InvalidRequest
 from agent_server.mind import Mind
 
 LONGEST_SESSION = 256
@@ -38,13 +39,25 @@ class DirectRoute(APIRoute):
             headers = dict(request.scope["headers"])
             _require_json(headers)
             session = _session(headers)
-            body = _read(kind, await request.body())
+            body = _read(kind, await _content(request.receive))
             answer: Response = await endpoint(
                 request=request, body=body, mind=mind, session=session
             )
             return answer
 
         return handle
+
+
+async def _content(receive: Receive) -> bytes:
+    """The body of a request. Raises ClientGone."""
+    parts, more = [], True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("the client left in the middle of its request")
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)
 
 
 def _read(kind: type[BaseModel], content: bytes) -> BaseModel:

@@ -44,5 +44,5 @@ async def embeddings(
     body.require_known()
     own = body.model == NAME or (body.model is None and installed())
     work = (embedder if own else mind).embeddings(body.as_wire())
-    made = await unless_gone(request, work)
+    made = await unless_gone(request.receive, work)
     return Vectors(made) if own else Whole(made)

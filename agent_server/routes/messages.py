@@ -35,7 +35,7 @@ async def messages(
     chunks = mind.answer(as_chat(body), head, session)
     if body.stream:
         return await begin(request, chunks, message.events)
-    return Whole(message.whole(await unless_gone(request, gather(chunks, head))))
+    return Whole(message.whole(await unless_gone(request.receive, gather(chunks, head))))
 
 
 @router.post("/count_tokens", response_model=None, responses=answers(InputTokens))

@@ -53,7 +53,7 @@ async def respond(
     chunks = _named(lambda: mind.answer(body.as_chat(history), head, session))
     if body.stream:
         return await begin(request, chunks, answer.events)
-    return Whole(await unless_gone(request, answer.whole(chunks)))
+    return Whole(await unless_gone(request.receive, answer.whole(chunks)))
 
 
 @router.get("/{identity}", response_model=None, responses=answers(ResponseBody))

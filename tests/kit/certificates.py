@@ -30,11 +30,11 @@ class Certificate:
 
 
 def certificate(folder: Path, name: str = "server") -> Certificate:
-    """A new one for localhost and 127.0.0.1, in `folder`."""
+    """A new one for `name`, localhost and 127.0.0.1, in `folder`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+    names = [x509.DNSName(name), x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
     made = (
         x509.CertificateBuilder()
         .subject_name(subject)
