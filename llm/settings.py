@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import AliasChoices, Field, SecretStr
 
+from llm.timetable import ZoneName
 from storage.config import Section
 
 
@@ -42,6 +43,11 @@ class AgentSettings(Section):
         ge=0,
         validation_alias=AliasChoices("max_context_messages", "agent_max_context_messages"),
         description="how many lines that people said the model is shown at least",
+    )
+    timezone: ZoneName = Field(
+        "UTC",
+        description="time zone in which people mean the times of reminders, by its IANA name "
+        '("Europe/Vienna")',
     )
     max_iterations: int = Field(12, ge=1, description="model calls in one turn")
     max_tool_calls: int = Field(20, ge=0, description="tool calls in one turn")

@@ -38,11 +38,14 @@ class Rules:
 
     def hides(self, event: Event) -> bool:
         """Whether an event is of, or was done to, somebody who has opted out."""
-        network = event.network
-        if event.account and name_of(network, event.account) in self.accounts:
-            return True
         names = (event.nick, event.target) if event.target else (event.nick,)
-        return any(name_of(network, name) in self.nicks for name in names)
+        return any(self.hides_person(event.network, name, event.account) for name in names)
+
+    def hides_person(self, network: str, nick: str, account: str | None) -> bool:
+        """Whether somebody has opted out."""
+        if account and name_of(network, account) in self.accounts:
+            return True
+        return name_of(network, nick) in self.nicks
 
 
 def rules(connection: sqlite3.Connection) -> Rules:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harnesses.cron.delivery import Delivery
 from harnesses.cron.digest import LogSource
-from harnesses.cron.timetable import Timetable
+from llm.timetable import Timetable
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from harnesses.cron.target import parse_channel, parse_target
-from harnesses.cron.timetable import Timetable, parse_zone
+from llm.timetable import Timetable, ZoneName
 from storage.config import Section
 
 
@@ -20,11 +20,6 @@ def _channel(text: str) -> str:
 
 def _target(text: str) -> str:
     parse_target(text)
-    return text
-
-
-def _zone(text: str) -> str:
-    parse_zone(text)
     return text
 
 
@@ -47,7 +42,7 @@ class JobSettings(BaseModel):
     schedule: Annotated[str, AfterValidator(_expression)] = Field(
         description='when, as a cron expression: "minute hour day-of-month month day-of-week"'
     )
-    timezone: Annotated[str, AfterValidator(_zone)] = Field(
+    timezone: ZoneName = Field(
         "UTC", description='time zone of the schedule, by its IANA name ("Europe/Vienna")'
     )
     prompt: str = Field(min_length=1, description="what the model is asked")

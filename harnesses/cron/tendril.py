@@ -17,8 +17,8 @@ from harnesses.cron.errors import CronError, NoAnswer
 from harnesses.cron.job import Job
 from harnesses.cron.settings import CronSettings, JobSettings
 from harnesses.cron.target import File, Webhook, networks, parse_channel, parse_target
-from harnesses.cron.timetable import Timetable
 from llm.clock import Clock
+from llm.timetable import Timetable
 from storage.chat_log import ChatLog
 from storage.config import Config, ConfigError
 from storage.database import Database

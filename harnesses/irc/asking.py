@@ -13,6 +13,7 @@ from harnesses.core.harness import Answer
 from harnesses.irc.admin_tools import AdminTools
 from harnesses.irc.crowd import Crowd
 from harnesses.irc.record import conversation_of, room_of
+from harnesses.irc.reminder_commands import ReminderTools
 from harnesses.irc.reply import Reply
 from harnesses.irc.request import Notice, Request
 from harnesses.irc.tools import ChannelTools
@@ -68,6 +69,8 @@ class Asking:
                 speaker=request.nick,
                 threads=None if request.private else self._threads_of(request.place),
             )
+        if "remind" in request.words.lower():  # their schemas cost tokens in every prompt
+            tools.append(ReminderTools(tendril.reminding, request))
         if not request.private:
             tools.append(ChannelTools(network, channel))
             if self._allowed(request) and network.is_operator(channel):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from harnesses.irc.admin import AdminCommands, Office
 from harnesses.irc.privacy import PrivacyCommands, Registry
+from harnesses.irc.reminder_commands import Calendar, ReminderCommands
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.trigger import ASK, trigger
 from llm.meaning import Meaning, near_to
@@ -20,7 +21,7 @@ _SHOWN = 3  # lines of a search
 _LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
 
 
-class Desk(Office, Registry, Protocol):
+class Desk(Office, Registry, Calendar, Protocol):
     """What commands need of the tendril."""
 
     log: ChatLog
@@ -64,6 +65,7 @@ class Commands:
             "ping": self.ping,
             "version": self.version,
             "help": self.help,
+            **ReminderCommands(desk).known,
             **PrivacyCommands(desk).known,
             **{name: _for_admins(command) for name, command in self._admin.items()},
         }

@@ -31,9 +31,14 @@ async def deliver(outbox: Outbox, networks: Mapping[str, Network], say: Say) -> 
 def _reachable(parcel: Parcel, networks: Mapping[str, Network]) -> Network | None:
     """The network on whose channel we are; a parcel that names none takes the first."""
     for network in networks.values():
-        here = {network.fold(channel) for channel in network.channels}
-        if parcel.place.network in ("", network.name) and (
-            network.fold(parcel.place.channel) in here
-        ):
+        channel, meant = parcel.place.channel, parcel.place.network in ("", network.name)
+        if meant and network.is_channel(channel) and reachable(network, channel):
             return network
     return None
+
+
+def reachable(network: Network, target: str) -> bool:
+    """Whether something can be said to a channel, on which we have to be, or to a person."""
+    if not network.is_channel(target):
+        return network.connected.is_set()
+    return network.fold(target) in {network.fold(channel) for channel in network.channels}

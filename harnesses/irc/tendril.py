@@ -20,18 +20,20 @@ from harnesses.irc.behaviour import Behaviour, Behaviours, stored
 from harnesses.irc.choices import Choices
 from harnesses.irc.commands import Commands
 from harnesses.irc.courtesy import Kicks
-from harnesses.irc.delivery import deliver
+from harnesses.irc.delivery import deliver, reachable
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.hearing import Hearing, May
 from harnesses.irc.links import paste_link
 from harnesses.irc.network import Network
 from harnesses.irc.privacy import UNLOGGED
 from harnesses.irc.record import lines_of, place_of, recorded
+from harnesses.irc.reminders import Reminding
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from harnesses.irc.speech import Speech, Target
 from harnesses.irc.sts import StsPolicies
 from harnesses.irc.upkeep import sweep
+from llm.clock import Clock
 from llm.meaning import Meaning
 from storage.audit import Audit
 from storage.channel_settings import ChannelSettings
@@ -42,6 +44,7 @@ from storage.event import Place
 from storage.outbox import Outbox, outbox_path
 from storage.pastes import Pastes
 from storage.privacy import OptOuts
+from storage.reminders import Reminder
 from storage.settings import StorageSettings, log_path
 
 _POLL = 1.0  # seconds between looks at the networks' state
@@ -61,9 +64,10 @@ class IrcTendril(Harness):
     choices: Choices
     audit: Audit
     hearing: Hearing
+    reminding: Reminding
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        super().__init__(config, clock)
         self.settings = config.section(IrcSettings)
         policies = StsPolicies(config.data / "sts.json")
         self.networks: Mapping[str, Network] = {
@@ -88,6 +92,7 @@ class IrcTendril(Harness):
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             self._tasks.create_task(deliver(Outbox(outbox), self.networks, self._post))
             self._tasks.create_task(self._tell_state())
+            self._tasks.create_task(self.reminding.run())
             storage = self.config.section(StorageSettings)
             self._tasks.create_task(sweep(self.database, self.log, storage))
             if self.meaning:
@@ -114,6 +119,10 @@ class IrcTendril(Harness):
         await self.opt_outs.load()
         self.speech = Speech(self.log, Pastes(self.database), self._link, self._paste_lifetime)
         await self.choices.load()
+        lock = self.config.data / "run" / "irc-reminders.lock"
+        self.reminding = Reminding(
+            self.database, self.clock, lambda: self.agent.timezone, self._remind, lock
+        )
         self._kicks = Kicks(clock)
         self.hearing = Hearing(self.settings, self.choices, clock)
         self.behaviours = Behaviours(await stored(kept))
@@ -247,6 +256,18 @@ class IrcTendril(Harness):
 
     async def _post(self, network: Network, place: Place, text: str) -> bool:
         return await self.speech.say(self._target(network, place, private=False), text)
+
+    async def _remind(self, reminder: Reminder, text: str) -> bool:
+        """Say a reminder, if we are where it belongs."""
+        owner, place = reminder.owner, reminder.place
+        network = self.networks.get(place.network)
+        if network is None or not reachable(network, place.channel):
+            return False
+        target = self._target(network, place, reminder.private)
+        logged = target.logged and not self.opt_outs.rules.hides_person(
+            owner.network, owner.nick, owner.account
+        )
+        return await self.speech.say(replace(target, nick=owner.nick, logged=logged), text)
 
     def _target(self, network: Network, place: Place, private: bool) -> Target:
         behaviour = self.behaviour(network, place)

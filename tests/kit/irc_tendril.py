@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
+from llm.clock import Clock
 from storage.chat_log import ChatLog, Query
 from storage.config import Config
 from storage.conversations import Turn
@@ -28,9 +29,9 @@ def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, A
 
 
 @asynccontextmanager
-async def irc_tendril(config: Config) -> AsyncIterator[IrcTendril]:
+async def irc_tendril(config: Config, clock: Clock | None = None) -> AsyncIterator[IrcTendril]:
     """A tendril that has joined its channels."""
-    tendril = IrcTendril(config)
+    tendril = IrcTendril(config, clock)
     running = asyncio.create_task(tendril.run())
     try:
         async with asyncio.timeout(20):

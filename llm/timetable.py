@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from pydantic import AfterValidator
 
 _FIELDS = "minute hour day-of-month month day-of-week"
 
@@ -68,3 +70,12 @@ def parse_zone(name: str) -> tzinfo:
         raise ValueError(
             f'"{name}" is not a time zone that this system knows; write one like "Europe/Vienna"'
         ) from error
+
+
+def _known(name: str) -> str:
+    parse_zone(name)
+    return name
+
+
+ZoneName = Annotated[str, AfterValidator(_known)]
+"""A setting that names a time zone."""

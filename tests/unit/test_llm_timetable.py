@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harnesses.cron.timetable import Timetable
+from llm.timetable import Timetable
 
 VIENNA = "Europe/Vienna"
 

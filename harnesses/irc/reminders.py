@@ -1,0 +1,128 @@
+"""Reminders: what somebody wants to be told, where and when. No model is asked to tell it.
+
+They are jobs of a worker of their own, so that none waits behind what the model is busy with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import structlog
+
+from harnesses.irc.request import Request
+from llm.clock import Clock
+from llm.timetable import Timetable, parse_zone
+from llm.when import NotUnderstood, When, when
+from llm.worker import Worker
+from storage.database import Database, to_micros
+from storage.jobs import Job, Jobs
+from storage.reminders import Owner, Reminder, Reminders
+
+LONGEST = 300
+"""Characters of a reminder."""
+
+_KIND = "reminder"
+_AGAIN = timedelta(seconds=15)  # until a place that we are not in is tried again
+_LATE = timedelta(minutes=2)  # from when on we say that it is late
+
+Say = Callable[[Reminder, str], Awaitable[bool]]
+"""Says a text to whom a reminder belongs, where it belongs; whether that was possible."""
+
+_log = structlog.get_logger()
+
+
+class Reminding:
+    """The reminders of one tendril. `zone` is the name of the time zone in which people mean
+    their times; `lock` a file that whoever says reminders holds."""
+
+    def __init__(
+        self, database: Database, clock: Clock, zone: Callable[[], str], say: Say, lock: Path
+    ) -> None:
+        self._kept, self._clock, self._zone, self._say = Reminders(database), clock, zone, say
+        self._jobs = Jobs(database, clock.now)
+        self._worker = Worker(self._jobs, {_KIND: self._due}, clock, lock)
+
+    async def run(self) -> None:
+        """Say what is due, for ever; what was due meanwhile, once."""
+        for reminder in await self._kept.all():
+            await self._plan(reminder)
+        await self._worker.run()
+
+    def understood(self, text: str) -> tuple[When, str]:
+        """The time with which a text begins, and the rest of it. Raises NotUnderstood."""
+        return when(text, self._clock.now(), parse_zone(self._zone()))
+
+    async def add(self, request: Request, time: When, text: str) -> str:
+        """Keep a reminder for whoever asks; what to tell them. Raises NotUnderstood."""
+        if not text.strip():
+            raise NotUnderstood("Of what?")
+        if len(text) > LONGEST:
+            raise NotUnderstood(f"A reminder has at most {LONGEST} characters.")
+        reminder = Reminder(
+            owner_of(request),
+            request.place,
+            request.private,
+            text.strip(),
+            time.due,
+            time.rule,
+            self._zone(),
+        )
+        kept = await self._kept.add(reminder)
+        if kept is None:
+            raise NotUnderstood("There are too many reminders already; cancel one first.")
+        await self._plan(kept)
+        again = ", and again each time" if kept.rule else ""
+        return f"I will remind you on {_told(kept)}{again}. Its number is {kept.id}."
+
+    async def listed(self, request: Request) -> str:
+        """The reminders of whoever asks."""
+        found = await self._kept.of(owner_of(request))
+        lines = [
+            f"{reminder.id}: {_told(reminder)}{' (again and again)' if reminder.rule else ''}:"
+            f" {reminder.text}"
+            for reminder in found
+        ]
+        return "\n".join(lines) or "I am to remind you of nothing."
+
+    async def cancel(self, request: Request, number: int) -> bool:
+        """Drop a reminder of whoever asks, an admin anybody's; whether there was one."""
+        return await self._kept.remove(number, None if request.admin else owner_of(request))
+
+    async def _plan(self, reminder: Reminder) -> None:
+        key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
+        await self._jobs.add(_KIND, {"id": reminder.id}, key=key, run_at=reminder.due)
+
+    async def _due(self, job: Job) -> None:
+        """Say a reminder, or later where we are not there; then it has been said, or has its next
+        time. A crash in between says it again: better twice than never."""
+        reminder = await self._kept.get(job.payload["id"])
+        now = self._clock.now()
+        if reminder is None or reminder.due > now:
+            return
+        if not await self._say(reminder, _words(reminder, now)):
+            await self._jobs.postponed(job, now + _AGAIN)
+            return
+        _log.info("irc.reminded", network=reminder.place.network, reminder=reminder.id)
+        if reminder.rule:
+            table = Timetable.parsed(reminder.rule, reminder.zone)
+            await self._plan(await self._kept.move(reminder, table.after(now)))
+        else:
+            await self._kept.remove(reminder.id)
+
+
+def owner_of(request: Request) -> Owner:
+    """Whoever asks, as the owner of a reminder."""
+    who = request.who
+    return Owner(request.network.name, who.nick, who.user, who.host, who.account)
+
+
+def _words(reminder: Reminder, now: datetime) -> str:
+    late = f", due on {_told(reminder)} while I was away" if now - reminder.due > _LATE else ""
+    return f"reminder{late}: {reminder.text}"
+
+
+def _told(reminder: Reminder) -> str:
+    local = reminder.due.astimezone(parse_zone(reminder.zone))
+    return f"{local:%a %Y-%m-%d at %H:%M} {reminder.zone}"

@@ -1,0 +1,201 @@
+"""Reminders on a real channel: said in time and in place, once, to whom they belong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from harnesses.irc.tendril import IrcTendril
+from tests.kit.clock import ManualClock
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import ScriptedOpenAI
+
+NOBODY = "http://127.0.0.1:9"
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+class World:
+    """A room with alice and bob in it; the tendril in it has lives."""
+
+    def __init__(self, data: Path, port: int, alice: IrcClient, bob: IrcClient) -> None:
+        self.data, self.port, self.alice, self.bob = data, port, alice, bob
+
+    @asynccontextmanager
+    async def life(
+        self, now: datetime, api_url: str = NOBODY, **tables: Any
+    ) -> AsyncIterator[ManualClock]:
+        """A life of the tendril that begins at `now`."""
+        clock = ManualClock(now)
+        async with self.tendril(clock, api_url, **tables):
+            yield clock
+
+    @asynccontextmanager
+    async def tendril(
+        self, clock: ManualClock, api_url: str = NOBODY, **tables: Any
+    ) -> AsyncIterator[IrcTendril]:
+        config = irc_config(self.data, self.port, api_url, **tables)
+        async with irc_tendril(config, clock) as tendril:
+            yield tendril
+
+
+@asynccontextmanager
+async def world(data: Path) -> AsyncIterator[World]:
+    async with (
+        embedded_ircd() as ircd,
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        for client in (alice, bob):
+            await client.join(ROOM)
+        yield World(data, ircd.port, alice, bob)
+
+
+async def told(client: IrcClient, words: str, room: str = ROOM) -> str:
+    """Say `words`; the notice that comes back."""
+    await client.say(room, words)
+    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(.*)$"))[1]
+
+
+def said(client: IrcClient) -> list[str]:
+    """The reminders that the client has seen."""
+    found = [re.search(r"PRIVMSG \S+ :(.*reminder.*: .*)$", line) for line in client.lines]
+    return [match[1] for match in found if match]
+
+
+async def test_a_reminder_survives_a_restart_and_is_said_where_it_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        async with it.life(NOON, agent={"timezone": "Europe/Vienna"}):
+            await it.alice.say(ROOM, ".remind me at 18:00 to call mum")
+            answer = await it.alice.expect(rf"PRIVMSG {ROOM} :alice: (.*)$")
+            assert answer[1].startswith(
+                "I will remind you on Fri 2026-05-01 at 18:00 Europe/Vienna."
+            )
+        async with it.life(NOON + HOUR) as clock:
+            await it.alice.settle()
+            assert said(it.alice) == []
+            await clock.set(NOON + 4 * HOUR)
+            await it.bob.expect(rf"PRIVMSG {ROOM} :alice: reminder: call mum$")
+            while "nothing" not in await told(it.alice, ".reminders"):
+                pass  # that it was said is being noted
+        async with it.life(NOON + 5 * HOUR):
+            assert "nothing" in await told(it.alice, ".reminders")
+        assert said(it.bob) == ["alice: reminder: call mum"]
+
+
+async def test_what_was_missed_is_made_up_for_once(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        async with it.life(NOON):
+            await it.alice.say(ROOM, ".remind every hour drink")
+            await it.alice.expect("again each time")
+        async with it.life(NOON + 5 * HOUR + 30 * MINUTE) as clock:
+            late = "due on Fri 2026-05-01 at 13:00 UTC while I was away"
+            await it.alice.expect(rf"alice: reminder, {late}: drink$")
+            assert await clock.asleep() == [NOON + 6 * HOUR]
+            assert "at 18:00 UTC (again and again): drink" in await told(it.alice, ".reminders")
+            await clock.advance(30 * MINUTE)
+            await it.alice.expect("alice: reminder: drink$")
+        assert len(said(it.alice)) == 2
+
+
+async def test_a_reminder_is_not_lost_because_the_model_is_busy(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        world(tmp_path) as it,
+        it.life(NOON, script.url) as clock,
+    ):
+        await it.alice.say(ROOM, ".remind in 20 minutes tea")
+        await it.alice.expect("I will remind you")
+        script.hang("Well,")
+        await it.alice.say(ROOM, ".terrarium what is tea?")
+        await script.arrived(1)
+        await clock.advance(20 * MINUTE)
+        await it.alice.expect("alice: reminder: tea$")
+        script.release()
+
+
+async def test_only_its_owner_or_an_admin_cancels_a_reminder(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        async with it.life(NOON, irc={"admins": ["bob!*@*"]}):
+            await it.alice.say(ROOM, ".remind in 2h tea")
+            await it.alice.expect("Its number is 1")
+            await it.bob.say(ROOM, ".remind in 2h cake")
+            await it.bob.expect("Its number is 2")
+            assert await told(it.alice, ".reminders cancel 2") == "You have no reminder 2."
+            assert (await told(it.bob, ".reminders")).startswith("2: ")
+            assert await told(it.bob, ".reminders cancel 1") == "Cancelled."
+        async with it.life(NOON + 2 * HOUR):
+            await it.bob.expect("bob: reminder: cake$")
+        assert said(it.bob) == ["bob: reminder: cake"]
+
+
+async def test_a_reminder_of_a_private_conversation_stays_private(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        async with it.life(NOON) as clock:
+            await it.alice.say("Terra", ".remind in 20 minutes my secret")
+            await it.alice.expect("PRIVMSG alice :I will remind you")
+            await clock.advance(20 * MINUTE)
+            await it.alice.expect("PRIVMSG alice :reminder: my secret$")
+            await it.bob.settle()
+        assert "secret" not in "".join(it.bob.lines)
+        assert "secret" not in str(await logged(irc_config(tmp_path, it.port, NOBODY)))
+
+
+async def test_a_reminder_waits_until_we_are_where_it_belongs(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        async with it.life(NOON):
+            await it.alice.say(ROOM, ".remind in 20 minutes tea")
+            await it.alice.expect("I will remind you")
+        clock = ManualClock(NOON + 20 * MINUTE)
+        async with it.tendril(clock, irc={"channels": ["#other"]}) as tendril:
+            await clock.asleep()  # it has been tried
+            network = tendril.networks["irc"]
+            network.join(ROOM)
+            await network.until_joined()
+            await clock.advance(MINUTE)
+            await it.alice.expect("alice: reminder: tea$")
+
+
+async def test_the_model_keeps_reminders_in_the_name_of_who_asks(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        world(tmp_path) as it,
+        it.life(NOON, script.url) as clock,
+    ):
+        script.call("remind", {"when": "in 20 minutes", "text": "tea"}).say("I will.")
+        await it.alice.say(ROOM, ".terrarium remind me of my tea in 20 minutes")
+        await it.alice.expect("alice: I will")
+        script.call("remind", {"when": "when it rains", "text": "tea"}).say("I cannot.")
+        await it.alice.say(ROOM, ".terrarium remind me of it when it rains")
+        await it.alice.expect("alice: I cannot")
+        assert "I understand times like these" in str(script.requests[-1]["messages"][-1])
+        await clock.advance(20 * MINUTE)
+        await it.alice.expect("alice: reminder: tea$")
+
+
+async def test_what_is_not_understood_is_answered_with_what_is(tmp_path: Path) -> None:
+    async with world(tmp_path) as it, it.life(NOON):
+        assert "every monday and thursday at 9" in await told(it.alice, ".remind soon tea")
+        assert await told(it.alice, ".remind in 5 minutes") == "Of what?"
+        assert "300" in await told(it.alice, f".remind in 5 minutes {'x' * 301}")
+        assert "cancel NUMBER" in await told(it.alice, ".reminders drop 1")
+        assert "no reminder" in await told(it.alice, ".reminders cancel 1")
+
+
+async def test_a_reminder_of_one_who_is_not_logged_is_not_logged(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        async with it.life(NOON) as clock:
+            await told(it.alice, ".nolog")
+            await it.alice.say(ROOM, ".remind in 20 minutes xyzzy")
+            await it.alice.expect("I will remind you")
+            await clock.advance(20 * MINUTE)
+            await it.alice.expect("alice: reminder: xyzzy$")
+        assert "xyzzy" not in str(await logged(irc_config(tmp_path, it.port, NOBODY)))

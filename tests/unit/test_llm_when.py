@@ -1,0 +1,126 @@
+"""Times as people write them: what is understood, in which zone it is meant, and what is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm.timetable import Timetable
+from llm.when import FORMS, FURTHEST, NotUnderstood, When, when
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
+VIENNA = ZoneInfo("Europe/Vienna")  # two hours ahead
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "due", "rest"),
+    [
+        ("in 20 minutes take the cake out", "2026-05-01T12:20", "take the cake out"),
+        ("in 1h30m: tea", "2026-05-01T13:30", "tea"),
+        ("In 2 days, 3 hours and 5 min go", "2026-05-03T15:05", "go"),
+        ("in half an hour, go", "2026-05-01T12:30", "go"),
+        ("in 2 hours 30 eggs", "2026-05-01T14:00", "30 eggs"),
+        ("at 18:00 to call mum", "2026-05-01T16:00", "call mum"),
+        ("at 6pm that it rains", "2026-05-01T16:00", "it rains"),
+        ("at 9 5 people come", "2026-05-02T07:00", "5 people come"),
+        ("at 18:00 tomorrow go", "2026-05-02T16:00", "go"),
+        ("at noon eat", "2026-05-02T10:00", "eat"),
+        ("at 12am sleep", "2026-05-01T22:00", "sleep"),
+        ("today at 18:00 go", "2026-05-01T16:00", "go"),
+        ("tomorrow 9:30 go", "2026-05-02T07:30", "go"),
+        ("monday at 9 go", "2026-05-04T07:00", "go"),
+        ("on Friday at 15:00 go", "2026-05-01T13:00", "go"),
+        ("friday at 13:00 go", "2026-05-08T11:00", "go"),
+        ("2026-12-24 18:00 gifts", "2026-12-24T17:00", "gifts"),
+        ("2026-12-24T18:00", "2026-12-24T17:00", ""),
+        ("on 2026-12-24 at 18:00 gifts", "2026-12-24T17:00", "gifts"),
+    ],
+)
+def test_a_time_is_understood_in_the_zone_in_which_it_is_meant(
+    text: str, due: str, rest: str
+) -> None:
+    assert when(text, NOW, VIENNA) == (When(at(due)), rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "due", "rule"),
+    [
+        ("every day at 9 stand up", "2026-05-02T07:00", "0 9 * * *"),
+        ("every weekday at 8:30 stand up", "2026-05-04T06:30", "30 8 * * 1-5"),
+        ("every monday and thu at 9 stand up", "2026-05-04T07:00", "0 9 * * 1,4"),
+        ("every sunday at noon stand up", "2026-05-03T10:00", "0 12 * * 7"),
+        ("every hour stand up", "2026-05-01T13:00", "0 * * * *"),
+    ],
+)
+def test_what_comes_again_is_a_cron_expression(text: str, due: str, rule: str) -> None:
+    assert when(text, NOW, VIENNA) == (When(at(due), rule), "stand up")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "stand up",
+        "9 stand up",
+        "at 25:00 go",
+        "at 12:99 go",
+        "at 13pm go",
+        "at 1800 go",
+        "today at 9 go",
+        "tomorrow go",
+        "yesterday at 9 go",
+        "every 5 minutes go",
+        "every day go",
+        "in 0 minutes go",
+        "in 5 years go",
+        "in 999999 weeks go",
+        "2026-02-30 at 9 go",
+        "2025-12-24 at 9 go",
+        "0001-01-01 at 0:00 go",
+        "9999-12-31 at 23:59 go",
+        "2028-01-01 at 9 go",
+    ],
+)
+def test_what_is_no_time_to_come_is_refused_in_words(text: str) -> None:
+    with pytest.raises(NotUnderstood, match=r"\w{3}.*\."):
+        when(text, NOW, VIENNA)
+
+
+def test_every_form_that_we_name_is_understood() -> None:
+    for form in FORMS.split(", "):
+        assert when(f"{form} go", NOW, UTC)[1] == "go"
+
+
+def test_a_time_in_the_gap_of_spring_comes_right_after_it() -> None:
+    night = at("2026-03-28T12:00")
+    assert when("at 2:30 go", night, VIENNA)[0].due == at("2026-03-29T01:30")
+
+
+_WORDS = (
+    "in at on every next 1 20 9999 : - , and half an day days monday weekday hour h m tomorrow"
+    " 2026-05-09 9999-12-31 18:00 6 pm noon T to"
+)
+
+
+_PHRASES = st.lists(st.sampled_from(_WORDS.split()), max_size=8).map(" ".join)
+
+
+@given(_PHRASES | st.text(max_size=40))
+def test_whatever_is_written_a_time_is_to_come_or_refused(text: str) -> None:
+    try:
+        found, rest = when(text, NOW, VIENNA)
+    except NotUnderstood:
+        return
+    assert NOW < found.due <= NOW + FURTHEST
+    assert found.due.utcoffset() == timedelta()
+    assert text.strip().endswith(rest)
+    if found.rule:
+        assert Timetable.parsed(found.rule, "Europe/Vienna").after(NOW) == found.due

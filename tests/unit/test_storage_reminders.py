@@ -1,0 +1,61 @@
+"""Reminders in a file: whose they are, and how many there may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from storage.database import Database
+from storage.event import Place
+from storage.reminders import MOST, Owner, Reminder, Reminders
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+ADA = Owner("irc", "ada", "~ada", "home.example")
+TEA = Reminder(ADA, Place("irc", "#frogs"), False, "tea", NOON)
+
+
+async def test_reminders_survive_a_restart_the_next_one_first(tmp_path: Path) -> None:
+    late = replace(TEA, due=NOON + timedelta(hours=1), rule="0 9 * * *", zone="Europe/Vienna")
+    async with Database.opened(tmp_path / "irc.db") as database:
+        second, first = [await Reminders(database).add(each) for each in (late, TEA)]
+    async with Database.opened(tmp_path / "irc.db") as database:
+        kept = Reminders(database)
+        assert await kept.all() == [first, second]
+        assert second is not None
+        assert await kept.get(second.id) == second
+        assert await kept.move(second, NOON) == replace(second, due=NOON)
+        assert await kept.remove(second.id)
+        assert not await kept.remove(second.id)
+        assert await kept.all() == [first]
+
+
+async def test_a_borrowed_nick_sees_and_cancels_nothing(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        kept = Reminders(database)
+        plain = await kept.add(TEA)
+        account = await kept.add(replace(TEA, owner=replace(ADA, account="ada")))
+        assert plain
+        assert account
+        for thief in (
+            replace(ADA, host="cafe.example"),
+            replace(ADA, network="oftc"),
+            replace(ADA, host="cafe.example", account="mallory"),
+        ):
+            assert await kept.of(thief) == []
+            assert not await kept.remove(plain.id, thief)
+        assert await kept.of(ADA) == [plain]
+        elsewhere = Owner("irc", "ada_", "u", "cafe.example", "Ada")
+        assert await kept.of(elsewhere) == [account]
+        assert await kept.remove(account.id, elsewhere)
+        assert await kept.remove(plain.id, ADA)
+
+
+async def test_nobody_has_more_than_twenty_and_others_have_room_all_the_same(
+    tmp_path: Path,
+) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        kept = Reminders(database)
+        assert all([await kept.add(TEA) for _ in range(MOST)])
+        assert await kept.add(TEA) is None
+        assert await kept.add(replace(TEA, owner=Owner("irc", "bob", "~bob", "b.example")))
