@@ -21,6 +21,7 @@ from llm.gathering import OnText as OnText
 from llm.message import Message, Reply, Usage, wire
 from llm.settings import AgentSettings
 from llm.sse import EventTooLong
+from llm.utterance import Utterance
 from llm.wire import (
     CountAnswer,
     EmbeddingsAnswer,
@@ -117,6 +118,7 @@ class AgentClient:
     ) -> Reply:
         """Ask the model and gather its answer, `on_text` given each piece meant for people.
 
+        Calls of the `tools` that it writes as text are calls too, when the server has found none.
         `response_format` is OpenAI's field of that name, for an answer that has to be JSON.
 
         A server that is away or full is asked again for some seconds, as long as `on_text` has
@@ -126,11 +128,15 @@ class AgentClient:
         if response_format:
             body["response_format"] = dict(response_format)
         tried: list[Gathering] = []
+
+        def utterance() -> Utterance:
+            return Utterance(tools, data=response_format is not None)
+
         try:
             async with asyncio.timeout(self._settings.model_timeout):
                 async for attempt in _patiently(tried):
                     with attempt:
-                        tried.append(Gathering(on_text))
+                        tried.append(Gathering(on_text, utterance()))
                         await self._stream(body, call, tried[-1])
         except TimeoutError as error:
             raise TimedOut(f"no answer in {self._settings.model_timeout:g} s") from error

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from llm.errors import Refused, Unreachable
 from llm.message import Reply, ToolCall, Usage
 from llm.sse import EventData
-from llm.thinking import ThinkSplitter
+from llm.utterance import Utterance
 from llm.wire import CallPart, Chunk, Delta, error_in_stream
 
 OnText = Callable[[str], Awaitable[None]]
@@ -24,11 +24,11 @@ _LONGEST = 100_000  # characters of an answer; nobody reads the rest, and its en
 class Gathering:
     """The answer as far as it has come."""
 
-    def __init__(self, on_text: OnText | None) -> None:
+    def __init__(self, on_text: OnText | None, utterance: Utterance) -> None:
         self._on_text = on_text
-        self._splitter = ThinkSplitter()
-        self._shown = ""
+        self._utterance = utterance
         self._thought = ""
+        self._left = _LONGEST
         self._calls: dict[int, ToolCall] = {}
         self._usage = Usage()
         self._done = False
@@ -36,12 +36,12 @@ class Gathering:
     @property
     def full(self) -> bool:
         """Whether enough has come; the rest is left unread."""
-        return len(self._shown) + len(self._thought) >= _LONGEST
+        return self._left <= 0
 
     @property
     def given(self) -> bool:
         """Whether somebody has read a piece, so that asking again would say it twice."""
-        return bool(self._on_text and self._shown)
+        return bool(self._on_text and self._utterance.shown)
 
     async def add(self, data: bytes) -> None:
         """Take in the data of one server-sent event."""
@@ -61,26 +61,34 @@ class Gathering:
         """Give what was held back. Raises Unreachable when the stream ended too early."""
         if not self._done and not self.full:
             raise Unreachable("the answer ended before its end")
-        last = self._splitter.finish()
-        self._thought += last.thought
-        await self._show(last.shown)
+        await self._show(self._utterance.finish())
 
     def reply(self) -> Reply:
-        """The whole answer."""
-        calls = tuple(call for _, call in sorted(self._calls.items()))
-        return Reply(self._shown.strip(), self._thought.strip(), calls, self._usage)
+        """The whole answer; calls that are written as text count when there are no others."""
+        utterance = self._utterance
+        return Reply(
+            utterance.shown.strip(),
+            (self._thought + utterance.thought).strip(),
+            tuple(call for _, call in sorted(self._calls.items())) or utterance.calls,
+            self._usage,
+            utterance.status,
+            utterance.silent,
+        )
 
     async def _add_delta(self, delta: Delta) -> None:
-        parted = self._splitter.feed(delta.content or "")
-        self._thought += (delta.reasoning_content or "") + parted.thought
-        await self._show(parted.shown)
+        self._thought += self._within(delta.reasoning_content)
+        await self._show(self._utterance.feed(self._within(delta.content)))
         for position, part in enumerate(delta.tool_calls or ()):
             index = position if part.index is None else part.index
             self._calls[index] = _joined(self._calls.get(index), part)
 
+    def _within(self, text: str | None) -> str:
+        """As much of `text` as is still read."""
+        text = (text or "")[: self._left]
+        self._left -= len(text)
+        return text
+
     async def _show(self, text: str) -> None:
-        text = text[: _LONGEST - len(self._shown)]
-        self._shown += text
         if text and self._on_text:
             await self._on_text(text)
 

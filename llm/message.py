@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from llm.untrusted import neutral
+
+Status = Literal["active", "awaiting_answer", "closed", "idle"]
+"""How it is with a conversation, as the model sees it."""
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format. In memory it may also have `name` (who asked) and
@@ -17,11 +20,16 @@ _SENT = ("role", "content", "tool_calls", "tool_call_id")
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model proposes; `arguments` is JSON text, as the model wrote it."""
+    """A call that the model proposes; `arguments` is JSON text, as the model wrote it.
+
+    `source` is what the model wrote when it was text; `cut` tells that its end was missing.
+    """
 
     id: str
     name: str
     arguments: str
+    source: str = ""
+    cut: bool = False
 
     def message_part(self) -> dict[str, Any]:
         """The call as an assistant message carries it.
@@ -52,12 +60,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer of the model: text for people, what it thought, the tools it wants."""
+    """One answer of the model: text for people, what it thought, the tools it wants, how it is
+    with the conversation; `silent` when it wants to say nothing."""
 
     text: str = ""
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = field(default_factory=Usage)
+    status: Status | None = None
+    silent: bool = False
 
     def message(self) -> Message:
         """The reply as memory keeps it."""

@@ -1,0 +1,222 @@
+"""JSON as small models write it: single quotes, trailing commas, bare keys, Python's words, an end
+that was cut off. It is read in one pass, a balanced scan, so a value ends where it really ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_DEEPEST = 32
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_STRINGS = {
+    '"': re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL),
+    "'": re.compile(r"'((?:[^'\\]++|\\.)*+)'", re.DOTALL),
+}
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?+")
+_WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+_ENDS = {"{": "}", "[": "]", "(": ")"}
+
+
+class Unreadable(Exception):
+    """It is no value, whatever else may come."""
+
+
+class Incomplete(Exception):
+    """The text ends before the value does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What was read: the value, where it ends, and whether its end was cut off and is made up."""
+
+    value: Any
+    end: int
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What stands between the brackets of a call: by position and by name."""
+
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+    end: int
+    cut: bool = False
+
+
+def read_value(text: str, start: int = 0, *, final: bool = True) -> Value:
+    """The value that begins at `start` or behind blanks there.
+
+    Raises Unreadable, and Incomplete when the text ends too early; where it is `final`, an object,
+    list or string that was begun is closed instead.
+    """
+    reader = _Reader(text, start, final)
+    return Value(reader.value(), reader.at, reader.cut)
+
+
+def read_arguments(text: str, start: int, *, final: bool = True) -> Arguments:
+    """The arguments in the brackets that open at `start`, as `(1, x="a")`. Raises as above."""
+    reader = _Reader(text, start, final)
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for key, value in reader.items("="):
+        if key is None:
+            positional.append(value)
+        else:
+            named[key] = value
+    return Arguments(tuple(positional), named, reader.at, reader.cut)
+
+
+class _Reader:
+    def __init__(self, text: str, start: int, final: bool) -> None:
+        self._text = text
+        self._final = final
+        self._depth = 0
+        self.at = start
+        self.cut = False
+
+    def value(self) -> Any:
+        first = self._next()
+        if first in _STRINGS:
+            return self._string(first)
+        if first == "{":
+            return {key: value for key, value in self.items(":") if key is not None}
+        if first == "[":
+            return [value for key, value in self.items("") if key is None]
+        return self._word_or_number()
+
+    def items(self, between: str) -> list[tuple[str | None, Any]]:
+        """What stands in brackets; with `between` items may have, or in braces must have, a key."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Unreadable
+        opening = self._next()
+        end = _ENDS[opening]
+        self.at += 1
+        found: list[tuple[str | None, Any]] = []
+        while not self._closed(end):
+            try:
+                key = self._key(between, needed=opening == "{") if between else None
+                found.append((key, self.value()))
+            except Incomplete:
+                if not self._final:
+                    raise
+                self.cut = True
+                break
+            self._comma(end)
+        self._depth -= 1
+        return found
+
+    def _next(self) -> str:
+        """The next character that is no blank. Raises Incomplete at the end of the text."""
+        self._skip()
+        if self.at >= len(self._text):
+            raise Incomplete
+        return self._text[self.at]
+
+    def _skip(self) -> None:
+        match = _SPACE.match(self._text, self.at)
+        assert match is not None
+        self.at = match.end()
+
+    def _closed(self, end: str) -> bool:
+        """Whether the brackets close here, or are closed as the text is at its end."""
+        self._skip()
+        if self.at >= len(self._text):
+            if not self._final:
+                raise Incomplete
+            self.cut = True
+            return True
+        if self.cut or self._text[self.at] != end:
+            return self.cut
+        self.at += 1
+        return True
+
+    def _comma(self, end: str) -> None:
+        self._skip()
+        if self.cut or self.at >= len(self._text):
+            return
+        if self._text[self.at] == ",":
+            self.at += 1
+        elif self._text[self.at] != end:
+            raise Unreadable
+
+    def _key(self, between: str, *, needed: bool) -> str | None:
+        first = self._next()
+        if first in _STRINGS and needed:
+            key = self._string(first)
+        elif match := _WORD.match(self._text, self.at):
+            key, before, self.at = match[0], self.at, match.end()
+            if not needed and self._after_word() != between:
+                self.at = before
+                return None
+        elif needed:
+            raise Unreadable
+        else:
+            return None
+        if self.cut:
+            raise Incomplete
+        if self._next() != between:
+            raise Unreadable
+        self.at += 1
+        return key
+
+    def _after_word(self) -> str:
+        """What follows a bare word, the end of the text included."""
+        if self.at >= len(self._text) and not self._final:
+            raise Incomplete
+        self._skip()
+        if self.at >= len(self._text):
+            if not self._final:
+                raise Incomplete
+            return ""
+        return self._text[self.at]
+
+    def _string(self, quote: str) -> str:
+        match = _STRINGS[quote].match(self._text, self.at)
+        if match is None:
+            if not self._final:
+                raise Incomplete
+            inner, self.at, self.cut = self._text[self.at + 1 :], len(self._text), True
+        else:
+            inner, self.at = match[1], match.end()
+        return _unescaped(inner, quote)
+
+    def _word_or_number(self) -> Any:
+        match = _WORD.match(self._text, self.at) or _NUMBER.match(self._text, self.at)
+        if match is None or not match[0]:
+            raise self._nothing()
+        if match.end() == len(self._text):
+            # One more character could make another word or number of it.
+            raise Incomplete
+        self.at = match.end()
+        if match[0] in _WORDS:
+            return _WORDS[match[0]]
+        if match[0][0].isalpha() or match[0][0] == "_":
+            raise Unreadable
+        return _number(match[0])
+
+    def _nothing(self) -> Exception:
+        """A minus at the very end may become a number."""
+        return Incomplete() if self._text[self.at :] == "-" else Unreadable()
+
+
+def _number(text: str) -> int | float:
+    if len(text) > 40:
+        raise Unreadable
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def _unescaped(inner: str, quote: str) -> str:
+    """The string between the quotes; a broken escape stays as it is written."""
+    if "\\" not in inner:
+        return inner
+    text = inner.replace("\\'", "'") if quote == "'" else inner
+    try:
+        value = json.loads('"' + re.sub(r'(?<!\\)"', r"\"", text) + '"', strict=False)
+    except ValueError:
+        return inner
+    return str(value)
