@@ -13,14 +13,15 @@ from storage.stores import LogReader
 
 _FOLLOWED = SPOKEN | {EventType.JOIN, EventType.NICK}
 _MOST = 2 * BACK  # events that are followed at once; before, everything has faded
+_MINUTE = 60_000  # of ids, which are times in milliseconds
 _PIECE = 50  # events between two looks at what else there is to do
 
 
 class ChannelThreads:
     """Which lines of `place` belong to what somebody asks there.
 
-    Lines are taken in when a question comes, in the order of the log. When too much was said in
-    the meantime, the last of it is followed anew.
+    Lines are taken in when a question comes, or before by whoever likes, in the order of the log.
+    When too much was said in the meantime, the last of it is followed anew.
     """
 
     def __init__(self, log: LogReader, place: Place) -> None:
@@ -29,31 +30,30 @@ class ChannelThreads:
         self._busy = asyncio.Lock()
         self._begin()
 
-    async def related(self, who: str, text: str, anchor: int, most: int) -> list[Event]:
-        """At most `most` lines from before the event `anchor` that likely belong to what `who` asks
-        with it, oldest first. Nothing is returned that a model may not see."""
+    async def follow(self) -> None:
+        """Take in what was said, so that the next question need not wait for that."""
+        async with self._busy:
+            await self._catch_up(None)
+
+    async def related(self, who: str, text: str, anchor: int, most: int) -> list[int]:
+        """The ids of at most `most` lines that likely belong to what `who` asks with the event
+        `anchor`. Some may have come after it, or be such that a model may not see them now."""
         async with self._busy:
             await self._catch_up(anchor)
-            asked = await self._log.get(Scope.of(self._place), anchor)
-            minute = _minute(asked) if asked else self._minute
+            minute = anchor // _MINUTE  # ids follow time
             numbers = self._threads.related(who, text, minute, most, LIKELY)
             oldest = self._threads.count - len(self._ids)
-            ids = frozenset(self._ids[number - oldest] for number in numbers)
-        if not ids:
-            return []
-        # Another's later question may have taken in lines that came after this one.
-        scope = Scope.of(self._place)
-        return await self._log.for_model(Query(scope=scope, ids=ids, before_id=anchor, limit=most))
+            return [self._ids[number - oldest] for number in numbers]
 
-    async def _catch_up(self, anchor: int) -> None:
+    async def _catch_up(self, before: int | None) -> None:
         query = Query(
             scope=Scope.of(self._place),
             types=_FOLLOWED,
             after_id=self._seen,
-            before_id=anchor,
+            before_id=before,
             limit=_MOST,
         )
-        events = await self._log.for_model(query)
+        [events] = await self._log.for_model(query)
         if len(events) == _MOST:
             self._begin()
         for number, event in enumerate(events, 1):
@@ -65,19 +65,15 @@ class ChannelThreads:
         self._threads = Threads()
         self._ids: deque[int] = deque(maxlen=BACK)  # of the newest lines
         self._seen = 0
-        self._minute = 0
 
     def _follow(self, event: Event) -> None:
-        self._seen, self._minute = event.id, _minute(event)
+        self._seen = event.id
         match event.type:
             case EventType.JOIN:
                 self._threads.joined(event.nick)
             case EventType.NICK:
                 self._threads.renamed(event.nick, event.target)
             case _:
-                self._threads.said(event.nick, event.text, self._minute)
+                minute = int(event.time.timestamp() // 60)
+                self._threads.said(event.nick, event.text, minute)
                 self._ids.append(event.id)
-
-
-def _minute(event: Event) -> int:
-    return int(event.time.timestamp() // 60)

@@ -7,6 +7,7 @@ begins is remembered, and moves rarely and far.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -81,28 +82,31 @@ class Context:
 
     async def load(self) -> None:
         """Read the turns and the log lines that belong to the prompt."""
-        self._known = await self._memory.window(self._name)
-        turns = await self._memory.turns(self._name, start=self._known.turn_start)
+        async with asyncio.TaskGroup() as tasks:
+            recalling = tasks.create_task(self._memory.recall(self._name))
+            related = await self._view.related(self._question.text) if self._view else []
+        self._known, turns = recalling.result()
         self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
         self._turns = _recent(turns)
         if self._view:
-            asked = _anchors(self._turns)
-            self._events = await self._view.events(self._known.log_start, asked)
-            await self._load_related(self._view, asked)
+            await self._load_lines(self._view, related)
 
-    async def _load_related(self, view: LogView, asked: set[int]) -> None:
-        """Lines from further back: what each turn was shown, and what the question needs beside
-        all that is shown already. To one who begins a conversation also belongs what they said
-        last, however long ago."""
+    async def _load_lines(self, view: LogView, related: Sequence[int]) -> None:
+        """The newest lines, and those from further back: what each turn was shown, and what the
+        question needs beside all that is shown already, which is what is `related` to it. To one
+        who begins a conversation also belongs what they said last, however long ago."""
+        asked = _anchors(self._turns)
         before = {event for turn in self._turns for event in turn.related}
-        lines = {event.id: event for event in await view.named(before)}
+        named = before.union(related)
+        lines = await view.lines(self._known.log_start, asked, named, own=not self._turns)
+        self._events = lines.events
+        found = {event.id: event for event in lines.named}
         for turn in self._turns:
-            self._related[turn.id] = [lines[event] for event in turn.related if event in lines]
+            self._related[turn.id] = [found[event] for event in turn.related if event in found]
         shown = asked | before | {event.id for event in self._events}
-        own = [] if self._turns else await view.own_words()
-        found = {event.id: event for event in [*own, *await view.related(self._question.text)]}
-        fresh = [found[event] for event in sorted(found) if event not in shown]
-        self._related[0] = [event for event in fresh if event.reply_to not in asked]
+        fresh = found | {event.id: event for event in lines.own}
+        beside = [fresh[event] for event in sorted(fresh) if event not in shown]
+        self._related[0] = [event for event in beside if event.reply_to not in asked]
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """The messages, `steps` of the run included, with `reserve` tokens left for the answer.

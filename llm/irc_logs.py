@@ -18,7 +18,7 @@ EARLIER = "earlier_irc_logs"
 
 def stamp(time: datetime) -> str:
     """The time of a line, in UTC."""
-    return f"[{time:%Y-%m-%d %H:%M:%S}]"
+    return f"[{time.isoformat(' ', 'seconds')[:19]}]"
 
 
 def block(events: Sequence[Event], tag: str = "irc_logs") -> str:

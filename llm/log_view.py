@@ -15,6 +15,16 @@ _OWN_WORDS = 3  # lines
 _MOST = 5_000  # events read for one prompt
 
 
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What a prompt shows of the log, each list oldest first: the newest `events`, those `named`,
+    and the speaker's `own` words."""
+
+    events: list[Event]
+    named: list[Event]
+    own: list[Event]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogView:
     """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
@@ -30,62 +40,64 @@ class LogView:
     speaker: str = ""
     threads: ChannelThreads | None = None
 
-    async def events(self, start: int, asked: Collection[int]) -> list[Event]:
-        """The events to show, oldest first.
+    async def lines(
+        self, start: int, asked: Collection[int], named: Collection[int], *, own: bool
+    ) -> Lines:
+        """All that there is to show, in one reading.
 
-        They begin at the event `start` (0: not known yet) and grow, until people have said twice
-        the wanted lines: then they begin anew. Questions that are shown as turns (`asked`, by
-        event id) and our answers to them are left out.
+        The newest events begin at the event `start` (0: not known yet) and grow, until people have
+        said twice the wanted lines: then they begin anew. Questions that are shown as turns
+        (`asked`, by event id) and our answers to them are left out of them. Beside them it is those
+        of the `named` events that are still there, and with `own` what the speaker said last.
         """
-        if self.since is not None:
-            return await self._find(0)
-        if self.last == 0:
-            return []
-        if start == 0:
-            events = await self._find(await self._first(asked))
-        else:
-            events = await self._find(start)
-            if sum(_said(event, asked) for event in events) > 2 * self.last:
-                first = await self._first(asked)
-                events = [event for event in events if event.id >= first]
-        return [event for event in events if not _of_turn(event, asked)]
+        live, none_wanted = self.since is None, self.last == 0
+        if not live:
+            start = 0
+        elif start == 0 and not none_wanted:
+            start = await self._first(asked)
+        events, others, words = await self.log.for_model(
+            self._from(start, 0 if live and none_wanted else _MOST),
+            self._named(named),
+            self._own_words(_OWN_WORDS if own and self.speaker and not none_wanted else 0),
+        )
+        if live and sum(_said(event, asked) for event in events) > 2 * self.last:
+            start = await self._first(asked)
+        events = [e for e in events if e.id >= start and not _of_turn(e, asked)]
+        return Lines(events, others, words)
 
-    async def related(self, text: str) -> list[Event]:
-        """The lines that belong to what the speaker asks, oldest first: as many as are wanted."""
+    async def events(self, start: int, asked: Collection[int]) -> list[Event]:
+        """The newest events alone."""
+        return (await self.lines(start, asked, (), own=False)).events
+
+    async def related(self, text: str) -> list[int]:
+        """The ids of lines that belong to what the speaker asks: as many as are wanted."""
         if self.threads is None or self.last == 0:
             return []
         return await self.threads.related(self.speaker, text, self.anchor, self.last)
-
-    async def named(self, ids: Collection[int]) -> list[Event]:
-        """Those of the events that are still there and may be shown, oldest first."""
-        if not ids:
-            return []
-        query = Query(scope=Scope.of(self.place), ids=frozenset(ids), limit=len(ids))
-        return await self.log.for_model(query)
-
-    async def own_words(self) -> list[Event]:
-        """What the speaker said last, oldest first."""
-        if not self.speaker or self.last == 0:
-            return []
-        query = Query(
-            scope=Scope.of(self.place),
-            before_id=self.anchor,
-            types=SPOKEN,
-            nick=self.speaker,
-            limit=_OWN_WORDS,
-        )
-        return await self.log.for_model(query)
-
-    async def _find(self, first: int) -> list[Event]:
-        return await self.log.for_model(replace(self._query(), after_id=first - 1, limit=_MOST))
 
     async def _first(self, asked: Collection[int]) -> int:
         """The id of the first of the `last` lines that people said."""
         limit = self.last + len(asked)
         query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
-        said = [event for event in await self.log.for_model(query) if _said(event, asked)]
-        wanted = said[-self.last :]
+        [said] = await self.log.for_model(query)
+        wanted = [event for event in said if _said(event, asked)][-self.last :]
         return wanted[0].id if wanted else self.anchor
+
+    def _from(self, first: int, limit: int) -> Query:
+        return replace(self._query(), after_id=first - 1, limit=limit)
+
+    def _named(self, ids: Collection[int]) -> Query:
+        scope = Scope.of(self.place)
+        return Query(scope=scope, before_id=self.anchor, ids=frozenset(ids), limit=len(ids))
+
+    def _own_words(self, limit: int) -> Query:
+        return Query(
+            scope=Scope.of(self.place),
+            before_id=self.anchor,
+            types=SPOKEN,
+            nick=self.speaker,
+            limit=limit,
+        )
 
     def _query(self) -> Query:
         scope = Scope.of(self.place)

@@ -87,12 +87,14 @@ class ChatLog:
         """The newest (or oldest) events that fit `query`, in order of time either way."""
         return await self._database.read(lambda db: log_query.find(db, query, newest=newest))
 
-    async def for_model(self, query: Query) -> list[Event]:
-        """The same, newest, without what people said who have opted out: for a model to read."""
+    async def for_model(self, *queries: Query) -> list[list[Event]]:
+        """The newest events that fit each query, in order of time, as they are at one moment, and
+        without what people said who have opted out: for a model to read."""
 
-        def shown(db: sqlite3.Connection) -> list[Event]:
+        def shown(db: sqlite3.Connection) -> list[list[Event]]:
             hides = rules(db).hides
-            return [e for e in log_query.find(db, query, newest=True) if not hides(e)]
+            found = [log_query.find(db, query, newest=True) for query in queries]
+            return [[event for event in events if not hides(event)] for events in found]
 
         return await self._database.read(shown)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,28 +78,20 @@ class Conversations:
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns of a conversation from the id `start` on, in order."""
-        rows = await self._database.all(
-            "SELECT t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
-            " WHERE c.name = ? AND t.id >= ? ORDER BY t.id DESC LIMIT ?",
-            [name, start, limit],
-        )
-        return [
-            Turn(
-                row["anchor"],
-                from_micros(row["time"]),
-                _messages(row["messages"]),
-                row["id"],
-                tuple(json.loads(row["related"])),
-            )
-            for row in reversed(rows)
-        ]
+        return await self._database.read(lambda db: _turns(db, name, start, limit))
 
     async def window(self, name: str) -> Window:
         """Where the prompt of this conversation begins."""
-        row = await self._database.one(
-            "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
-        )
-        return Window(row["log_start"], row["turn_start"]) if row else Window()
+        return await self._database.read(lambda db: _window(db, name))
+
+    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
+        """Where the prompt of this conversation begins, and its turns from there on, in order."""
+
+        def both(db: sqlite3.Connection) -> tuple[Window, list[Turn]]:
+            window = _window(db, name)
+            return window, _turns(db, name, window.turn_start, KEPT)
+
+        return await self._database.read(both)
 
     async def move_window(self, name: str, window: Window) -> None:
         """Remember where the prompt of this conversation begins."""
@@ -120,6 +113,31 @@ class Conversations:
             )
             await db.execute("DELETE FROM conversations WHERE name = ?", [name])
             return cursor.rowcount
+
+
+def _window(db: sqlite3.Connection, name: str) -> Window:
+    row = db.execute(
+        "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
+    ).fetchone()
+    return Window(row["log_start"], row["turn_start"]) if row else Window()
+
+
+def _turns(db: sqlite3.Connection, name: str, start: int, limit: int) -> list[Turn]:
+    rows = db.execute(
+        "SELECT t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
+        " WHERE c.name = ? AND t.id >= ? ORDER BY t.id DESC LIMIT ?",
+        [name, start, limit],
+    ).fetchall()
+    return [
+        Turn(
+            row["anchor"],
+            from_micros(row["time"]),
+            _messages(row["messages"]),
+            row["id"],
+            tuple(json.loads(row["related"])),
+        )
+        for row in reversed(rows)
+    ]
 
 
 def _messages(text: str) -> tuple[Message, ...]:

@@ -25,8 +25,9 @@ class LogReader(Protocol):
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
         """The newest (or oldest) events that fit `query`, in order of time either way."""
 
-    async def for_model(self, query: Query) -> list[Event]:
-        """The newest that fit, without those of people who have opted out."""
+    async def for_model(self, *queries: Query) -> list[list[Event]]:
+        """The newest that fit each query, at one moment, without those of people who have opted
+        out."""
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
         """Those of `events` that are not of people who have opted out."""
@@ -90,6 +91,9 @@ class ConversationStore(Protocol):
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns from the id `start` on, in order."""
+
+    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
+        """Where the prompt of a conversation begins, and its turns from there on, in order."""
 
     async def window(self, name: str) -> Window:
         """Where the prompt of this conversation begins."""

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import structlog
+
 from harnesses.core.harness import Answer
 from harnesses.irc.admin_tools import AdminTools
 from harnesses.irc.crowd import Crowd
@@ -20,6 +22,7 @@ from harnesses.irc.tools import ChannelTools
 from llm.channel_threads import ChannelThreads
 from llm.log_tools import LogTools
 from llm.log_view import LogView
+from storage.errors import StorageError
 from storage.event import Place
 
 if TYPE_CHECKING:
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 
 SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
 PATIENCE = "still at it, one moment."
+
+_FOLLOWED_EVERY = 0.5  # seconds
+
+_log = structlog.get_logger()
 
 
 class Asking:
@@ -36,6 +43,7 @@ class Asking:
         self._tendril = tendril
         self._crowd = Crowd()
         self._threads: dict[Place, ChannelThreads] = {}
+        self._heard: set[Place] = set()
 
     async def ask(self, request: Request) -> str:
         """Answer a question; returns what else there is to say."""
@@ -51,6 +59,23 @@ class Asking:
             async with self._patience(request, reply, person):
                 await self._turn(request, reply, anchor)
         return ""
+
+    def heard(self, place: Place) -> None:
+        """Something was said there."""
+        if place in self._threads:
+            self._heard.add(place)
+
+    async def follow(self) -> None:
+        """Follow, for ever, the conversations where somebody has asked before: the next one who
+        asks there need not wait for that."""
+        while True:
+            await asyncio.sleep(_FOLLOWED_EVERY)
+            heard, self._heard = self._heard, set()
+            for place in heard:
+                try:
+                    await self._threads[place].follow()
+                except StorageError as error:  # who asks next tries again
+                    _log.error("irc.not_followed", error=str(error))
 
     async def _turn(self, request: Request, reply: Reply, anchor: int) -> None:
         tendril, network = self._tendril, request.network

@@ -93,6 +93,7 @@ class IrcTendril(Harness):
             self._tasks.create_task(deliver(Outbox(outbox), self.networks, self._post))
             self._tasks.create_task(self._tell_state())
             self._tasks.create_task(self.reminding.run())
+            self._tasks.create_task(self._asking.follow())
             storage = self.config.section(StorageSettings)
             self._tasks.create_task(sweep(self.database, self.log, storage))
             if self.meaning:
@@ -232,6 +233,7 @@ class IrcTendril(Harness):
         private = asked is not None and asked.command in UNLOGGED
         keeps = behaviour.logging and not private and self.opt_outs.rules.keeps(line)
         first, *_ = [self.log.write(each) for each in (lines_of(line) if keeps else [None])]
+        self._asking.heard(place_of(event))
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             self._kicked(network, event.channel or "")
         if asked and command:

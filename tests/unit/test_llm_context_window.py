@@ -120,6 +120,7 @@ async def test_a_question_that_cannot_fit_is_refused_and_not_kept(room: Room) ->
     assert len(await room.asks("and?")) == 4
 
 
+NUMBERED = re.compile(r"(?:line|question|answer|own) \d+\b")
 ACTIONS = st.lists(
     st.sampled_from(["line", "join", "own", "ask", "ask", "talk", "fail", "research", "long"]),
     max_size=40,
@@ -171,7 +172,8 @@ def assert_sound(prompt: list[Message], counted: Count, question: str) -> None:
     assert_whole(prompt)
     text = json.dumps(prompt)
     assert text.count(question) == 1
-    said = re.findall(r"(?:line|question|answer|own) \d+\b", text)
+    said = NUMBERED.findall(text)
     assert len(said) == len(set(said))
-    numbers = [int(name.split()[1]) for name in said]
+    further_back = re.compile(r"<earlier_irc_logs>.*?</earlier_irc_logs>")
+    numbers = [int(name.split()[1]) for name in NUMBERED.findall(further_back.sub("", text))]
     assert numbers == sorted(numbers)
