@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from agent_server.encoding import event
 from agent_server.engines.base import Chunk, Chunks
 from agent_server.errors import ApiError, ClientGone, EngineUnavailable
+from agent_server.stoppable import Stoppable, StoppedError
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -26,17 +27,13 @@ Render = Callable[[Chunk, Chunks], Events]
 DONE = b"data: [DONE]\n\n"
 
 QUICK = 0.01
-"""Seconds after which it is worth watching whether the client still waits."""
+"""Seconds after which it is worth watching whether the client still waits: that takes a task."""
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`; when the client leaves first, stop it and raise ClientGone."""
-    # The work stays in this task, as in asyncio.timeout, and nobody watches the client at first:
-    # a task of its own for either would cost more than most of what else is done.
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
+    loop, stoppable = asyncio.get_running_loop(), Stoppable()
     leaving: asyncio.Task[None] | None = None
-    gone = False
 
     def watch() -> None:
         nonlocal leaving
@@ -44,17 +41,13 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         leaving.add_done_callback(stop)
 
     def stop(_leaving: asyncio.Task[None]) -> None:
-        nonlocal gone
-        gone = True
-        task.cancel()
+        stoppable.stop()
 
     timer = loop.call_later(QUICK, watch)
     try:
-        return await work
-    except asyncio.CancelledError:
-        if gone and not task.uncancel():
-            raise ClientGone("the client left before the answer was complete") from None
-        raise
+        return await stoppable.result(work)
+    except StoppedError:
+        raise ClientGone("the client left before the answer was complete") from None
     finally:
         timer.cancel()
         if leaving is not None:

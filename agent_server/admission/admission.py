@@ -38,12 +38,15 @@ class Admission:
     def guarded(self, name: str, settings: OneModel) -> AdmittedEngine:
         """The engine of the model `name`, behind a gate, not yet running. Raises ConfigError."""
         places = len(settings.urls) * UPSTREAM_PLACES or settings.slots
-        return self.guard(engine_for(name, settings), name, places)
+        return self.guard(engine_for(name, settings), name, places, yields=not settings.urls)
 
-    def guard(self, engine: Engine, name: str, places: int) -> AdmittedEngine:
+    def guard(
+        self, engine: Engine, name: str, places: int, *, yields: bool = False
+    ) -> AdmittedEngine:
         """Put `engine`, which serves the model `name`, behind a gate.
 
-        It runs `places` requests at once, unless the settings say otherwise.
+        It runs `places` requests at once, unless the settings say otherwise; with `yields` they
+        share this machine's processor.
         """
         settings = self._settings
         places = settings.places or places
@@ -52,6 +55,7 @@ class Admission:
             reserved=settings.reserved_of(places),
             share=settings.background_share,
             most_waiting=settings.max_waiting,
+            yields=yields if settings.yields is None else settings.yields,
         )
         gate = Gate(
             scheduler,

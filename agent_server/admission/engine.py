@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from agent_server.engines.base import Chunk, Chunks, Engine, TokenCount, Traits
 from agent_server.errors import ApiError, Unsupported
 from agent_server.ledger import Ledger
 from agent_server.metrics import Metrics
+from agent_server.stoppable import StoppedError
 from agent_server.usage import Usage
 from agent_server.visit import Visit, visit
 
@@ -104,8 +105,15 @@ class AdmittedEngine:
         """Stream the answer when there is a place. Raises ApiError."""
         ask = await self._enter(body)
         try:
-            async with aclosing(self._engine.chat(body, session)) as chunks:
+            yields = self._gate.scheduler.yields
+            if yields and ask.request.background:
+                chat = self._in_gaps(ask, body, session)
+            else:
+                chat = self._engine.chat(body, session)
+            async with aclosing(chat) as chunks:
                 async for chunk in chunks:
+                    if yields and not ask.pieces:
+                        self._gate.spoke(ask.request)
                     ask.note(chunk)
                     yield chunk
         except ApiError as error:
@@ -113,6 +121,20 @@ class AdmittedEngine:
             raise
         finally:
             self._leave(ask)
+
+    async def _in_gaps(self, ask: Ask, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Stream an answer whose beginning may have to make room, and then begins again."""
+        while True:
+            async with aclosing(self._engine.chat(body, session)) as chunks:
+                with suppress(StoppedError):
+                    first = await self._gate.until_spoken(ask.request, chunks)
+                    if first is not None:
+                        yield first
+                    async for chunk in chunks:
+                        yield chunk
+                    return
+            with self._waiting(ask.visit):
+                await self._gate.enter_again(ask.request)
 
     async def _makes_a_token(self) -> bool:
         body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
@@ -132,18 +154,25 @@ class AdmittedEngine:
         request = Request(
             who.key.name, prompt + length, who.key.weight, who.background, who.key.parallel
         )
-        ask, began = Ask(who, request, charge, prompt, body.get("model")), time.monotonic()
         try:
-            await self._gate.enter(request)
+            with self._waiting(who):
+                await self._gate.enter(request)
         except BaseException:
             if charge:
                 books.quotas.settle(charge, 0)
             raise
+        return Ask(who, request, charge, prompt, body.get("model"))
+
+    @contextmanager
+    def _waiting(self, who: Visit) -> Iterator[None]:
+        """Count the time of the block as waiting for a place."""
+        began = time.monotonic()
+        try:
+            yield
         finally:
             waited = time.monotonic() - began
             who.waited += waited
-            books.metrics.waited(who, self._name, waited)
-        return ask
+            self._books.metrics.waited(who, self._name, waited)
 
     def _leave(self, ask: Ask) -> None:
         """Give the place back and write down what was used."""

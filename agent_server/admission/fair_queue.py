@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 class Request:
     """One request: whose it is, and how many tokens it is expected to cost.
 
-    `parallel` is how many requests of this key may run at once, None for any number.
+    `parallel` is how many requests of this key may run at once, None for any number; `arrived`
+    and `started` are when it came and when it began to run, in seconds of any clock.
     """
 
     key: str
@@ -28,6 +29,7 @@ class Request:
     weight: float = 1.0
     background: bool = False
     parallel: int | None = None
+    arrived: float = 0.0
     started: float | None = None
 
 
@@ -85,6 +87,14 @@ class FairQueue:
         self._waiting -= 1
         self._now = max(self._now, flow.start)
         flow.start += request.cost / request.weight
+
+    def put_back(self, request: Request) -> None:
+        """A request that ran is the first of its key to wait again, as if it had never run."""
+        flow = self._flows[request.key]
+        flow.running -= 1
+        flow.waiting.appendleft(request)
+        self._waiting += 1
+        flow.start -= request.cost / request.weight
 
     def end(self, request: Request, cost: float) -> None:
         """A request that ran has ended, and has really cost `cost`."""

@@ -8,7 +8,9 @@ import time
 
 from agent_server.admission.fair_queue import Request
 from agent_server.admission.scheduler import Scheduler
+from agent_server.engines.base import Chunk, Chunks
 from agent_server.errors import QueueTimeout, RateLimited
+from agent_server.stoppable import Stoppable, StoppedError
 
 
 class Gate:
@@ -18,6 +20,7 @@ class Gate:
         self.scheduler = scheduler
         self._patience = {False: interactive, True: background}
         self._waiting: dict[Request, asyncio.Future[bool]] = {}
+        self._stoppable: dict[Request, Stoppable] = {}
 
     @property
     def busy(self) -> bool:
@@ -31,25 +34,61 @@ class Gate:
         Raises RateLimited when too many wait, QueueTimeout when it has waited too long. A task
         that is cancelled here waits no longer and holds no place.
         """
+        request.arrived = time.monotonic()
         loser = self.scheduler.arrive(request)
         if loser is request:
             raise self._full()
         if loser is not None and not (future := self._waiting.pop(loser)).done():
             future.set_result(False)
         self._fill()
+        if not request.background:
+            for other in self.scheduler.in_the_way():
+                if other in self._stoppable:
+                    self._stoppable[other].stop()
         if request.started is None:
             await self._turn(request)
 
+    async def until_spoken(self, request: Request, chunks: Chunks) -> Chunk | None:
+        """The first part of the answer to a request that runs, None when there is none.
+
+        Raises StoppedError when it has to make room first; then `enter_again` must be called.
+        """
+        if request in self.scheduler.in_the_way():
+            raise StoppedError  # somebody came since it was let in
+        self._stoppable[request] = stoppable = Stoppable()
+        try:
+            return await stoppable.result(anext(chunks, None))
+        finally:
+            del self._stoppable[request]
+
+    async def enter_again(self, request: Request) -> None:
+        """Make room, and return when `request` may run again. Raises as `enter` does."""
+        self.scheduler.put_back(request)
+        self._fill()
+        if request.started is None:
+            await self._turn(request)
+
+    def spoke(self, request: Request) -> None:
+        """The first part of the answer has come; others need not keep out of the way now."""
+        self.scheduler.spoke(request)
+        self._fill()
+
     def leave(self, request: Request, cost: float) -> None:
-        """Give the place back; `cost` is how many tokens were computed, 0 when none was."""
+        """Give the place back; `cost` is how many tokens were computed, 0 when none was.
+
+        A request that has no place any more, having made room for another, has nothing to give.
+        """
+        if request.started is None:
+            return
         self.scheduler.end(request, time.monotonic(), cost)
         self._fill()
 
     async def _turn(self, request: Request) -> None:
         self._waiting[request] = future = asyncio.get_running_loop().create_future()
         patience = self._patience[request.background]
+        left = request.arrived + patience - time.monotonic()
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(left):
                 came = await future
         except TimeoutError:
             self._give_up(request)

@@ -8,6 +8,10 @@ The rules:
 - While background waits it is owed `share` of all tokens that are computed. As soon as it is owed
   as much as its next request will cost, that request goes first, and into a reserved place if need
   be: so it never starves.
+- Where the requests that run share one processor (`yields`), background keeps out of the way until
+  an interactive request has its first token: none is started meanwhile, and one that has not said
+  a word yet makes room and begins again later. Its prompt is long work that cannot be shared out;
+  the words after it are short steps that can. What background is owed is left alone.
 - Within each of the two the order is that of `FairQueue`.
 - At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
   key with fewer, and a background request its place to an interactive one: a flood keeps nobody
@@ -28,14 +32,22 @@ class Scheduler:
     """The places of one engine, and who waits for them. Times are seconds of any clock."""
 
     def __init__(
-        self, places: int, *, reserved: int = 0, share: float = 0.1, most_waiting: int = 256
+        self,
+        places: int,
+        *,
+        reserved: int = 0,
+        share: float = 0.1,
+        most_waiting: int = 256,
+        yields: bool = False,
     ) -> None:
         self.places = places
+        self.yields = yields
         self._background_places = max(1, places - reserved)
         self._owed_per_token = share / (1 - share)
         self._most_waiting = most_waiting
         self._queues = {False: FairQueue(), True: FairQueue()}
         self._running: set[Request] = set()
+        self._silent: dict[Request, float] = {}
         self._of_key: Counter[str] = Counter()
         self._in_background = 0
         self._owed = 0.0
@@ -67,25 +79,40 @@ class Scheduler:
         self._queues[request.background].start(request)
         self._running.add(request)
         self._of_key[request.key] += 1
-        request.started = now
+        request.started, owed = now, self._owed
         if request.background:
             self._in_background += 1
             self._owed = self._owe(self._owed - request.cost)
+        if self.yields and not (request.background and owed >= request.cost):
+            self._silent[request] = owed - self._owed
         return request
+
+    def spoke(self, request: Request) -> None:
+        """The first part of the answer to a running request has come."""
+        self._silent.pop(request, None)
+
+    def in_the_way(self) -> list[Request]:
+        """The background requests that must make room now."""
+        if not self._is_awaited() and self._queues[False].head(self._may_run) is None:
+            return []
+        return [request for request in self._silent if request.background]
+
+    def put_back(self, request: Request) -> None:
+        """A running request has made room: it waits again."""
+        self._owed += self._silent.pop(request)
+        self._stop(request)
+        self._queues[request.background].put_back(request)
 
     def end(self, request: Request, now: float, cost: float) -> None:
         """A running request has ended; it has really cost `cost` tokens."""
         assert request.started is not None
-        self._running.remove(request)
-        self._of_key[request.key] -= 1
-        if not self._of_key[request.key]:
-            del self._of_key[request.key]
+        seconds = now - request.started
+        self._silent.pop(request, None)
+        self._stop(request)
         self._queues[request.background].end(request, cost)
         if cost:
-            seconds = now - request.started
             self._mean += (seconds - self._mean) * _NEWEST if self._mean else seconds
         if request.background:
-            self._in_background -= 1
             self._owed = self._owe(self._owed - (cost - request.cost))
         elif self._queues[True]:
             self._owed += cost * self._owed_per_token
@@ -100,6 +127,18 @@ class Scheduler:
         each = max(self._mean, sum(ages) / len(ages) if ages else 0.0)
         return self._all_waiting() * each / self.places
 
+    def _stop(self, request: Request) -> None:
+        request.started = None
+        self._running.remove(request)
+        self._of_key[request.key] -= 1
+        if not self._of_key[request.key]:
+            del self._of_key[request.key]
+        self._in_background -= request.background
+
+    def _is_awaited(self) -> bool:
+        """Whether somebody waits for the first word of a running request."""
+        return any(not request.background for request in self._silent)
+
     def _all_waiting(self) -> int:
         return len(self._queues[False]) + len(self._queues[True])
 
@@ -111,7 +150,7 @@ class Scheduler:
         background = self._queues[True].head(self._may_run)
         if background is None or self._owed >= background.cost:
             return background or interactive
-        has_place = self._in_background < self._background_places
+        has_place = self._in_background < self._background_places and not self._is_awaited()
         return background if interactive is None and has_place else interactive
 
     def _owe(self, tokens: float) -> float:

@@ -26,6 +26,12 @@ class AdmissionSettings(Section):
         description="places that background requests leave free for interactive ones; "
         "by default a quarter of them, at least one of two",
     )
+    yields: bool | None = Field(
+        None,
+        description="whether a background request whose answer has not begun makes room for an "
+        "interactive one and begins again later, as is right where requests share one processor; "
+        "by default at the embedded engine only",
+    )
     background_share: float = Field(
         0.1, gt=0, lt=1, description="share of the tokens that background gets when all is busy"
     )

@@ -21,6 +21,10 @@ REUSE = 64
 """Shortest run of tokens, after the common beginning, that is shifted and kept."""
 
 
+BATCH = 64
+"""Tokens of prompts that are computed in one go, which nothing interrupts: another request waits
+for its end, and one that is cancelled goes on until then. More are not faster on a processor."""
+
 REPEAT_PENALTY = 1.1
 """Unless a request says otherwise: small models go round in circles without it."""
 
@@ -51,6 +55,7 @@ def parameters(spec: Spec) -> Any:
     params.n_ctx = spec.context * spec.slots
     params.n_parallel = spec.slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = spec.threads
+    params.n_batch = params.n_ubatch = BATCH
     params.cache_ram_mib = CACHE_MIB
     params.n_cache_reuse = REUSE
     params.sampling.penalty_repeat = REPEAT_PENALTY

@@ -30,6 +30,7 @@ _ORDER = ("model", "server", "admission", "usage", "agent", "storage", "up", "ir
 _SHOWN = {
     "admission.places": "4",
     "admission.reserved": "1",
+    "admission.yields": "true",
     "agent.api_key": '"..."',
     "agent.personas": '{ irc = "persona.md" }',
     "irc.nickserv_password": '"..."',

@@ -65,6 +65,70 @@ async def test_interactive_requests_overtake_background_ones_that_wait(
     assert asked(script) == ["running", "question", "job"]
 
 
+async def test_a_background_request_without_a_word_makes_room_and_begins_again(
+    script: ScriptedOpenAI,
+) -> None:
+    script.think().say("now")
+    async with client(script, yields=True) as http, asyncio.TaskGroup() as tasks:
+        job = tasks.create_task(http.post(CHAT, json=says("job"), headers=BACKGROUND))
+        await script.arrived(1)
+        question = await http.post(CHAT, json=says("question"))
+        await script.client_gone()
+    assert asked(script) == ["job", "question", "job"]
+    assert question.json()["choices"][0]["message"]["content"] == "now"
+    assert job.result().json()["choices"][0]["message"]["content"] == "ok"
+
+
+async def test_a_background_request_that_has_begun_its_answer_is_left_alone(
+    script: ScriptedOpenAI,
+) -> None:
+    script.hang("word")
+    async with client(script, yields=True) as http, asyncio.TaskGroup() as tasks:
+        body = says("job", stream=True)
+        async with http.stream("POST", CHAT, json=body, headers=BACKGROUND) as job:
+            lines = job.aiter_lines()
+            begun = await anext(lines)
+            tasks.create_task(http.post(CHAT, json=says("question")))
+            await until_metric(http, WAITING % ("interactive", 1))
+            script.release()
+            said = begun + "".join([line async for line in lines])
+    assert asked(script) == ["job", "question"]
+    assert "word" in said
+    assert said.endswith("[DONE]")
+
+
+async def test_no_background_request_begins_while_somebody_waits_for_a_first_word(
+    script: ScriptedOpenAI,
+) -> None:
+    script.think()
+    async with client(script, yields=True, places=4) as http, asyncio.TaskGroup() as tasks:
+        tasks.create_task(http.post(CHAT, json=says("question")))
+        await script.arrived(1)
+        tasks.create_task(http.post(CHAT, json=says("job"), headers=BACKGROUND))
+        await until_metric(http, WAITING % ("background", 1))
+        tasks.create_task(http.post(CHAT, json=says("another")))
+        await script.arrived(2)
+        assert asked(script) == ["question", "another"]
+        script.release()
+    assert asked(script) == ["question", "another", "job"]
+
+
+async def test_a_client_that_leaves_while_it_makes_room_is_forgotten(
+    script: ScriptedOpenAI,
+) -> None:
+    script.think().think()
+    async with client(script, yields=True) as http, asyncio.TaskGroup() as tasks:
+        job = asyncio.ensure_future(http.post(CHAT, json=says("job"), headers=BACKGROUND))
+        await script.arrived(1)
+        tasks.create_task(http.post(CHAT, json=says("question")))
+        await script.arrived(2)
+        job.cancel()
+        await until_metric(http, WAITING % ("background", 0))
+        script.release()
+        await until_metric(http, RUNNING % 0)
+    assert asked(script) == ["job", "question"]
+
+
 async def test_every_endpoint_that_makes_tokens_waits_for_a_place(script: ScriptedOpenAI) -> None:
     script.hang()
     bodies = {

@@ -41,10 +41,11 @@ PATIENCE = 10.0
 class Answer:
     """What one request gets: text and calls, or an error status, or silence.
 
-    `hang` stops after `text` until the client leaves or `release()` is called; `cut` ends the
-    stream after `text` without a finish reason. `pieces` are the streamed parts of the text when
-    the cuts matter; by default one part a word. `reasoning` is sent as `reasoning_content`, and
-    `stop_reason` is vLLM's name for the stop sequence that ended the answer.
+    `hang` stops after `text` until the client leaves or `release()` is called, `late` before the
+    first byte of it; `cut` ends the stream after `text` without a finish reason. `pieces` are the
+    streamed parts of the text when the cuts matter; by default one part a word. `reasoning` is sent
+    as `reasoning_content`, and `stop_reason` is vLLM's name for the stop sequence that ended the
+    answer.
     """
 
     text: str = ""
@@ -52,6 +53,7 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] | None = None
     hang: bool = False
+    late: bool = False
     cut: bool = False
     pieces: tuple[str, ...] | None = None
     reasoning: str = ""
@@ -126,6 +128,10 @@ class ScriptedOpenAI:
     def hang(self, text: str = "") -> Self:
         """Send `text`, then nothing more until the client leaves or `release()` is called."""
         return self.answer(Answer(text, hang=True))
+
+    def think(self, text: str = "") -> Self:
+        """Say `text`, but nothing before the client leaves or `release()` is called."""
+        return self.answer(Answer(text, late=True))
 
     def cut(self, text: str = "") -> Self:
         """Send `text`, then end the stream without a finish reason."""
@@ -206,6 +212,8 @@ class ScriptedOpenAI:
         head = self._head("chat.completion.chunk")
         choice = _text_choice if "prompt" in body else _choice
         try:
+            if answer.late:
+                await self._released.wait()
             for delta in _deltas(answer):
                 yield _event({**head, "choices": [choice(delta)]})
                 await asyncio.sleep(0)

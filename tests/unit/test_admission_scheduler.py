@@ -20,7 +20,8 @@ GUESS = 128
 class Simulation:
     """Clients that each send their next request when one of their own has ended.
 
-    What an answer costs is random, and known to the scheduler only when it has ended.
+    What an answer costs is random, and known to the scheduler only when it has ended. The first
+    word comes after half of it.
     """
 
     def __init__(self, scheduler: Scheduler, seed: int, **make: Callable[[], Request]) -> None:
@@ -29,27 +30,36 @@ class Simulation:
         self._make = make
         self._random = random.Random(seed)
         self._now = 0.0
-        self._running: list[tuple[float, int, Request]] = []
+        self._coming: list[tuple[float, int, Request]] = []
 
     def run(self, outstanding: int, steps: int) -> None:
         for key in sorted(self._make) * outstanding:
-            self._scheduler.arrive(self._make[key]())
-        self._fill()
-        for _ in range(steps):
+            self._arrive(key)
+        for _ in range(2 * steps):
             self._step()
 
     def _step(self) -> None:
-        self._running.sort(key=lambda entry: entry[0])
-        self._now, cost, request = self._running.pop(0)
-        self._scheduler.end(request, self._now, cost)
-        self.tokens[request.key] += cost
-        self._scheduler.arrive(self._make[request.key]())
+        self._coming.sort(key=lambda entry: entry[0])
+        self._now, cost, request = self._coming.pop(0)
+        if cost:
+            self._scheduler.end(request, self._now, cost)
+            self.tokens[request.key] += cost
+            self._arrive(request.key)
+        else:
+            self._scheduler.spoke(request)
+        self._fill()
+
+    def _arrive(self, key: str) -> None:
+        self._scheduler.arrive(self._make[key]())
+        for other in self._scheduler.in_the_way():
+            self._coming = [entry for entry in self._coming if entry[2] is not other]
+            self._scheduler.put_back(other)
         self._fill()
 
     def _fill(self) -> None:
         while request := self._scheduler.start(self._now):
             cost = self._random.randint(20, 400)
-            self._running.append((self._now + cost, cost, request))
+            self._coming += [(self._now + cost / 2, 0, request), (self._now + cost, cost, request)]
 
 
 @given(seed=st.integers(0, 99), places=st.integers(1, 4), weight=st.sampled_from([1.0, 2.0, 3.0]))
@@ -138,6 +148,63 @@ def test_background_gets_its_share_though_places_are_reserved(places: int, seed:
     assert got == pytest.approx(0.3, rel=0.15)
 
 
+@given(places=st.integers(1, 4), reserved=st.integers(0, 2), seed=st.integers(0, 99))
+@settings(max_examples=15, deadline=None)
+def test_background_gets_its_share_though_it_makes_room_for_all_others(
+    places: int, reserved: int, seed: int
+) -> None:
+    simulation = Simulation(
+        Scheduler(places, reserved=reserved, share=0.2, yields=True),
+        seed,
+        cron=lambda: Request("cron", GUESS, background=True),
+        irc=lambda: Request("irc", GUESS),
+    )
+    simulation.run(outstanding=2 * places, steps=1500)
+    got = simulation.tokens["cron"] / simulation.tokens.total()
+    assert got == pytest.approx(0.2, rel=0.15)
+
+
+def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() -> None:
+    scheduler = Scheduler(1, yields=True)
+    first, second = (Request("cron", 100, background=True) for _ in range(2))
+    scheduler.arrive(first)
+    scheduler.arrive(second)
+    assert scheduler.start(0) is first
+    assert scheduler.in_the_way() == []
+    scheduler.arrive(question := Request("irc", 10))
+    assert scheduler.in_the_way() == [first]
+    scheduler.put_back(first)
+    assert scheduler.start(1) is question
+    scheduler.end(question, 2, 10)
+    assert [scheduler.running, scheduler.waiting(background=True)] == [0, 2]
+    assert scheduler.start(2) is first
+    scheduler.spoke(first)
+    scheduler.arrive(Request("irc", 10))
+    assert scheduler.in_the_way() == []
+
+
+def test_nobody_makes_room_for_a_request_that_could_not_take_it() -> None:
+    scheduler = Scheduler(2, yields=True)
+    scheduler.arrive(running := Request("irc", 10, parallel=1))
+    assert scheduler.start(0) is running
+    scheduler.spoke(running)
+    scheduler.arrive(Request("cron", 100, background=True))
+    assert scheduler.start(0)
+    scheduler.arrive(Request("irc", 10, parallel=1))
+    assert scheduler.in_the_way() == []
+
+
+def test_what_background_is_owed_makes_no_room() -> None:
+    scheduler = Scheduler(1, share=0.5, yields=True)
+    scheduler.arrive(first := Request("irc", 100))
+    assert scheduler.start(0) is first
+    scheduler.arrive(job := Request("cron", 100, background=True))
+    scheduler.arrive(Request("irc", 100))
+    scheduler.end(first, 1, 100)
+    assert scheduler.start(1) is job
+    assert scheduler.in_the_way() == []
+
+
 def test_background_alone_may_have_the_only_place() -> None:
     scheduler = Scheduler(1, reserved=1)
     scheduler.arrive(job := Request("cron", 10, background=True))
@@ -210,10 +277,10 @@ class Places(RuleBasedStateMachine):
         self.running: list[Request] = []
         self.now = 0.0
 
-    @initialize(places=st.integers(1, 4), reserved=st.integers(0, 2))
-    def begin(self, places: int, reserved: int) -> None:
+    @initialize(places=st.integers(1, 4), reserved=st.integers(0, 2), yields=st.booleans())
+    def begin(self, places: int, reserved: int, yields: bool) -> None:
         self.places = places
-        self.scheduler = Scheduler(places, reserved=reserved, most_waiting=5)
+        self.scheduler = Scheduler(places, reserved=reserved, most_waiting=5, yields=yields)
 
     @rule(
         key=st.sampled_from("abc"),
@@ -227,6 +294,21 @@ class Places(RuleBasedStateMachine):
         self.waiting.append(request)
         if loser is not None:
             self.waiting.remove(loser)
+        self.fill()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def speak(self, data: st.DataObject) -> None:
+        self.scheduler.spoke(data.draw(st.sampled_from(self.running)))
+        self.fill()
+
+    @rule()
+    def make_room(self) -> None:
+        for request in self.scheduler.in_the_way():
+            assert request.background
+            self.running.remove(request)
+            self.waiting.append(request)
+            self.scheduler.put_back(request)
         self.fill()
 
     @precondition(lambda self: self.running)
@@ -256,7 +338,8 @@ class Places(RuleBasedStateMachine):
         if not hasattr(self, "scheduler"):
             return
         interactive = self.scheduler.waiting(background=False)
-        assert interactive + self.scheduler.waiting(background=True) == len(self.waiting) <= 5
+        assert interactive + self.scheduler.waiting(background=True) == len(self.waiting)
+        assert len(self.waiting) <= 5 + self.places  # those that made room were let in before
         assert self.scheduler.running == len(self.running) <= self.places
 
     @invariant()

@@ -1,0 +1,42 @@
+"""Work that somebody else can stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class StoppedError(Exception):
+    """The work was stopped before it was done."""
+
+
+class Stoppable:
+    """Work of the task that makes this.
+
+    It stays in that task, as with asyncio.timeout: a task of its own would cost more than most of
+    the work.
+    """
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Stop the work where it waits."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._task.cancel()
+
+    async def result(self, work: Awaitable[T]) -> T:
+        """Return what `work` does. Raises StoppedError; a cancellation from outside passes."""
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._is_stopped and not self._task.uncancel():
+                raise StoppedError from None
+            raise
