@@ -19,7 +19,7 @@ up: $(VENV)/.base ## start everything: model, agent server, IRC server, tendrils
 
 test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC servers and the browser
 	@$(BIN)/python -m tests.kit.system
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(VENV)/.dev ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -23,7 +23,7 @@ from agent_server.model_settings import ModelSettings
 from benchmarks.load import Order, Tally
 from storage.config import Config
 from tests.kit.command import environment_without_settings
-from tests.kit.ircd import free_port
+from tests.kit.ports import free_port
 
 KEY = "bench-key"
 PATIENCE = 90.0

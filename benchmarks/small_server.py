@@ -13,7 +13,7 @@ import httpx2
 from storage.keys import Key
 from tests.kit.agent_server import until_ready
 from tests.kit.command import begun
-from tests.kit.ircd import free_port
+from tests.kit.ports import free_port
 from tests.kit.server_keys import bearer, key_table
 
 ENDLESS = {"2": -100}

@@ -28,7 +28,8 @@ from storage.database import Database
 from storage.event import SPOKEN, Event, Place, Scope
 from tests.kit.command import begun
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.ircd import free_port, inspircd
+from tests.kit.ircd import inspircd
+from tests.kit.ports import free_port
 
 SECONDS = float(os.environ.get("SECONDS", "300"))
 CHANNELS = [f"#room{number:02}" for number in range(20)]

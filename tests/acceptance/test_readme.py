@@ -18,7 +18,7 @@ import pytest
 
 from tests.kit.command import environment_without_settings
 from tests.kit.irc_client import irc_client
-from tests.kit.ircd import free_port
+from tests.kit.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

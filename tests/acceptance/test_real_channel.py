@@ -14,8 +14,10 @@ from storage.chat_log import ChatLog, Query
 from storage.database import Database
 from storage.event import Event, EventType, Place, Scope
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.ircd import free_port, inspircd
+from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 from tests.kit.recorder import recorder
 from tests.kit.terrarium import terrarium_up
 from tests.kit.ubuntu import spoken
@@ -28,7 +30,7 @@ async def ask(client: IrcClient, question: str) -> str:
     """Ask in the channel and return the first line of the answer."""
     await client.say(ROOM, f".terrarium {question}")
     answer = rf":Terra!\S+ PRIVMSG {ROOM} :{client.nick}: (?!still at it)(.+)$"
-    return (await client.expect(answer, timeout=100))[1]
+    return (await client.expect(answer, timeout=300))[1]
 
 
 async def logged(data: Path) -> list[Event]:
@@ -63,7 +65,7 @@ async def test_500_real_lines_three_questions_and_a_second_start_that_remembers(
             "IRC_PORT": str(ircd.port),
             "SERVER_PORT": str(server_port),
             "AGENT_API_URL": seen.url,
-            "AGENT_MAX_TOKENS": "48",
+            "AGENT_MAX_TOKENS": "16",
         }
         async with terrarium_up(tmp_path, **settings):
             for line in lines:
@@ -115,7 +117,7 @@ async def test_kill_9_of_any_process_loses_no_logged_line(tmp_path: Path) -> Non
             up.child("run irc").kill()
             await alice.expect(r":Terra!\S+ QUIT")
             await say_lines(alice, "nobody listens")
-            await alice.expect(rf":Terra!\S+ JOIN :?{ROOM}", timeout=60)
+            await alice.expect(rf":Terra!\S+ JOIN :?{ROOM}")
             await say_lines(alice, "back again")
             await until_answered(alice)
             assert up.process.returncode is None
@@ -143,7 +145,7 @@ async def test_kill_9_of_the_embedded_irc_server_loses_no_logged_line(tmp_path: 
         async with irc_client(up.irc_port, "bob") as bob:
             await bob.join(ROOM)
             if not any(" 353 " in line and "Terra" in line for line in bob.lines):
-                await bob.expect(rf":Terra!\S+ JOIN :?{ROOM}", timeout=60)
+                await bob.expect(rf":Terra!\S+ JOIN :?{ROOM}")
             await say_lines(bob, "after")
             assert await ask(bob, "still there?") == "ok"
     said = [event.text for event in await logged(tmp_path)]
@@ -153,7 +155,7 @@ async def test_kill_9_of_the_embedded_irc_server_loses_no_logged_line(tmp_path: 
 
 async def accepting(port: int) -> None:
     """Return when somebody listens on `port` again."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -13,8 +13,8 @@ from storage.chat_log import ChatLog
 from storage.database import Database
 from storage.event import Event, EventType
 from tests.kit.command import Done, terrarium
-from tests.kit.ircd import free_port
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.ports import free_port
 
 
 def one_line(done: Done, status: int, *words: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from harnesses.core.status import State, report
 from llm.process import SUPERVISED
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SUPERVISOR = """
@@ -37,7 +38,7 @@ async def process(*arguments: str, supervised: bool = False) -> AsyncIterator[Pr
         *arguments, cwd=ROOT, env=environment, stdin=PIPE, stdout=PIPE, start_new_session=True
     )
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             yield started
     finally:
         assert started.stdin

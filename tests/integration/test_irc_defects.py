@@ -64,7 +64,7 @@ async def test_answers_of_any_script_arrive_whole(server: str) -> None:
         await alice.join("#c")
         sent = [line for answer in answers() for line in await network.privmsg("#c", answer)]
         await network.notice("alice", "end")
-        await alice.expect("NOTICE alice :end", timeout=60)
+        await alice.expect("NOTICE alice :end")
         received = [line.split(" :", 1)[1] for line in alice.lines if " PRIVMSG #c " in line]
         assert received == sent
         assert max(map(len, alice.received)) <= 510

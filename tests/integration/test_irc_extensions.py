@@ -10,8 +10,8 @@ from storage.chat_log import Query
 from storage.event import PUBLIC
 from tests.kit.irc_script import WELCOME, Listener, Wire, listening
 from tests.kit.irc_tendril import irc_config, irc_tendril
-from tests.kit.ircd import free_port
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.ports import free_port
 
 NEAR = 600  # seconds; a test is over sooner
 

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.ircd import embedded_ircd, free_port
+from tests.kit.ircd import embedded_ircd
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 COMMAND = [sys.executable, "-m", "harnesses.irc.ircd"]
 
@@ -244,7 +246,7 @@ async def test_it_ends_with_its_supervisor_and_on_sigterm() -> None:
 
 
 async def _until_open(port: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -271,7 +273,7 @@ async def test_a_full_channel_shows_all_its_names() -> None:
         entered: list[IrcClient] = []
         everyone = asyncio.Event()
         running = [tasks.create_task(enter(client)) for client in clients]
-        async with irc_client(server.port, "last") as last, asyncio.timeout(30):
+        async with irc_client(server.port, "last") as last, asyncio.timeout(PATIENCE):
             while len(entered) < count:
                 await last.settle()
             await last.join("#c")

@@ -17,7 +17,9 @@ from harnesses.irc.settings import NetworkSettings
 from tests.kit.certificates import certificate
 from tests.kit.irc_network import Ears, joined, running
 from tests.kit.irc_script import listening
-from tests.kit.ircd import free_port, ngircd
+from tests.kit.ircd import ngircd
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 
 async def test_each_byte_may_come_by_itself() -> None:
@@ -80,7 +82,7 @@ async def test_a_silent_server_is_asked_and_then_left() -> None:
 async def test_waits_grow_while_nobody_listens() -> None:
     with capture_logs() as logs:
         async with running(free_port(), Ears()):
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(PATIENCE):
                 while sum(log["event"] == "irc.reconnecting" for log in logs) < 4:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)  # the log is all there is to see
     waits = [log["seconds"] for log in logs if log["event"] == "irc.reconnecting"]
@@ -95,7 +97,7 @@ async def test_a_server_that_does_not_want_us_is_left_in_peace(why: str) -> None
             wire = await server.accept()
             await wire.send(f"ERROR :Closing Link: {why}\r\n".encode())
             wire.close()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(PATIENCE):
                 while not any(log["event"] == "irc.reconnecting" for log in logs):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)  # the log is all there is to see
             assert server.wires.empty()
@@ -119,14 +121,14 @@ async def test_leaving_does_not_wait_for_a_server_that_never_answers() -> None:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         with socket.create_connection(full.getsockname()):  # the queue is full: no more handshakes
-            async with asyncio.timeout(20), running(full.getsockname()[1], Ears()) as network:
+            async with asyncio.timeout(PATIENCE), running(full.getsockname()[1], Ears()) as network:
                 await asyncio.sleep(0)
                 assert await network.privmsg("#c", "nobody hears") == []
 
 
 async def test_leaving_does_not_wait_for_a_server_that_keeps_the_line() -> None:
     async with listening() as server:
-        async with asyncio.timeout(20), running(server.port, Ears()):
+        async with asyncio.timeout(PATIENCE), running(server.port, Ears()):
             wire = await server.accept()
             await wire.welcome()
         await wire.until("QUIT :the test is over")
@@ -143,7 +145,7 @@ async def test_a_fault_in_the_listener_ends_the_network() -> None:
 
 
 async def test_a_cancelled_network_leaves_nothing_open() -> None:
-    async with ngircd() as ircd, asyncio.timeout(20):
+    async with ngircd() as ircd, asyncio.timeout(PATIENCE):
         settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
         network = Network("net", settings, Ears())
         run = asyncio.create_task(network.run())
@@ -178,7 +180,7 @@ async def test_tls_works_and_a_false_certificate_is_refused(tmp_path: Path) -> N
             wire.close()
         with capture_logs() as logs:
             async with running(server.port, ears, tls=True) as network:
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(PATIENCE):
                     while not logs:  # noqa: ASYNC110
                         await asyncio.sleep(0.02)  # the log is all there is to see
                 assert not network.connected.is_set()

@@ -10,12 +10,10 @@ from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.netsplit import hub
 from tests.kit.openai_script import ScriptedOpenAI
 
-LINKED_WITHIN = 60.0  # seconds
-
 
 async def has_come(watcher: IrcClient, nick: str) -> None:
     """`nick`, on the other server, is in the room for those of this one: the two are linked."""
-    await watcher.expect(rf"^:{nick}!\S+ JOIN :?{ROOM}", timeout=LINKED_WITHIN)
+    await watcher.expect(rf"^:{nick}!\S+ JOIN :?{ROOM}")
 
 
 async def test_a_netsplit_is_logged_once_and_nothing_is_answered_twice(tmp_path: Path) -> None:
@@ -37,7 +35,7 @@ async def test_a_netsplit_is_logged_once_and_nothing_is_answered_twice(tmp_path:
                 await alice.expect("alice: Before")
                 await leaf.kill()
                 for _ in range(2):
-                    await bob.expect(r"^:(alice|carol)!\S+ QUIT ", timeout=LINKED_WITHIN)
+                    await bob.expect(r"^:(alice|carol)!\S+ QUIT ")
                 await bob.say(ROOM, ".ping")
                 await bob.expect("bob: pong")
             async with net.leaf() as leaf, irc_client(leaf.port, "alice") as alice:

@@ -15,7 +15,9 @@ from harnesses.irc.errors import InvalidMessage
 from harnesses.irc.network import Network
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_network import Ears, joined, running
-from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, free_port, inspircd, ngircd
+from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, inspircd, ngircd
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 ON_EACH_SERVER = pytest.mark.parametrize("server", SERVERS)
 
@@ -226,7 +228,7 @@ async def test_plugins_of_irc3_work_and_hear_our_nick_of_today(nick: str, tmp_pa
 @pytest.mark.parametrize("kind", [inspircd, ngircd, embedded_ircd])
 async def test_a_server_that_dies_is_found_again(kind: Any) -> None:
     port, ears = free_port(), Ears()
-    async with running(port, ears) as network, asyncio.timeout(60):
+    async with running(port, ears) as network, asyncio.timeout(PATIENCE):
         for _ in range(2):
             async with kind(port) as ircd:
                 await network.until_joined()
@@ -272,7 +274,7 @@ async def test_after_our_own_quit_there_is_no_return() -> None:
     before = signal.getsignal(signal.SIGINT)
     async with ngircd() as ircd, irc_client(ircd.port, "alice") as alice:
         await alice.join("#c")
-        async with asyncio.timeout(20), joined(ircd.port, Ears()) as network:
+        async with asyncio.timeout(PATIENCE), joined(ircd.port, Ears()) as network:
             await alice.expect("JOIN")
         await alice.expect("QUIT .*the test is over")
         assert not network.connected.is_set()
@@ -327,7 +329,7 @@ async def test_junk_and_long_lines_of_others_do_no_harm(server: str) -> None:
 
 async def test_channels_are_joined_and_left_on_demand() -> None:
     ears = Ears()
-    async with ngircd() as ircd, joined(ircd.port, ears) as network, asyncio.timeout(20):
+    async with ngircd() as ircd, joined(ircd.port, ears) as network, asyncio.timeout(PATIENCE):
         network.join("#new")
         assert not network.joined.is_set()
         await network.until_joined()

@@ -16,7 +16,8 @@ import pytest
 
 from tests.kit.certificates import Certificate, certificate
 from tests.kit.command import begun, line_with
-from tests.kit.irc_script import PATIENCE, Wire, listening
+from tests.kit.irc_script import Wire, listening
+from tests.kit.patience import PATIENCE
 from tests.kit.scram_server import ScramServer
 
 JILLES = ('sasl_username = "jilles"', 'sasl_password = "sesame"')

@@ -21,6 +21,7 @@ from structlog.testing import capture_logs
 from tests.kit.certificates import certificate
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_network import Ears, joined
+from tests.kit.patience import PATIENCE
 from tests.kit.services import Services, services_network
 
 LOGIN: dict[str, Any] = {"sasl_username": "Account", "sasl_password": "sesame"}
@@ -87,7 +88,7 @@ async def test_services_may_be_down_and_come_back(network: Services) -> None:
     ):
         assert await account_of("Terra", alice) is None
         assert await ours.privmsg("#c", "still here") == ["still here"]
-        async with network.running(), asyncio.timeout(30):
+        async with network.running(), asyncio.timeout(PATIENCE):
             # Services begin anew, so the account may come after our first attempt to log in.
             assert await ours.privmsg("#c", "and here") == ["and here"]
         assert await ours.privmsg("#c", "and without them") == ["and without them"]
@@ -102,7 +103,7 @@ async def test_nickserv_is_told_where_there_is_no_sasl(network: Services) -> Non
     ):
         # Its owner has the nick: NickServ sends them away, for we know the password.
         await owner.expect("ERROR|KILL")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while ours.nick != "Account":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # we share no channel with anybody who would tell
         assert await account_of("Account", alice) == "Account"

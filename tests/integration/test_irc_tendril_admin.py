@@ -19,6 +19,7 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import Ircd, inspircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 NOBODY = "http://127.0.0.1:9"
 OTHER = "#other"
@@ -169,7 +170,7 @@ async def test_the_file_is_read_anew_by_command_and_by_signal(tmp_path: Path) ->
             assert (await told(root, ".reload")).startswith("Read anew")
             await root.say(ROOM, "!ping")
             await root.expect("root: pong")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await tendril.networks["irc"].until_joined()
             assert set(tendril.networks["irc"].channels) == {ROOM, OTHER}
             write(ircd.port, 'comand_prefix = "?"\n')
@@ -180,7 +181,7 @@ async def test_the_file_is_read_anew_by_command_and_by_signal(tmp_path: Path) ->
             await root.expect("root: pong")
             write(ircd.port, 'command_prefix = "?"\n')
             os.kill(os.getpid(), signal.SIGHUP)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while tendril.settings.command_prefix != "?":  # noqa: ASYNC110 - a signal is quiet
                     await asyncio.sleep(0.01)
             await root.say(ROOM, "?ping")
@@ -217,7 +218,7 @@ async def acting(
     ):
         await clients[0].send(f"MODE {ROOM} +o Terra")
         await clients[0].expect(rf"MODE {ROOM} \+o :?Terra")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not tendril.networks["irc"].is_operator(ROOM):  # noqa: ASYNC110 - on its way
                 await asyncio.sleep(0.01)
         yield script, clients, tendril
@@ -310,7 +311,7 @@ async def test_permission_is_looked_at_again_when_a_tool_runs(tmp_path: Path) ->
         await root.send("NICK toor")
         await bob.expect("NICK :?toor")
         await bob.settle()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not tendril.networks["irc"].member(ROOM, "toor"):  # noqa: ASYNC110 - on its way
                 await asyncio.sleep(0.01)
         script.release()

@@ -18,6 +18,7 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import Ircd, inspircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.web_site import web_site
 
 LINK = r"PRIVMSG \S+ :\(\d+ more lines: \.more\) (http://127\.0\.0\.1:\d+/paste/(\S+))$"
@@ -54,7 +55,7 @@ async def test_a_long_answer_ends_with_a_link_to_all_of_it(tmp_path: Path) -> No
         link = await alice.expect(LINK)
         assert said(alice)[:3] == ["alice: one", "two", "```"]
         assert len(link[2]) == 24
-        async with httpx2.AsyncClient() as anybody:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
             page = await anybody.get(link[1])
             other = await anybody.get(link[1][:-1] + ("a" if link[1][-1] != "a" else "b"))
         assert page.status_code == 200
@@ -78,7 +79,7 @@ async def test_a_link_needs_no_token_and_opens_nothing_else(tmp_path: Path) -> N
         await alice.say("Terra", "explain in private")
         link = await alice.expect(LINK)
         assert said(alice, "alice")[0] == "one"
-        async with httpx2.AsyncClient() as anybody:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
             assert (await anybody.get(link[1])).status_code == 200
             channels = link[1].partition("/paste/")[0] + "/api/channels"
             assert (await anybody.get(channels)).status_code == 401

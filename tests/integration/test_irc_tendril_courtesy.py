@@ -9,6 +9,7 @@ from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -110,7 +111,7 @@ async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(
                 await oper.send(f"KICK {ROOM} Terra :out")
                 await oper.expect(rf"KICK {ROOM} Terra")
                 assert number < 3
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await tendril.networks["irc"].until_joined()  # nothing is left to be in
             await oper.say("Terra", ".ping")
             await oper.expect("PRIVMSG oper :pong")

@@ -13,6 +13,7 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 
 @asynccontextmanager
@@ -39,7 +40,7 @@ def words(request: dict[str, Any]) -> list[str]:
 
 async def until(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
     """Wait until so many questions are being answered or wait for it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await client.settle()
         while tendril.questions != questions:  # noqa: ASYNC110 - the tendril tells nobody
             await asyncio.sleep(0.01)

@@ -18,6 +18,7 @@ from storage.chat_log import ChatLog
 from storage.database import Database
 from storage.event import Event, EventType
 from tests.docs.reference import ROOT
+from tests.kit.patience import PATIENCE
 
 LITESTREAM = shutil.which("litestream", path=os.path.dirname(sys.executable))
 CONFIG = str(ROOT / "deploy" / "litestream.yml")
@@ -31,7 +32,7 @@ async def litestream(*arguments: str, data: Path) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         said, _ = await process.communicate()
     assert process.returncode == 0, said.decode()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,6 +22,7 @@ from llm.settings import AgentSettings
 from storage.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI, serving
 from tests.kit.plain_openai import plain_openai
+from tests.kit.ports import free_port
 
 ASKED: list[Message] = [{"role": "user", "content": "hello there", "name": "ada"}]
 CALL = Call("irc/#terrarium")
@@ -43,11 +43,6 @@ async def chat(url: str, shown: list[str] | None = None, **values: Any) -> Reply
 
     async with AgentClient.opened(settings(url, **values)) as client:
         return await client.chat(ASKED, CALL, on_text=None if shown is None else show)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 async def test_a_streamed_answer_is_gathered_with_its_usage() -> None:

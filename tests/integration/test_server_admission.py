@@ -14,6 +14,7 @@ import pytest
 from storage.keys import Key
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import make_keys, until_metric
 
 CHAT = "/v1/chat/completions"
@@ -45,7 +46,7 @@ async def client(
     settings = {"places": 1, **admission}
     async with (
         agent_server({"upstream": script.url}, None, data, admission=settings) as url,
-        httpx2.AsyncClient(base_url=url, timeout=60) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         yield http
 

@@ -12,6 +12,7 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
 from tests.kit.agent_server import EngineAddress, agent_server
+from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.engine",)
 
@@ -192,7 +193,7 @@ async def test_a_prompt_over_the_context_has_its_own_code(openai: AsyncOpenAI) -
 
 async def test_tokenize_counts_what_a_chat_request_sends(url: str) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi!"}]
-    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         for extra in ({}, {"tools": [WEATHER]}, {"tools": [WEATHER], "tool_choice": "none"}):
             body = {"messages": messages, **extra}
             counted = (await http.post("/tokenize", json=body)).json()
@@ -205,7 +206,7 @@ async def test_tokenize_counts_what_a_chat_request_sends(url: str) -> None:
 
 
 async def test_generate_takes_a_prompt_and_gives_a_text(url: str) -> None:
-    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         answer = await http.post("/v1/generate", json={"prompt": "Say hello.", "max_tokens": 6})
         body = answer.json()
         assert body["text"]
@@ -222,19 +223,31 @@ async def test_a_client_that_leaves_stops_the_generation(
         "stream": stream,
         "logit_bias": ENDLESS,
     }
-    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
-        asking = asyncio.ensure_future(http.post("/v1/chat/completions", json=body))
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
+        before = await counted(engine, "tokens_predicted_total")
+        answer = asyncio.ensure_future(http.post("/v1/chat/completions", json=body))
         await until_busy(engine, True)
-        asking.cancel()
-        await asyncio.wait({asking})
-        await until_busy(engine, False, seconds=1)
+        answer.cancel()
+        await asyncio.wait({answer})
+        await until_busy(engine, False)
+        assert await counted(engine, "tokens_predicted_total") - before < 900
 
 
-async def until_busy(engine: EngineAddress, wanted: bool, seconds: float = 10) -> None:
-    headers = {"authorization": f"Bearer {engine.key}"}
-    async with asyncio.timeout(seconds), httpx2.AsyncClient(headers=headers) as http:
+async def counted(engine: EngineAddress, metric: str) -> float:
+    async with asking(engine) as http:
+        lines = (await http.get("/metrics")).text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"llamacpp:{metric} "))
+
+
+async def until_busy(engine: EngineAddress, wanted: bool) -> None:
+    async with asyncio.timeout(PATIENCE), asking(engine) as http:
         while True:
-            slots = (await http.get(f"{engine.url}/slots")).json()
+            slots = (await http.get("/slots")).json()
             if any(slot["is_processing"] for slot in slots) is wanted:
                 return
             await asyncio.sleep(0.01)
+
+
+def asking(engine: EngineAddress) -> httpx2.AsyncClient:
+    headers = {"authorization": f"Bearer {engine.key}"}
+    return httpx2.AsyncClient(base_url=engine.url, headers=headers, timeout=PATIENCE)

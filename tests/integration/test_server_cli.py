@@ -21,8 +21,9 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from tests.kit.agent_server import until_ready
-from tests.kit.ircd import free_port
 from tests.kit.openai_script import ScriptedOpenAI, serving
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 pytest_plugins = ("tests.kit.engine",)
 
@@ -38,7 +39,7 @@ async def start(tmp_path: Path, *words: str, **env: str) -> Process:
 
 
 async def ended(process: Process) -> tuple[int, str, str]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         out, err = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
@@ -60,7 +61,7 @@ async def running(tmp_path: Path, **env: str) -> AsyncIterator[tuple[Process, st
 
 
 async def until_listening(url: str) -> None:
-    async with asyncio.timeout(30), httpx2.AsyncClient() as http:
+    async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(timeout=PATIENCE) as http:
         while True:
             try:
                 await http.get(f"{url}/health")
@@ -75,7 +76,7 @@ async def test_the_server_answers_with_the_model_of_model_path(
 ) -> None:
     env = {"MODEL_PATH": str(model_file), "MODEL_CONTEXT": "512", "MODEL_SLOTS": "1"}
     async with running(tmp_path, **env) as (process, url):
-        async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
             messages = [{"role": "user", "content": "hi"}]
             answer = await http.post(CHAT, json={"messages": messages, "max_tokens": 3})
             assert answer.json()["choices"][0]["message"]["content"]
@@ -92,7 +93,7 @@ async def test_sigterm_ends_the_server_within_three_seconds_while_it_streams(
     async with (
         ScriptedOpenAI() as script,
         running(tmp_path, MODEL_UPSTREAM=script.url) as (process, url),
-        httpx2.AsyncClient(base_url=url, timeout=60) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         script.hang("a beginning")
         async with http.stream("POST", CHAT, json=body) as response:

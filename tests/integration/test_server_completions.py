@@ -11,6 +11,7 @@ from openai import AsyncOpenAI, BadRequestError
 
 from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 
 pytest_plugins = ("tests.kit.engine",)
@@ -193,7 +194,7 @@ async def test_an_upstream_without_completions_is_told_so() -> None:
     async with (
         plain_openai({"role": "assistant", "content": "hi"}) as upstream,
         agent_server({"upstream": upstream}) as url,
-        httpx2.AsyncClient(base_url=url) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         answer = await http.post("/v1/completions", json={"prompt": "x"})
         assert answer.status_code == 501

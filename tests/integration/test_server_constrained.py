@@ -11,6 +11,7 @@ import pytest
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 CHAT = "/v1/chat/completions"
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
@@ -40,7 +41,7 @@ async def http(script: ScriptedOpenAI) -> AsyncIterator[httpx2.AsyncClient]:
     model = {"upstream": script.url, "tools": "constrained"}
     async with (
         agent_server(model) as url,
-        httpx2.AsyncClient(base_url=url, timeout=20) as client,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
         yield client
 
@@ -72,7 +73,10 @@ async def test_a_model_too_small_to_choose_is_shown_tools_only_when_one_is_force
     script: ScriptedOpenAI,
 ) -> None:
     model = {"upstream": script.url, "tools": "forced"}
-    async with agent_server(model) as url, httpx2.AsyncClient(base_url=url, timeout=20) as http:
+    async with (
+        agent_server(model) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
         script.say("Ada.").say(CALL)
         free = (await http.post(CHAT, json=ASK)).json()
         forced = (await http.post(CHAT, json=ASK | {"tool_choice": "required"})).json()

@@ -19,9 +19,9 @@ from agent_server.engines.base import Engine
 from agent_server.errors import EngineUnavailable, Unsupported
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 E5 = "multilingual-e5-small"
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ async def test_another_model_is_asked_of_its_upstream(
 
 async def test_the_tokens_of_embeddings_are_metered(url: str, openai: AsyncOpenAI) -> None:
     answer = await openai.embeddings.create(model=E5, input="hello")
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         usage = (await http.get("/usage")).text
     assert E5 in usage
     assert str(answer.usage.prompt_tokens) in usage

@@ -20,7 +20,8 @@ from agent_server.engines.upstream import BREAK_AFTER
 from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable
 from llm.listener import listen
 from tests.kit.agent_server import agent_server, unready_server
-from tests.kit.openai_script import PATIENCE, Answer, ScriptedOpenAI
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -88,7 +89,10 @@ async def test_garbage_is_an_engine_error_and_no_crash(garbage: bytes) -> None:
 async def test_garbage_reaches_a_client_as_an_error_object() -> None:
     async with answering(OK + b"data: {not json}\n\n") as engine:
         model = {"upstream": engine, "upstream_model": "m"}
-        async with unready_server(model) as url, httpx2.AsyncClient(base_url=url) as http:
+        async with (
+            unready_server(model) as url,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        ):
             answer = await http.post(CHAT, json=HELLO)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_unavailable")
 
@@ -155,7 +159,10 @@ async def _outcome(engine: HttpEngine) -> str:
 async def test_a_slow_first_byte_is_waited_for() -> None:
     async with ScriptedOpenAI() as script:
         script.hang()
-        async with agent_server({"upstream": script.url}) as url, httpx2.AsyncClient() as http:
+        async with (
+            agent_server({"upstream": script.url}) as url,
+            httpx2.AsyncClient(timeout=PATIENCE) as http,
+        ):
             asking = asyncio.create_task(http.post(f"{url}{CHAT}", json=HELLO))
             await script.arrived()
             assert (await http.get(f"{url}/ready")).status_code == 200
@@ -168,12 +175,15 @@ async def test_a_thousand_clients_that_leave_leave_nothing_behind() -> None:
     process = psutil.Process()
     async with ScriptedOpenAI() as script:
         script.default = Answer("a beginning", hang=True)
-        async with agent_server({"upstream": script.url}) as url, httpx2.AsyncClient() as http:
+        async with (
+            agent_server({"upstream": script.url}) as url,
+            httpx2.AsyncClient(timeout=PATIENCE) as http,
+        ):
             tasks, sockets = len(asyncio.all_tasks()), process.num_fds()
             host, port = url.removeprefix("http://").split(":")
             for _ in range(20):
                 await asyncio.gather(*(_leave(host, int(port), bool(n % 2)) for n in range(50)))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while not await _is_idle(http, url):  # noqa: ASYNC110 - over HTTP
                     await asyncio.sleep(0.05)
                 # The connections to the script may stay open for a moment, and its own side too.
@@ -227,7 +237,7 @@ async def test_without_a_key_only_loopback_names_are_answered(host: str, status:
     async with (
         ScriptedOpenAI() as script,
         agent_server({"upstream": script.url}) as url,
-        httpx2.AsyncClient(base_url=url, headers={"host": host}) as http,
+        httpx2.AsyncClient(base_url=url, headers={"host": host}, timeout=PATIENCE) as http,
     ):
         assert (await http.post(CHAT, json=HELLO)).status_code == status
         assert (await http.get("/v1/models")).status_code == status
@@ -237,7 +247,7 @@ async def test_with_a_key_every_name_is_answered() -> None:
     async with (
         ScriptedOpenAI() as script,
         agent_server({"upstream": script.url}, {"admin_key": "secret"}) as url,
-        httpx2.AsyncClient(base_url=url) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         headers = {"host": "terra.example", "authorization": "Bearer secret"}
         assert (await http.get("/v1/models", headers=headers)).status_code == 200

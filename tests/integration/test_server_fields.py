@@ -25,6 +25,7 @@ from openai.types.responses import response_create_params as response
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 USER = {"role": "user", "content": "hi"}
 CHAT_TOOL = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
@@ -187,7 +188,7 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
     async with (
         ScriptedOpenAI() as script,
         agent_server({"upstream": script.url}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=60) as client,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
         yield client
 

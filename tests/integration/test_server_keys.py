@@ -14,6 +14,7 @@ from storage.keys import Key
 from tests.kit.agent_server import agent_server
 from tests.kit.command import terrarium
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import bearer, key_table, make_keys, until_metric, until_status
 
 CHAT = "/v1/chat/completions"
@@ -33,7 +34,7 @@ async def client(
     server = tables.pop("server", {})
     async with (
         agent_server({"upstream": script.url}, server, data, **tables) as url,
-        httpx2.AsyncClient(base_url=url, timeout=20) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         yield http
 

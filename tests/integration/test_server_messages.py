@@ -19,6 +19,7 @@ from anthropic.types import MessageParam, ToolParam
 
 from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.engine",)
 
@@ -118,7 +119,7 @@ async def test_the_events_of_a_stream_come_in_order(url: str, script: ScriptedOp
     script.answer(Answer("Two words", calls=(("get_weather", '{"city": "Oslo"}'),)))
     body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "stream": True,
             "tools": [WEATHER]}  # fmt: skip
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         answer = await http.post("/v1/messages", json=body)
     assert answer.headers["content-type"].startswith("text/event-stream")
     names, events = [], []
@@ -178,7 +179,7 @@ async def test_thoughts_stay_out_unless_they_are_asked_for(
     script.answer(Answer("Hi", reasoning="secret"))
     body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "thinking": thinking,
             "stream": stream}  # fmt: skip
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         answer = await http.post("/v1/messages", json=body)
     assert answer.status_code == 200
     assert "Hi" in answer.text
@@ -315,7 +316,7 @@ async def test_a_bad_request_is_refused_in_the_shape_of_this_api(
     url: str, script: ScriptedOpenAI, body: dict[str, Any], named: str
 ) -> None:
     good = {"model": "terra", "max_tokens": 9, "messages": HELLO}
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         answer = await http.post("/v1/messages", json={**good, **body})
     assert answer.status_code == 400
     assert answer.json()["type"] == "error"
@@ -372,7 +373,9 @@ async def test_the_key_may_come_as_this_api_sends_it(script: ScriptedOpenAI) -> 
             await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
         async with AsyncAnthropic(base_url=url, auth_token="s3cret", max_retries=0) as client:
             await client.messages.create(model="terra", max_tokens=9, messages=HELLO)
-        async with httpx2.AsyncClient(base_url=url, headers={"x-api-key": "s3cret"}) as http:
+        async with httpx2.AsyncClient(
+            base_url=url, headers={"x-api-key": "s3cret"}, timeout=PATIENCE
+        ) as http:
             body = {"model": "terra", "max_tokens": 9, "messages": HELLO}
             assert (await http.post("/v1/messages", json=body)).status_code == 200
         async with AsyncAnthropic(base_url=url, api_key="wrong", max_retries=0) as client:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 CHAT = "/v1/chat/completions"
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -36,7 +37,7 @@ async def http(script: ScriptedOpenAI) -> AsyncIterator[httpx2.AsyncClient]:
     server = {"max_body_bytes": 10_000}
     async with (
         agent_server({"upstream": script.url}, server) as url,
-        httpx2.AsyncClient(base_url=url, timeout=20) as client,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
         yield client
 
@@ -208,7 +209,7 @@ async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -
     server = {"admin_key": "s3cret", "host": "0.0.0.0"}
     async with (
         agent_server({"upstream": script.url}, server) as url,
-        httpx2.AsyncClient(base_url=url) as client,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
         for given in ({}, {"authorization": "Bearer nope"}, {"authorization": "s3cret"}):
             for path in (CHAT, "/v1/models", "/v1/generate", "/tokenize", "/v1/other"):

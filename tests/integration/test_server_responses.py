@@ -17,6 +17,7 @@ from agent_server.responses.store import Kept, ResponseStore
 from storage.keys import Key
 from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import make_keys
 
 pytest_plugins = ("tests.kit.engine",)
@@ -309,7 +310,7 @@ async def test_a_stream_is_kept_when_it_is_complete(openai: AsyncOpenAI) -> None
 async def test_what_cannot_be_honoured_is_refused_by_name(
     url: str, script: ScriptedOpenAI, body: dict[str, Any], param: str | None
 ) -> None:
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         answer = await http.post("/v1/responses", json={"input": "x", **body})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
@@ -333,7 +334,7 @@ async def test_a_stream_that_breaks_ends_with_a_failed_response(
 
 async def test_a_client_that_leaves_stops_the_answer(url: str, script: ScriptedOpenAI) -> None:
     script.hang("begun")
-    async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         body = {"input": "x", "stream": True}
         asking = asyncio.ensure_future(http.post("/v1/responses", json=body))
         await script.arrived()
@@ -347,7 +348,7 @@ async def test_one_key_does_not_see_the_responses_of_another(
 ) -> None:
     async with (
         agent_server({"upstream": script.url}, None, tmp_path) as url,
-        httpx2.AsyncClient(base_url=url) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         keys = await make_keys(http, tmp_path, Key("irc"), Key("web"))
         irc, web = keys["irc"], keys["web"]

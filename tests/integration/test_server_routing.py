@@ -18,7 +18,8 @@ from agent_server.app import create_app
 from agent_server.model_settings import settings_of_models
 from storage.config import Config, ConfigError, load
 from tests.kit.agent_server import agent_server, until_ready
-from tests.kit.openai_script import PATIENCE, ScriptedOpenAI, serving
+from tests.kit.openai_script import ScriptedOpenAI, serving
+from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 
 CHAT = "/v1/chat/completions"
@@ -34,7 +35,10 @@ async def three() -> AsyncIterator[tuple[ScriptedOpenAI, ScriptedOpenAI, httpx2.
             "aliases": {"fast": "terra", "smart": ["big", "terra"]},
             "models": {"big": {"upstream": two.url, "vision": False, "context": 512}},
         }
-        async with agent_server(model) as url, httpx2.AsyncClient(base_url=url) as http:
+        async with (
+            agent_server(model) as url,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        ):
             yield one, two, http
 
 
@@ -106,7 +110,10 @@ def toml(path: Path, model: Mapping[str, Any]) -> None:
 @asynccontextmanager
 async def following(path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     config = load(path, path.parent)
-    async with serving(create_app(config)) as url, httpx2.AsyncClient(base_url=url) as http:
+    async with (
+        serving(create_app(config)) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
         await until_ready(url)
         yield http
 
@@ -182,7 +189,7 @@ async def test_what_an_upstream_says_of_its_model_counts_unless_the_table_says_i
         async with (
             plain_openai({"role": "assistant", "content": "Hi."}, card=card) as upstream,
             agent_server({"upstream": upstream, "reasoning": False}) as url,
-            httpx2.AsyncClient(base_url=url) as http,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
         ):
             await until_logged(logs, "model.learned")
             found = (await http.get("/v1/models/terra")).json()

@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = 20  # of each endpoint, right ones and wrong ones, always the same
@@ -63,7 +64,7 @@ def ask(cases: SearchStrategy[Case[Any]], *, right: bool) -> None:
     def send(case: Case[Any]) -> None:
         if right and isinstance(case.body, dict) and isinstance(case.body.get("model"), str):
             case.body["model"] = EMBEDDER if "embeddings" in case.operation.path else "terra"
-        answer = case.call_and_validate(checks=CHECKS, timeout=60)
+        answer = case.call_and_validate(checks=CHECKS, timeout=PATIENCE)
         assert answer.status_code not in ENGINE_IS_WELL, answer.text
 
     # The generator gives up on some wrong bodies of its own making.

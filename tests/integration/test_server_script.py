@@ -9,6 +9,7 @@ import pytest
 from openai import APIStatusError, AsyncOpenAI
 
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 
 def client(script: ScriptedOpenAI) -> AsyncOpenAI:
@@ -61,12 +62,12 @@ async def test_the_script_fails_hangs_and_notices_a_client_that_leaves() -> None
         with pytest.raises(APIStatusError) as failure:
             await openai.post("/chat/completions", body={"messages": messages}, cast_to=object)
         assert failure.value.response.headers["retry-after"] == "7"
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             body = {"messages": messages, "stream": True}
             async with http.stream(
                 "POST", f"{script.url}/v1/chat/completions", json=body
             ) as response:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(PATIENCE):
                     async for line in response.aiter_lines():
                         if "beginning" in line:
                             break
@@ -75,7 +76,10 @@ async def test_the_script_fails_hangs_and_notices_a_client_that_leaves() -> None
 
 
 async def test_the_script_counts_words_as_tokens() -> None:
-    async with ScriptedOpenAI(max_model_len=77) as script, httpx2.AsyncClient() as http:
+    async with (
+        ScriptedOpenAI(max_model_len=77) as script,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
+    ):
         messages = [
             {"role": "user", "content": [{"type": "text", "text": "a b"}]},
             {"role": "assistant", "content": None},

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
 TOOL: ChatCompletionToolParam = {
@@ -247,7 +248,7 @@ async def test_what_a_model_says_cannot_end_an_event(
         "/v1/messages": {"model": "terra", "max_tokens": 9, "messages": HELLO,
                          "thinking": {"type": "adaptive"}},
     }  # fmt: skip
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         for path, body in bodies.items():
             raw = (await http.post(path, json={**body, "stream": True})).content
             for event in raw.rstrip(b"\n").split(b"\n\n"):
@@ -267,7 +268,7 @@ async def test_half_a_character_does_not_break_an_answer(
     body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "stream": stream}
     if path == "/v1/responses":
         body = {"input": "x", "stream": stream}
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         answer = await http.post(path, json=body)
     assert answer.status_code == 200
     assert "\\ud83d" in answer.text
@@ -278,7 +279,7 @@ async def test_half_a_character_does_not_break_an_answer(
 async def test_a_strange_request_id_is_not_echoed_unless_it_is_plain(
     url: str, header: bytes
 ) -> None:
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         answer = await http.get("/v1/models", headers=[(b"x-request-id", header)])
     echoed = answer.headers["x-request-id"]
     assert echoed.isascii()
@@ -289,7 +290,7 @@ async def test_a_strange_request_id_is_not_echoed_unless_it_is_plain(
 
 @pytest.mark.parametrize("name", ["x\r\nset-cookie: a=b", "x\n\ndata: y", "\ud800", "\0"])
 async def test_names_that_clients_make_up_cannot_become_headers(url: str, name: str) -> None:
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         for body in ({"messages": HELLO, "model": name}, {"messages": HELLO, name: 1}):
             answer = await http.post(
                 "/v1/chat/completions",

@@ -15,6 +15,7 @@ from openai import APIError, AsyncOpenAI
 
 from tests.kit.agent_server import agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 
 CHAT = "/v1/chat/completions"
@@ -38,7 +39,7 @@ async def script() -> AsyncIterator[ScriptedOpenAI]:
 async def client(script: ScriptedOpenAI, **model: Any) -> AsyncIterator[httpx2.AsyncClient]:
     async with (
         agent_server({"upstream": script.url, **model}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=20) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         yield http
 
@@ -194,7 +195,10 @@ async def test_a_client_that_leaves_is_left_by_the_upstream_request_too(
 async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> None:
     async with ScriptedOpenAI() as one, ScriptedOpenAI() as two:
         urls = f"{one.url}/v1, {two.url}/"
-        async with agent_server({"upstream": urls}) as url, httpx2.AsyncClient() as http:
+        async with (
+            agent_server({"upstream": urls}) as url,
+            httpx2.AsyncClient(timeout=PATIENCE) as http,
+        ):
             for session in range(40):  # so many that some go to each, wherever they listen
                 for _ in range(2):
                     headers = {"x-session-id": str(session)}
@@ -211,7 +215,10 @@ async def test_the_next_upstream_is_asked_when_one_refuses_the_connection(
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
     urls = f"{dead},{script.url}"
-    async with agent_server({"upstream": urls}) as url, httpx2.AsyncClient() as http:
+    async with (
+        agent_server({"upstream": urls}) as url,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
+    ):
         answers = [
             await http.post(f"{url}{CHAT}", json=HELLO, headers={"x-session-id": str(n)})
             for n in range(4)
@@ -222,7 +229,10 @@ async def test_the_next_upstream_is_asked_when_one_refuses_the_connection(
 async def test_without_an_engine_the_server_lives_but_is_not_ready() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    async with unready_server({"upstream": dead}) as url, httpx2.AsyncClient() as http:
+    async with (
+        unready_server({"upstream": dead}) as url,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
+    ):
         assert (await http.get(f"{url}/health")).json() == {"status": "ok"}
         assert (await http.get(f"{url}/ready")).status_code == 503
         answer = await http.post(f"{url}{CHAT}", json=HELLO)
@@ -245,7 +255,7 @@ async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None
     async with (
         plain_openai(message) as upstream,
         agent_server({"upstream": upstream}) as url,
-        httpx2.AsyncClient(base_url=url) as http,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         body = {"messages": [{"role": "user", "content": "hello"}]}
         whole = (await http.post("/v1/chat/completions", json=body)).json()

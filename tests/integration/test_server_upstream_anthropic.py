@@ -12,6 +12,7 @@ import pytest
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -33,7 +34,10 @@ async def chain() -> AsyncIterator[tuple[ScriptedOpenAI, httpx2.AsyncClient]]:
         agent_server({"upstream": script.url, "name": "claude-1"}, {"admin_key": "secret"}) as far,
     ):
         model = {"api": "anthropic", "upstream": far, "upstream_key": "secret", "name": "claude"}
-        async with agent_server(model) as url, httpx2.AsyncClient(base_url=url) as http:
+        async with (
+            agent_server(model) as url,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        ):
             yield script, http
 
 

@@ -16,12 +16,12 @@ import pytest
 from storage.keys import server_path
 from tests.kit.agent_server import agent_server, until_ready
 from tests.kit.command import begun, line_with
-from tests.kit.ircd import free_port
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello you"}]}
-PATIENCE = 30.0
 
 
 @pytest.fixture

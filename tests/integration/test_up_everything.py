@@ -20,8 +20,9 @@ import pytest
 from harnesses.core.status import report
 from tests.kit.command import begun, line_with, terrarium
 from tests.kit.irc_client import irc_client
-from tests.kit.ircd import free_port
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 FREE = {"SERVER_PORT": "0", "WEB_PORT": "0", "UP_IRC_PORT": "0"}
 
@@ -91,7 +92,7 @@ async def test_when_it_says_ready_it_answers_on_irc_and_serves_pages_and_stops_a
         await line_with(running.process.stdout, ".terrarium what can you do?")
         script.say("I can listen.")
         await answered(running.irc_port, "ada", "I can listen.")
-        async with httpx2.AsyncClient(trust_env=False) as http:
+        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as http:
             page = await http.get(running.address("web"))
             ready = await http.get(running.address("agent server") + "/ready")
         assert (page.status_code, ready.status_code) == (200, 200)

@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from harnesses.core.supervisor import ChildRefused, Patience, Program, Supervisor, running
-from tests.kit.lives import PATIENCE, Life, Lives, lives
+from tests.kit.lives import Life, Lives, lives
+from tests.kit.patience import PATIENCE
 
 QUICK = Patience(first=0.05, longest=0.2, stable=60, ending=0.5)
 

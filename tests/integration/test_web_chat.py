@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, excerpt, web_site
 
 
@@ -22,7 +23,7 @@ async def ask(http: httpx2.AsyncClient, text: str) -> list[dict[str, Any]]:
 
 async def chat_page(site: WebSite, conversation: str) -> str:
     headers = {"cookie": f"terrarium_chat={conversation}"}
-    async with httpx2.AsyncClient(base_url=site.url, headers=headers) as http:
+    async with httpx2.AsyncClient(base_url=site.url, headers=headers, timeout=PATIENCE) as http:
         return (await http.get("/chat")).text
 
 
@@ -42,7 +43,7 @@ async def test_each_browser_has_a_conversation_of_its_own(tmp_path: Path) -> Non
     async with (
         ScriptedOpenAI() as script,
         web_site(tmp_path, agent_url=script.url) as site,
-        httpx2.AsyncClient(base_url=site.url) as other,
+        httpx2.AsyncClient(base_url=site.url, timeout=PATIENCE) as other,
     ):
         await ask(site.http, "I keep newts")
         await ask(site.http, "what do I keep?")
@@ -102,14 +103,14 @@ async def test_a_reader_that_leaves_stops_the_generation(tmp_path: Path) -> None
     async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
         script.hang("Once upon a time")
         async with site.http.stream("POST", "/chat", json={"text": "a story"}) as answer:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await anext(answer.aiter_lines())
         await script.client_gone()
 
 
 async def test_stopping_the_tendril_ends_an_answer_that_hangs(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
-        async with asyncio.timeout(15), web_site(tmp_path, agent_url=script.url) as site:
+        async with asyncio.timeout(PATIENCE), web_site(tmp_path, agent_url=script.url) as site:
             script.hang("Once")
             asking = asyncio.create_task(ask_and_be_cut(site))
             await script.arrived()
@@ -118,7 +119,7 @@ async def test_stopping_the_tendril_ends_an_answer_that_hangs(tmp_path: Path) ->
 
 
 async def ask_and_be_cut(site: WebSite) -> None:
-    async with httpx2.AsyncClient(base_url=site.url, timeout=10) as http:
+    async with httpx2.AsyncClient(base_url=site.url, timeout=PATIENCE) as http:
         with pytest.raises(httpx2.RemoteProtocolError):
             await http.post("/chat", json={"text": "a story"})
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx2
 
+from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, excerpt, web_site
 
-_PATIENCE = 10.0
 _APPEND = """
 import asyncio, sys
 from datetime import UTC, datetime
@@ -48,8 +48,8 @@ async def stream(
     """The events of a stream, the position it begins with first."""
     headers = {"last-event-id": last_event_id} if last_event_id else {}
     async with (
-        asyncio.timeout(_PATIENCE),
-        site.http.stream("GET", path, headers=headers, timeout=_PATIENCE) as response,
+        asyncio.timeout(PATIENCE),
+        site.http.stream("GET", path, headers=headers, timeout=PATIENCE) as response,
     ):
         assert response.headers["content-type"].startswith("text/event-stream")
         async with aclosing(_events(response)) as events:

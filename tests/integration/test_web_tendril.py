@@ -17,6 +17,7 @@ from harnesses.core.errors import HarnessError, PortTaken
 from harnesses.core.status import State, report
 from harnesses.web.tendril import WebTendril
 from storage.config import Config
+from tests.kit.patience import PATIENCE
 
 _RUN = """
 import asyncio, sys
@@ -51,7 +52,7 @@ async def test_sigterm_stops_it_within_two_seconds_while_streams_are_open(tmp_pa
     try:
         url = await _address(tmp_path)
         async with (
-            httpx2.AsyncClient(base_url=url, timeout=10) as http,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
             http.stream("GET", "/api/stream") as stream,
         ):
             lines = stream.aiter_lines()
@@ -72,7 +73,7 @@ async def test_sigterm_stops_it_within_two_seconds_while_streams_are_open(tmp_pa
 
 
 async def _address(data: Path) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             said = report(data, "web")
             if said and said.state is State.READY:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, event, web_site
 
 OPEN, CLOSED = "#open", "#closed"
@@ -67,7 +68,7 @@ async def test_a_token_opens_its_channels_and_no_other(tmp_path: Path) -> None:
 async def test_a_stream_stays_within_the_channels_of_its_token(tmp_path: Path) -> None:
     async with (
         web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site,
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
         site.http.stream("GET", "/api/stream?after_id=0", headers=GUEST) as stream,
     ):
         await site.said(SECRET, channel=CLOSED)

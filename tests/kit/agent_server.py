@@ -16,6 +16,7 @@ import httpx2
 from agent_server.app import create_app
 from storage.config import Config
 from tests.kit.openai_script import serving
+from tests.kit.patience import PATIENCE
 
 CONTEXT = 1024
 SLOTS = 2
@@ -71,8 +72,8 @@ async def unready_server(
             yield url
 
 
-async def until_ready(url: str, seconds: float = 30) -> None:
+async def until_ready(url: str, seconds: float = PATIENCE) -> None:
     """Return when `url` says it is ready. Raises TimeoutError."""
-    async with asyncio.timeout(seconds), httpx2.AsyncClient() as http:
+    async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=PATIENCE) as http:
         while (await http.get(f"{url}/ready")).status_code != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.kit.patience import PATIENCE
 
 CHROMIUM = Path("/usr/bin/chromium")
 _INSTALLED = CHROMIUM.exists()
@@ -28,6 +30,7 @@ _ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+expect.set_options(timeout=PATIENCE * 1000)
 
 
 @asynccontextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
+from tests.kit.patience import PATIENCE
+
 
 class ManualClock:
     """Time stands still until `advance` or `set`; sleepers wake in the order of their times."""
@@ -48,9 +50,9 @@ class ManualClock:
         """Let time pass."""
         await self.set(self._now + step)
 
-    async def asleep(self, count: int = 1, timeout: float = 10.0) -> list[datetime]:  # noqa: ASYNC109
+    async def asleep(self, count: int = 1) -> list[datetime]:
         """Wait until `count` sleepers wait for a time that has not come; returns their times."""
-        async with asyncio.timeout(timeout), self._news:
+        async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: len(self._waiting()) >= count)
             return self._waiting()
 

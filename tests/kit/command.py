@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kit.patience import PATIENCE
+
 _SECTIONS = (
     "SERVER_",
     "MODEL_",
@@ -23,7 +25,6 @@ _SECTIONS = (
     "STORAGE_",
     "UP_",
 )
-PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
 
+from tests.kit.patience import PATIENCE
+
 
 class IrcClient:
     """One connection to an IRC server; answers PING by itself.
@@ -81,7 +83,7 @@ class IrcClient:
         body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
         await self.send(b"PRIVMSG " + target.encode() + b" :" + body)
 
-    async def expect(self, pattern: str, timeout: float = 10.0) -> re.Match[str]:  # noqa: ASYNC109
+    async def expect(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:  # noqa: ASYNC109
         """Return the next line that `pattern` is found in; fail after `timeout` seconds."""
         regex = re.compile(pattern)
         start = self._position
@@ -101,7 +103,7 @@ class IrcClient:
         await self.send(f"PING :settle-{self._pings}")
         await self.expect(rf"PONG .*settle-{self._pings}")
 
-    async def wait_closed(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+    async def wait_closed(self, timeout: float = PATIENCE) -> None:  # noqa: ASYNC109
         """Return when the server has closed the connection."""
         async with asyncio.timeout(timeout), self._news:
             await self._news.wait_for(lambda: self.closed)

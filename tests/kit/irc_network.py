@@ -11,6 +11,7 @@ from harnesses.core.backoff import Backoff
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.network import Network
 from harnesses.irc.settings import NetworkSettings
+from tests.kit.patience import PATIENCE
 
 
 class Ears:
@@ -30,7 +31,7 @@ class Ears:
 
     async def until(self, true: Callable[[IrcEvent], bool]) -> IrcEvent:
         """The first event of which this is true, waited for."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             while not (found := [event for event in self.events if true(event)]):
                 self._news.clear()
                 await self._news.wait()
@@ -59,6 +60,6 @@ async def running(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Netwo
 @asynccontextmanager
 async def joined(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Network]:
     """The same, once it is in its channels."""
-    async with running(port, ears, **settings) as network, asyncio.timeout(60):
+    async with running(port, ears, **settings) as network, asyncio.timeout(PATIENCE):
         await network.until_joined()
         yield network

@@ -8,7 +8,8 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-PATIENCE = 30.0
+from tests.kit.patience import PATIENCE
+
 """Seconds that a test waits for the client before it fails."""
 
 WELCOME = b":s 001 Terra :Welcome Terra!~t@h\r\n:s 422 Terra :No MOTD\r\n"

@@ -16,6 +16,7 @@ from storage.conversations import Turn
 from storage.database import Database
 from storage.event import PUBLIC
 from storage.settings import log_path
+from tests.kit.patience import PATIENCE
 
 ROOM = "#terrarium"
 
@@ -34,7 +35,7 @@ async def irc_tendril(config: Config, clock: Clock | None = None) -> AsyncIterat
     tendril = IrcTendril(config, clock)
     running = asyncio.create_task(tendril.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             for network in tendril.networks.values():
                 await network.until_joined()
         yield tendril

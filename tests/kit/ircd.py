@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 NGIRCD = """\
 [Global]
@@ -74,13 +76,6 @@ class Ircd:
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager
@@ -172,7 +167,7 @@ async def _running(
 
 
 async def _accepting(server: Ircd, output: Path) -> None:
-    deadline = asyncio.get_running_loop().time() + 20
+    deadline = asyncio.get_running_loop().time() + PATIENCE
     while not await _accepts(server):
         late = asyncio.get_running_loop().time() > deadline
         if late or server.process.returncode is not None:

@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-PATIENCE = 15.0
-"""How many seconds a test waits for something before it fails."""
+from tests.kit.patience import PATIENCE
 
 _SCRIPT = """
 import os, signal, socket, subprocess, sys

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tests.kit.ircd import Ircd, free_port, inspircd
+from tests.kit.ircd import Ircd, inspircd
+from tests.kit.ports import free_port
 
 _HUB, _LEAF = "inspircd.test", "leaf.test"
 _LINK = """\

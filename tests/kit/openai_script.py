@@ -32,8 +32,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from llm.listener import listen
+from tests.kit.patience import PATIENCE
 
-PATIENCE = 10.0
 """How many seconds a test waits for something before it fails."""
 
 

@@ -11,8 +11,8 @@ import httpx2
 
 from storage.database import Database
 from storage.keys import Key, Keys, server_path
+from tests.kit.patience import PATIENCE
 
-PATIENCE = 20.0
 """Seconds until the server must have seen a change, or a queue must have changed."""
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from tests.kit.certificates import certificate
 from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.ircd import Ircd, free_port, inspircd, installed
+from tests.kit.ircd import Ircd, inspircd, installed
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 _LINKED = """\
 <module name="spanningtree">
@@ -89,7 +91,7 @@ class Services:
 
     async def _linked(self, client: IrcClient) -> None:
         """Wait until the server offers SASL, which it does with services only."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 await client.send("CAP LS 302")
                 if "sasl=" in (await client.expect(r" CAP \S+ LS :(.*)"))[1]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from tests.kit.command import environment_without_settings
-from tests.kit.ircd import free_port
+from tests.kit.ports import free_port
 
 PATIENCE = 90.0
 """Seconds: the first start on a machine pulls the model."""
@@ -69,7 +69,7 @@ async def terrarium_up(data: Path, **environment: str) -> AsyncIterator[Up]:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
         await process.wait()
-        _, alive = psutil.wait_procs(descendants, timeout=1)
+        _, alive = psutil.wait_procs(descendants, timeout=5)
         left = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
         assert not left, f"left behind: {left}"
 

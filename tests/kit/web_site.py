@@ -24,11 +24,11 @@ from storage.chat_log import ChatLog
 from storage.config import Config
 from storage.database import Database
 from storage.event import Event, EventType
+from tests.kit.patience import PATIENCE
 
 NETWORK, CHANNEL = "irc", "#ubuntu"
 DATA = Path(__file__).parents[1] / "data"
 NOBODY = "http://127.0.0.1:9"  # an agent server that is not there
-_PATIENCE = 10.0
 _MORNING = datetime(2004, 11, 15, 3, 0, tzinfo=UTC)
 _AFTERNOON = datetime(2009, 10, 1, 15, 56, tzinfo=UTC)
 _SAID = re.compile(r"\[(\d\d):(\d\d)\] <([^>]+)> ?(.*)")
@@ -121,7 +121,7 @@ async def web_site(
             running = tasks.create_task(WebTendril(config).run())
             try:
                 url = await ready(data, running)
-                async with httpx2.AsyncClient(base_url=url) as http:
+                async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
                     yield WebSite(url, http, log, data, ids)
             finally:
                 running.cancel()
@@ -130,7 +130,7 @@ async def web_site(
 async def ready(data: Path, running: asyncio.Task[None]) -> str:
     """The address that the tendril says it serves. Raises TimeoutError."""
     begin = datetime.now(UTC)
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         while not running.done():
             said = report(data, "web")
             if said and said.state is State.READY and said.time > begin:

@@ -17,6 +17,7 @@ from storage.chat_log import ChatLog, Query
 from storage.database import Database
 from storage.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.stores import LogStore
+from tests.kit.patience import PATIENCE
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOME = Place("irc", "#home")
@@ -271,7 +272,7 @@ async def test_a_file_that_stays_locked_does_not_hold_up_the_end_for_ever(tmp_pa
     path = tmp_path / "irc.db"
     async with Database.opened(path) as database:
         other = sqlite3.connect(path, isolation_level=None)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             async with ChatLog.opened(database) as log:
                 other.execute("BEGIN IMMEDIATE")
                 stored = log.append(said("too late"))
