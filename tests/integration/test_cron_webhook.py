@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from harnesses.cron.delivery import Result, ToWebhook
 from harnesses.cron.errors import Undeliverable
-from tests.kit.openai_script import serving
 from tests.kit.ports import free_port
+from tests.kit.serving import serving
 
 RESULT = Result("digest", datetime(2026, 5, 1, 9, tzinfo=UTC), "héllo")
 

@@ -20,9 +20,10 @@ from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unre
 from llm.message import Message, Reply, ToolCall, Usage
 from llm.settings import AgentSettings
 from storage.config import Config
-from tests.kit.openai_script import Answer, ScriptedOpenAI, serving
+from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.plain_openai import plain_openai
 from tests.kit.ports import free_port
+from tests.kit.serving import serving
 
 ASKED: list[Message] = [{"role": "user", "content": "hello there", "name": "ada"}]
 CALL = Call("irc/#terrarium")

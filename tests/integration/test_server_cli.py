@@ -21,9 +21,10 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from tests.kit.agent_server import until_ready
-from tests.kit.openai_script import ScriptedOpenAI, serving
+from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
+from tests.kit.serving import serving
 
 pytest_plugins = ("tests.kit.engine",)
 

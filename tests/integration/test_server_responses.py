@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,14 +12,11 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from openai.types.responses import FunctionToolParam, Response
 
-from agent_server.responses.store import Kept, ResponseStore
-from storage.keys import Key
 from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-from tests.kit.server_keys import make_keys
 
-pytest_plugins = ("tests.kit.engine",)
+pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
 
 WEATHER: FunctionToolParam = {
     "type": "function",
@@ -34,24 +30,6 @@ WEATHER: FunctionToolParam = {
     "strict": True,
 }
 CALL = (("get_weather", '{"city": "Oslo"}'),)
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def url(script: ScriptedOpenAI) -> AsyncIterator[str]:
-    async with agent_server({"upstream": script.url}) as address:
-        yield address
-
-
-@pytest.fixture
-async def openai(url: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
-        yield client
 
 
 @pytest.fixture
@@ -258,33 +236,6 @@ async def test_the_form_of_the_text_reaches_the_engine(
     assert second["response_format"] == {"type": "json_object"}
 
 
-async def test_a_response_is_kept_until_it_is_deleted(openai: AsyncOpenAI) -> None:
-    made = await openai.responses.create(model="terra", input="x")
-    assert (await openai.responses.retrieve(made.id)).output_text == made.output_text
-    await openai.responses.delete(made.id)
-    with pytest.raises(NotFoundError):
-        await openai.responses.retrieve(made.id)
-    with pytest.raises(NotFoundError):
-        await openai.responses.delete(made.id)
-    with pytest.raises(BadRequestError) as failure:
-        await openai.responses.create(model="terra", input="x", previous_response_id=made.id)
-    assert failure.value.code == "previous_response_not_found"
-    assert failure.value.param == "previous_response_id"
-
-
-async def test_a_response_that_is_not_to_be_stored_is_not(openai: AsyncOpenAI) -> None:
-    made = await openai.responses.create(model="terra", input="x", store=False)
-    assert made.status == "completed"
-    with pytest.raises(NotFoundError):
-        await openai.responses.retrieve(made.id)
-
-
-async def test_a_stream_is_kept_when_it_is_complete(openai: AsyncOpenAI) -> None:
-    async with openai.responses.stream(model="terra", input="x") as stream:
-        made = await stream.get_final_response()
-    assert (await openai.responses.retrieve(made.id)).status == "completed"
-
-
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -341,52 +292,6 @@ async def test_a_client_that_leaves_stops_the_answer(url: str, script: ScriptedO
         asking.cancel()
         await asyncio.wait({asking})
         await script.client_gone()
-
-
-async def test_one_key_does_not_see_the_responses_of_another(
-    script: ScriptedOpenAI, tmp_path: Path
-) -> None:
-    async with (
-        agent_server({"upstream": script.url}, None, tmp_path) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
-        keys = await make_keys(http, tmp_path, Key("irc"), Key("web"))
-        irc, web = keys["irc"], keys["web"]
-        made = await http.post("/v1/responses", json={"input": "x"}, headers=irc)
-        place = f"/v1/responses/{made.json()['id']}"
-        for method in ("GET", "DELETE"):
-            assert (await http.request(method, place, headers=web)).status_code == 404
-        follow = {"input": "x", "previous_response_id": made.json()["id"]}
-        assert (await http.post("/v1/responses", json=follow, headers=web)).status_code == 400
-        assert (await http.get(place, headers=irc)).status_code == 200
-
-
-def test_the_store_forgets_what_was_used_longest_ago() -> None:
-    store = ResponseStore(most=2)
-    for name in ("a", "b"):
-        store.put("irc", kept(name))
-    assert store.get("irc", "a") is not None
-    store.put("irc", kept("c"))
-    assert [store.get("irc", name) is not None for name in "abc"] == [True, False, True]
-
-
-def test_the_store_is_bounded_in_bytes() -> None:
-    size = kept("a").size
-    store = ResponseStore(largest=2 * size)
-    for name in ("a", "b", "c"):
-        store.put("irc", kept(name))
-    assert len(store) == 2
-    store.put("irc", kept("d", "long" * size))
-    assert store.get("irc", "d") is None
-    assert len(store) == 2
-    store.drop("irc", "b")
-    store.drop("irc", "c")
-    store.put("irc", kept("e"))
-    assert len(store) == 1
-
-
-def kept(name: str, text: str = "") -> Kept:
-    return Kept({"id": name, "output": text}, [], "session")
 
 
 async def test_the_real_model_must_call_a_tool_and_follow_a_schema(real: AsyncOpenAI) -> None:

@@ -18,9 +18,10 @@ from agent_server.app import create_app
 from agent_server.model_settings import settings_of_models
 from storage.config import Config, ConfigError, load
 from tests.kit.agent_server import agent_server, until_ready
-from tests.kit.openai_script import ScriptedOpenAI, serving
+from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
+from tests.kit.serving import serving
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import httpx2
@@ -17,6 +16,8 @@ from pydantic import BaseModel
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+
+pytest_plugins = ("tests.kit.scripted_server",)
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
 TOOL: ChatCompletionToolParam = {
@@ -41,24 +42,6 @@ EVIL = (
     "\x00 \x1b[31m 🙂",
 )
 """Words of a model that look like the end of an event."""
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def url(script: ScriptedOpenAI) -> AsyncIterator[str]:
-    async with agent_server({"upstream": script.url}) as address:
-        yield address
-
-
-@pytest.fixture
-async def openai(url: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
-        yield client
 
 
 async def test_the_chunks_of_a_stream_come_in_order(

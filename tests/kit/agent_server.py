@@ -15,8 +15,8 @@ import httpx2
 
 from agent_server.app import create_app
 from storage.config import Config
-from tests.kit.openai_script import serving
 from tests.kit.patience import PATIENCE
+from tests.kit.serving import serving
 
 CONTEXT = 1024
 SLOTS = 2

@@ -19,20 +19,17 @@ import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
-from llm.listener import listen
 from tests.kit.patience import PATIENCE
+from tests.kit.serving import serving
 
 """How many seconds a test waits for something before it fails."""
 
@@ -287,33 +284,6 @@ class ScriptedOpenAI:
             "total_tokens": prompt + output,
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
-
-
-@asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[str]:
-    """Serve an ASGI application in this event loop on a free loopback port; yields its address."""
-    listener = listen("127.0.0.1", 0)
-    server = _Server(
-        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    )
-    running = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        while not server.started:
-            if running.done():
-                raise RuntimeError("the test server did not start")
-            await asyncio.sleep(0.005)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await running
-
-
-class _Server(uvicorn.Server):
-    """uvicorn that leaves the test process's signal handlers alone."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from tests.kit.openai_script import serving
+from tests.kit.serving import serving
 
 
 @asynccontextmanager

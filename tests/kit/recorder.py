@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from tests.kit.openai_script import serving
+from tests.kit.serving import serving
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -341,33 +341,3 @@ async def test_searches_run_beside_one_another_and_beside_a_writer(tmp_path: Pat
         assert len(await asyncio.gather(*searches)) == 20
         await asyncio.gather(*stored)
         assert (await log.search(asked("frogs"))).count == 300
-
-
-def texts(events: Sequence[Event]) -> list[str]:
-    return [event.text for event in events]
-
-
-async def test_history_that_is_imported_takes_its_place_in_time(log: ChatLog) -> None:
-    await log.add([said(f"frogs {n}", minute=n) for n in (0, 60, 120)])
-    await log.add([said(f"frogs {n}", minute=n, place=LAKE) for n in (-999, 30, 30, 61)])
-    in_time = ["frogs -999", "frogs 0", "frogs 30", "frogs 30", "frogs 60", "frogs 61", "frogs 120"]
-    assert texts(await log.find(Query(scope=PUBLIC))) == in_time
-    assert await found(log, "frogs") == in_time[::-1]
-    assert (
-        await found(log, "frogs since:2026-05-01T12:30 until:2026-05-01T13:00") == in_time[3:1:-1]
-    )
-
-
-async def test_who_follows_the_log_misses_no_line_that_comes_late(log: ChatLog) -> None:
-    (last,) = await log.add([said("now", minute=10)])
-    await log.add([said("late", minute=6)])
-    assert texts(await log.find(Query(scope=PUBLIC, after_id=last), newest=False)) == ["late"]
-    assert await found(log, "late until:2026-05-01T12:07") == ["late"]
-
-
-async def test_many_lines_of_one_moment_keep_their_order(log: ChatLog) -> None:
-    await log.add([said("today", minute=60 * 24)])
-    for start in range(0, 3_000, 1_000):
-        await log.add([said(str(n)) for n in range(start, start + 1_000)])
-    old = await log.find(Query(scope=PUBLIC, until=NOON + timedelta(minutes=1), limit=9_999))
-    assert texts(old) == [str(n) for n in range(3_000)]
