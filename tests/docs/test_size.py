@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.reference import ROOT
 
-PACKAGES = ("agent_server", "harnesses", "llm", "storage")
+PACKAGES = ("agent_server", "harnesses", "llm", "storage", "tests", "benchmarks")
 FUNCTION, MODULE = 50, 350
 
 
