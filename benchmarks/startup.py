@@ -1,4 +1,5 @@
-"""From `terrarium up` to its `ready` line: with nothing there, and again; memory of each part."""
+"""From `terrarium up` to its `ready` line: with nothing there, and again; memory of each part; and
+from Ctrl-C to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ PARTS = {
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Seconds to `ready`, then MiB of each process that runs by then."""
+    """Seconds to `ready`, MiB of each process that runs by then, seconds to the end."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for kind in ("cold (the model is fetched)", "warm"):
@@ -35,6 +36,9 @@ async def figures() -> AsyncIterator[Figure]:
                     yield _memory("terrarium up", psutil.Process(up.process.pid))
                     for part, words in PARTS.items():
                         yield _memory(part, up.child(words))
+                    began = time.perf_counter()
+                    await up.stop()
+                    yield Figure("stop of up", time.perf_counter() - began, "s", goal=5)
 
 
 def _memory(part: str, process: psutil.Process) -> Figure:

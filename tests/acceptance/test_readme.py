@@ -18,6 +18,7 @@ import pytest
 
 from tests.kit.command import environment_without_settings
 from tests.kit.irc_client import irc_client
+from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -31,14 +32,18 @@ LASTING = "make up"
 ELSEWHERE = {
     "docker compose up -d --build": "needs a Docker engine; tests/docs/test_deploy.py has the file"
 }
+INSTALLING = 600.0  # seconds: the patience with a command that may begin with it
+LAZY = {"PIP_NO_COMPILE": "0"}
+"""Bytecode is made of what runs, not of all that is installed (so pip spells it: its own `no`)."""
+
 PORTS = {"SERVER_PORT": "8080", "WEB_PORT": "8081", "UP_IRC_PORT": "6667"}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) -> None:
     copied(tmp_path)
     ports = {name: str(free_port()) for name in PORTS}
-    environment = environment_without_settings() | ports
+    environment = environment_without_settings() | LAZY | ports
     async with started(tmp_path, environment) as ready:
         shown = with_ports(ready, {ports[name]: usual for name, usual in PORTS.items()})
         assert shown.replace(" -p 6667", "") in README
@@ -81,11 +86,11 @@ async def started(folder: Path, environment: Mapping[str, str]) -> AsyncIterator
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(INSTALLING):
             said = (await process.stdout.readuntil(b"Ctrl-C\n")).decode()
         yield said[said.index("ready") :]
         os.killpg(process.pid, signal.SIGINT)  # Ctrl-C reaches make as well
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await process.wait()
     finally:
         if process.returncode is None:
@@ -101,7 +106,7 @@ async def ran(command: str, folder: Path, environment: Mapping[str, str]) -> Non
     process = await asyncio.create_subprocess_shell(
         command, cwd=folder, env=dict(environment), stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
-    async with asyncio.timeout(300):
+    async with asyncio.timeout(INSTALLING):
         out, err = await process.communicate(said.encode())
     # curl ends a stream that never ends with its own status for a time-out.
     wanted = {28} if "--max-time" in command else {0}

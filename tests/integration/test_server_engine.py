@@ -23,6 +23,7 @@ from tests.kit.agent_server import (
     unready_server,
     until_ready,
 )
+from tests.kit.gone import gone
 from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.engine",)
@@ -198,5 +199,4 @@ async def test_the_engine_ends_when_its_supervisor_is_killed(model_file: Path) -
     engine = child()
     os.kill(supervisor.pid, signal.SIGKILL)
     await supervisor.wait()
-    _, alive = await asyncio.to_thread(psutil.wait_procs, [engine], timeout=PATIENCE)
-    assert not alive
+    await gone([engine])

@@ -19,6 +19,7 @@ import pytest
 
 from harnesses.core.status import report
 from tests.kit.command import begun, line_with, terrarium
+from tests.kit.gone import gone
 from tests.kit.irc_client import irc_client
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -45,21 +46,12 @@ class Running:
         return int(self.address("IRC").split(":")[1])
 
     async def ended(self) -> int:
-        """The exit status; fails when it takes over 5 s or anything is left running."""
-        async with asyncio.timeout(5):
+        """The exit status; fails when anything is left running."""
+        async with asyncio.timeout(PATIENCE):
             await self.process.communicate()
-        _, left = await asyncio.to_thread(psutil.wait_procs, self.below, 1)
-        assert not [process for process in left if _runs(process)]
+        await gone(self.below)
         assert self.process.returncode is not None
         return self.process.returncode
-
-
-def _runs(process: psutil.Process) -> bool:
-    """Whether it does anything still; a container may have nobody who reaps orphans."""
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 @asynccontextmanager

@@ -13,10 +13,12 @@ from pathlib import Path
 import psutil
 
 from tests.kit.command import environment_without_settings
+from tests.kit.gone import gone
+from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
-PATIENCE = 90.0
-"""Seconds: the first start on a machine pulls the model."""
+PULLING = 90.0
+"""Seconds more: the first start on a machine pulls the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,12 @@ async def terrarium_up(data: Path, **environment: str) -> AsyncIterator[Up]:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
         await process.wait()
-        _, alive = psutil.wait_procs(descendants, timeout=5)
-        left = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
-        assert not left, f"left behind: {left}"
+        await gone(descendants)
 
 
 async def _ready(process: asyncio.subprocess.Process) -> None:
     assert process.stdout is not None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE + PULLING):
         async for line in process.stdout:
             if line.startswith(b"ready"):
                 return

@@ -6,16 +6,17 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from llm.clock import SystemClock
+from tests.kit.patience import PATIENCE
 
 
 async def test_sleep_ends_at_the_time_and_not_before() -> None:
     clock = SystemClock()
     time = clock.now() + timedelta(milliseconds=60)
     await clock.sleep_until(time)
-    assert timedelta() <= datetime.now(UTC) - time < timedelta(seconds=5)
+    assert datetime.now(UTC) >= time
 
 
 async def test_a_time_that_has_passed_is_not_waited_for() -> None:
     clock = SystemClock()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await clock.sleep_until(clock.now() - timedelta(days=1))
