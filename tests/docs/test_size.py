@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.reference import ROOT
 
-PACKAGES = ("agent_server", "harnesses", "llm", "storage", "tests", "benchmarks")
+PACKAGES = ("agent_server", "harnesses", "llm", "storage")
 FUNCTION, MODULE = 50, 350
 
 
