@@ -34,6 +34,7 @@ async def told(client: IrcClient, words: str, room: str = ROOM) -> str:
 
 
 async def texts(tendril: IrcTendril) -> list[str]:
+    await tendril.log.settle()
     found = await tendril.log.find(Query(scope=EVERYTHING, limit=1_000))
     return [f"{event.nick}: {event.text}" for event in found if event.text]
 
