@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-import httpx2
 import stamina
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from llm.answer import OK, Answer, answering
 from llm.errors import Busy, Refused, TimedOut, Unreachable
 from llm.gathering import Gathering, take
 from llm.gathering import OnText as OnText
+from llm.http.connections import Connections
 from llm.message import Message, Reply, Usage, wire
 from llm.settings import AgentSettings
 from llm.sse import EventTooLong
@@ -26,19 +27,21 @@ from llm.wire import (
     CountAnswer,
     EmbeddingsAnswer,
     ModelCard,
-    error_of,
 )
 
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 _CONNECT = 2.0  # seconds
 _PATIENCE = 5.0  # seconds in which a server that is away or full is asked again
 _SHORTEST_WAIT = 0.1
 _UNKNOWN_WINDOW = 8_192  # tokens, of a server that cannot count them
 _CANNOT_COUNT = (404, 405, 501)
+_MISSING = 404
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Call:
     def headers(self) -> dict[str, str]:
         """As HTTP headers; a session name may have any letters."""
         session = self.session.encode("ascii", "backslashreplace").decode()
+        session = "".join(char if char.isprintable() else "?" for char in session)
         return {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
 
 
@@ -81,9 +85,9 @@ class AgentClient:
     """A connection to the agent server. Get one with `opened`."""
 
     def __init__(
-        self, http: httpx2.AsyncClient, settings: AgentSettings, spend: Spend | None = None
+        self, connections: Connections, settings: AgentSettings, spend: Spend | None = None
     ) -> None:
-        self._http = http
+        self._connections = connections
         self._settings = settings
         self._spend = spend
 
@@ -92,15 +96,23 @@ class AgentClient:
     async def opened(
         cls, settings: AgentSettings, spend: Spend | None = None
     ) -> AsyncIterator[AgentClient]:
-        """A client for the server that `settings` name; `spend` is told what answers cost."""
+        """A client for the server that `settings` name; `spend` is told what answers cost.
+
+        Raises ConfigError for a key that HTTP cannot carry.
+        """
         key = settings.api_key
-        async with httpx2.AsyncClient(
-            base_url=settings.api_url.rstrip("/").removesuffix("/v1"),
-            headers={"authorization": f"Bearer {key.get_secret_value()}"} if key else {},
-            timeout=httpx2.Timeout(settings.model_timeout, connect=_CONNECT),
-            trust_env=False,
-        ) as http:
-            yield cls(http, settings, spend)
+        own = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+        connections = Connections(
+            settings.api_url.rstrip("/").removesuffix("/v1"),
+            own | {"content-type": "application/json"},
+            patience=settings.model_timeout,
+            connect=_CONNECT,
+            proxied=False,
+        )
+        try:
+            yield cls(connections, settings, spend)
+        finally:
+            await connections.close()
 
     def configure(self, settings: AgentSettings) -> None:
         """Go by other settings from now on; the server stays the one it was."""
@@ -159,14 +171,14 @@ class AgentClient:
         if tools:
             body["tools"] = list(tools)
         async for attempt in _patiently(()):
-            with attempt, _translated():
-                response = await self._http.post("/tokenize", json=body)
-                if response.status_code not in (200, *_CANNOT_COUNT):
-                    raise error_of(response)
-        if response.status_code in _CANNOT_COUNT:
-            return Count(len(json.dumps(body, ensure_ascii=False)) // 3, _UNKNOWN_WINDOW)
-        with _translated():
-            answer = CountAnswer.model_validate_json(response.content)
+            with attempt:
+                try:
+                    content = await self._ask("POST", "/tokenize", body)
+                except Refused as error:
+                    if error.status not in _CANNOT_COUNT:
+                        raise
+                    return Count(len(json.dumps(body, ensure_ascii=False)) // 3, _UNKNOWN_WINDOW)
+        answer = _checked(CountAnswer, content)
         return Count(answer.count, answer.max_model_len)
 
     async def embed(
@@ -176,14 +188,9 @@ class AgentClient:
         the model that made them. Raises ModelError."""
         body = {"input": list(texts), "input_type": "query" if query else "passage"}
         async for attempt in _patiently(()):
-            with attempt, _translated():
-                response = await self._http.post(
-                    "/v1/embeddings", json=body, headers=call.headers()
-                )
-                if response.status_code != 200:
-                    raise error_of(response)
-        with _translated():
-            answer = EmbeddingsAnswer.model_validate_json(response.content)
+            with attempt:
+                content = await self._ask("POST", "/v1/embeddings", body, call)
+        answer = _checked(EmbeddingsAnswer, content)
         if len(answer.data) != len(texts):
             raise Refused("not a vector for each text", 200)
         return answer.model, answer.vectors()
@@ -193,13 +200,32 @@ class AgentClient:
 
         Raises ModelError.
         """
-        with _translated():
-            response = await self._http.get(f"/v1/models/{quote(name)}", timeout=_CONNECT)
-            if response.status_code == 404:
+        try:
+            async with asyncio.timeout(_CONNECT):
+                content = await self._ask("GET", f"/v1/models/{quote(name)}")
+        except TimeoutError as error:
+            raise TimedOut(f"no answer in {_CONNECT:g} s") from error
+        except Refused as error:
+            if error.status == _MISSING:
                 return None
-            if response.status_code != 200:
-                raise error_of(response)
-            return ModelCard.model_validate_json(response.content)
+            raise
+        return _checked(ModelCard, content)
+
+    async def _ask(
+        self, method: str, path: str, body: dict[str, Any] | None = None, call: Call | None = None
+    ) -> bytes:
+        """The body of a successful answer. Raises ModelError."""
+        async with self._answering(method, path, body, call) as answer:
+            if answer.status != OK:
+                raise await answer.error()
+            return await answer.whole()
+
+    def _answering(
+        self, method: str, path: str, body: dict[str, Any] | None, call: Call | None
+    ) -> AbstractAsyncContextManager[Answer]:
+        content = None if body is None else _ENCODER.encode(body).encode("utf-8", "replace")
+        headers = call.headers() if call else {}
+        return answering(self._connections, method, path, content, headers)
 
     def _body(
         self,
@@ -219,15 +245,14 @@ class AgentClient:
         return body | {"tools": list(tools), "tool_choice": choice} if tools else body
 
     async def _stream(self, body: dict[str, Any], call: Call, gathering: Gathering) -> None:
-        with _translated():
-            async with self._http.stream(
-                "POST", "/v1/chat/completions", json=body, headers=call.headers()
-            ) as response:
-                if response.status_code != 200:
-                    await response.aread()
-                    raise error_of(response)
-                await take(response, gathering)
-                await gathering.finish()
+        async with self._answering("POST", "/v1/chat/completions", body, call) as answer:
+            if answer.status != OK:
+                raise await answer.error()
+            try:
+                await take(answer, gathering)
+            except EventTooLong as error:
+                raise Refused("an event without an end", OK) from error
+            await gathering.finish()
 
 
 def _patiently(tried: Sequence[Gathering]) -> AsyncIterator[stamina.Attempt]:
@@ -256,14 +281,8 @@ def _either(wanted: T | None, otherwise: T) -> T:
     return otherwise if wanted is None else wanted
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    """The HTTP library's errors as ours."""
+def _checked(kind: type[M], content: bytes) -> M:
     try:
-        yield
-    except (httpx2.ReadTimeout, httpx2.PoolTimeout) as error:
-        raise TimedOut(str(error)) from error
-    except httpx2.RequestError as error:
-        raise Unreachable(f"{type(error).__name__}: {error}") from error
-    except (ValidationError, EventTooLong) as error:
-        raise Refused("not an answer of the server's API", 200) from error
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise Refused("not an answer of the server's API", OK) from error

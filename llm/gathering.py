@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable
 
-import httpx2
 from pydantic import ValidationError
 
+from llm.answer import Answer
 from llm.errors import Refused, Unreachable
 from llm.message import Reply, ToolCall, Usage
 from llm.sse import EventData
@@ -17,6 +17,9 @@ from llm.wire import CallPart, Chunk, Delta, error_in_stream
 OnText = Callable[[str], Awaitable[None]]
 """Is given each piece of a text as it is written; in a turn, an empty one says that the model
 begins anew, as what it wrote before came with tool calls."""
+
+DONE = b"[DONE]"
+"""The data of the last event of a stream."""
 
 _LONGEST = 100_000  # characters of an answer; nobody reads the rest, and its end may never come
 
@@ -45,7 +48,7 @@ class Gathering:
 
     async def add(self, data: bytes) -> None:
         """Take in the data of one server-sent event."""
-        if data == b"[DONE]":
+        if data == DONE:
             self._done = True
             return
         chunk = _chunk(data)
@@ -93,17 +96,18 @@ class Gathering:
             await self._on_text(text)
 
 
-async def take(response: httpx2.Response, gathering: Gathering) -> None:
+async def take(answer: Answer, gathering: Gathering) -> None:
     """Gather a stream of events, or the whole answer of a server that does not stream."""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip()
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip()
     if kind == "application/json":
-        await gathering.add(await response.aread())
+        await gathering.add(await answer.whole())
     elif kind == "text/event-stream":
         events = EventData()
-        async for piece in response.aiter_bytes():
-            for data in events.feed(piece):
+        while piece := await answer.piece():
+            arrived = events.feed(piece)
+            for data in arrived:
                 await gathering.add(data)
-            if gathering.full:
+            if gathering.full or DONE in arrived:
                 return
     else:
         raise Refused(f"{kind or 'something'} is no answer of an OpenAI API", 200)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-import httpx2
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unreachable
@@ -122,14 +122,13 @@ class ErrorAnswer(BaseModel):
     error: ErrorPart
 
 
-def error_of(response: httpx2.Response) -> ModelError:
-    """The error that an answer other than 200 stands for; its body must have been read."""
-    reason = _reason(response.content)
+def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+    """The error that an answer other than 200 stands for; names of `headers` are in lower case."""
+    reason = _reason(content)
     if reason.code == "context_length_exceeded":
         return ContextTooLong(reason.message)
-    status = response.status_code
     if status == 429:
-        return Busy(reason.message, _seconds(response.headers.get("retry-after")))
+        return Busy(reason.message, _seconds(headers.get("retry-after")))
     if status in (408, 504):
         return TimedOut(reason.message)
     if status in (500, 502, 503):

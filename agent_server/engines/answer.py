@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent_server.engines.connection import BrokenError, Connection
 from agent_server.engines.upstream import Upstream
 from agent_server.errors import EngineTimeout, EngineUnavailable
+from llm.http.connection import BrokenError, Connection
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of an answer that comes whole."""

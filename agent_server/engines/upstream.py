@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from agent_server.engines.connections import Connections
+from llm.http.connections import Connections
 
 log = structlog.get_logger()
 

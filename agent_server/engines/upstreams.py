@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from agent_server.engines.answer import Answer
-from agent_server.engines.connection import BrokenError, Connection
-from agent_server.engines.connections import Connections, UnreachableError
 from agent_server.engines.faults import fault
 from agent_server.engines.upstream import Upstream
 from agent_server.errors import (
@@ -20,6 +18,8 @@ from agent_server.errors import (
     RateLimited,
     Unsupported,
 )
+from llm.http.connection import BrokenError, Connection
+from llm.http.connections import Connections, UnreachableError
 
 CHECK_DOWN, CHECK_ALL = 1.0, 10.0
 """Seconds between health checks of upstreams that are down, and of all when there are several."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_server.engines.connection import MUCH, BrokenError, Connection
-from agent_server.engines.connections import Connections, UnreachableError
+from llm.http.connection import MUCH, BrokenError, Connection
+from llm.http.connections import Connections, UnreachableError
 from llm.listener import listen
 from storage.config import ConfigError
 from tests.kit.certificates import certificate

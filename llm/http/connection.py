@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection to an engine, on which one request follows the other.
+"""One HTTP/1.1 connection, on which one request follows the other.
 
-Engines answer over plain HTTP/1.1, in a stream. A general client costs more than everything else
-that is done for a request here (measured: a third of it), so the little that is needed of one is
-written out: httptools reads the answer, this class hands it on.
+Engines, and the agent server in front of them, answer over plain HTTP/1.1, in a stream. A general
+client costs more than everything else that is done for a request (measured: a third of it), so the
+little that is needed of one is written out: httptools reads the answer, this class hands it on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The connections to one base URL of an engine: kept for the next request, opened when needed."""
+"""The connections to one base URL: kept for the next request, opened when needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from agent_server.engines.connection import BrokenError, Connection
+from llm.http.connection import BrokenError, Connection
 from llm.loopback import is_loopback
 from storage.config import ConfigError
 
@@ -21,23 +21,33 @@ IDLE = 15.0
 
 PORTS = {"http": 80, "https": 443}
 
+_NONE: Mapping[str, str] = {}
+
 
 class UnreachableError(Exception):
     """No connection can be opened."""
 
 
 class Connections:
-    """Sends requests to `url`, all with `headers`. `patience` is in seconds.
+    """Sends requests to `url`, all with `headers`. `patience` with a silent server and with one
+    that is to `connect` is in seconds; `proxied`: by way of the proxy that the environment names.
 
     Raises ConfigError for headers that HTTP cannot carry.
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], *, patience: float, keep_alive: bool = True
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        patience: float,
+        connect: float = CONNECT,
+        keep_alive: bool = True,
+        proxied: bool = True,
     ) -> None:
         self._to = to = urlsplit(url)
-        self._proxy = _proxy(to)
-        self._patience = patience
+        self._proxy = _proxy(to) if proxied else None
+        self._patience, self._connect = patience, connect
         self._keep_alive = keep_alive
         self._tls = ssl.create_default_context() if to.scheme == "https" else None
         own = {"host": _host(to), **_basic("authorization", to)}
@@ -55,15 +65,19 @@ class Connections:
         """How many connections wait for a request."""
         return len(self._idle)
 
-    async def ask(self, method: str, path: str, content: bytes | None) -> Connection:
-        """Send a request; the connection that has the beginning of its answer.
+    async def ask(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] = _NONE
+    ) -> Connection:
+        """Send a request with `headers` of its own; the connection that has the beginning of its
+        answer.
 
-        Raises UnreachableError, BrokenError, TimeoutError.
+        Raises UnreachableError, BrokenError, TimeoutError; ConfigError as above.
         """
         body = content or b""
         size = b"content-length: %d\r\n" % len(body) if content is not None else b""
         line = f"{method} {self._base}{path} HTTP/1.1\r\n".encode()
-        request = b"".join((line, self._headers, size, b"\r\n", body))
+        own = _lines(headers) if headers else b""
+        request = b"".join((line, self._headers, own, size, b"\r\n", body))
         if self._idle:
             connection = self._idle.pop()
             try:
@@ -94,15 +108,18 @@ class Connections:
 
     async def _connected(self) -> Connection:
         try:
-            async with asyncio.timeout(CONNECT):
+            async with asyncio.timeout(self._connect):
                 if self._proxy:
                     return await self._through(self._proxy)
                 return await self._to_host(self._to, self._tls)
-        except (OSError, BrokenError) as error:  # a TimeoutError is an OSError too
+        # A TimeoutError is an OSError too; of an address that is none it is a ValueError.
+        except (OSError, ValueError, BrokenError) as error:
             raise UnreachableError(type(error).__name__) from error
 
     async def _to_host(self, where: SplitResult, tls: ssl.SSLContext | None) -> Connection:
-        port = where.port or PORTS[where.scheme]
+        port = where.port or PORTS.get(where.scheme)
+        if port is None:
+            raise ValueError(f"{where.scheme}: is no HTTP")
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(self._done, self._lost), where.hostname or "", port, ssl=tls
         )
