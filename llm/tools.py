@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any, TypeVar, get_type_hints, overload
 
 import structlog
@@ -158,6 +159,12 @@ def wrapped(name: str, text: str) -> str:
         text = text[:_SHORT] + "...[truncated]"
     label = "".join(c for c in name if c.isalnum() or c in "_-")[:64]
     return f'<tool_result tool="{label}">\n{neutral(text)}\n</tool_result>'
+
+
+def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
+    """The functions that a module itself marks as tools, in order."""
+    own = (each for each in vars(module).values() if getattr(each, _MARK, None))
+    return [each for each in own if each.__module__ == module.__name__]
 
 
 def _marked(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:

@@ -1,0 +1,128 @@
+"""All skills that there are: those of installed packages, and those in the operator's folder.
+
+They come in by the same layout, a folder with `SKILL.md` and Python beside it. A package names its
+folder, which is a Python package too, by an entry point of the group `terrarium.skills`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+import structlog
+
+from llm.relevance.model import fitted
+from llm.relevance.rarity import Rarity, words
+from llm.skills.plugin import guarded, modules_of
+from llm.skills.skill import FILE, Skill
+from storage.config import ConfigError
+
+GROUP = "terrarium.skills"
+
+MOST = 3
+"""Skills that a question brings in."""
+
+_ENOUGH = 1.0  # of a description's words: one that nobody uses, or some rarer ones
+_HINT_TIME = 1.0  # seconds
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A skill that a question asks for; the hint is what the skill says to it right away."""
+
+    skill: Skill
+    score: float
+    hint: str = ""
+
+
+class Shelf:
+    """Skills by name, and what is wrong with those that cannot be used."""
+
+    def __init__(self, skills: Mapping[str, Skill], problems: Mapping[str, str]) -> None:
+        self.skills = skills
+        self.problems = problems
+
+    @classmethod
+    def read(cls, folder: Path, before: Shelf) -> Shelf:
+        """Read everything anew. What is wrong is reported in the log and stays as `before`; a
+        skill of the folder takes the place of a package's of the same name."""
+        skills: dict[str, Skill] = {}
+        problems: dict[str, str] = {}
+        for name, source in _sources(folder):
+            try:
+                skills[name] = _packaged(source) if isinstance(source, EntryPoint) else _own(source)
+            except ConfigError as error:
+                problems[name] = str(error)
+                if name in before.skills:
+                    skills[name] = before.skills[name]
+                _log.warning("skills.skipped", skill=name, reason=str(error))
+        return cls(skills, problems)
+
+    async def matching(self, question: str, allowed: Collection[str] | None) -> list[Match]:
+        """The skills that a question asks for, the fittest first: by a trigger, by the words of
+        their description, or because they can say something to it."""
+        asked = words(question)
+        skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]
+        hints = await asyncio.gather(*(_hinted(each, question) for each in skills))
+        found = [
+            Match(skill, 2.0 * skill.triggered(question) + bool(hint) + _common(skill, asked), hint)
+            for skill, hint in zip(skills, hints, strict=True)
+        ]
+        found.sort(key=lambda match: (-match.score, match.skill.name))
+        return [match for match in found if match.score >= _ENOUGH][:MOST]
+
+
+def _sources(folder: Path) -> Iterator[tuple[str, EntryPoint | Path]]:
+    for entry in entry_points(group=GROUP):
+        yield entry.name, entry
+    for path in sorted(folder.glob(f"*/{FILE}")):
+        yield path.parent.name, path.parent
+
+
+@cache
+def _imported(entry: EntryPoint) -> ModuleType:
+    module = guarded(entry.value, entry.load)
+    if not isinstance(module, ModuleType) or not module.__file__:
+        raise ConfigError(f"{entry.value} is no package")
+    return module
+
+
+def _packaged(entry: EntryPoint) -> Skill:
+    module = _imported(entry)
+    assert module.__file__
+    return Skill.read(Path(module.__file__).parent, (module,))
+
+
+def _own(folder: Path) -> Skill:
+    return Skill.read(folder, modules_of(folder))
+
+
+async def _hinted(skill: Skill, question: str) -> str:
+    """What a skill says to a question; one that fails says nothing."""
+    if skill.hint is None:
+        return ""
+    limited = asyncio.wait_for(skill.hint(question), _HINT_TIME)
+    (hint,) = await asyncio.gather(limited, return_exceptions=True)
+    if isinstance(hint, BaseException):
+        _log.warning("skills.no_hint", skill=skill.name, reason=type(hint).__name__)
+        return ""
+    return hint or ""
+
+
+def _common(skill: Skill, asked: frozenset[str]) -> float:
+    """What a question and a description have in common, rare words more: from 0 to 1 a word."""
+    rarity = _rarity()
+    shared = asked & words(skill.description)
+    return sum(rarity.squared(word) for word in shared if not rarity.is_common(word)) / 121
+
+
+@cache
+def _rarity() -> Rarity:
+    return Rarity(fitted().words, fitted().lines)

@@ -1,0 +1,80 @@
+"""One skill: a folder with a `SKILL.md` and, if it can do something by itself, Python beside it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from llm.front_matter import read
+from llm.persona import NAME
+from llm.tools import tools_in
+from storage.config import ConfigError
+
+FILE = "SKILL.md"
+
+Hint = Callable[[str], Awaitable[str | None]]
+"""Given a question, what can be said to it without a model (a sum, the time), or None."""
+
+
+class _Front(BaseModel):
+    """The keys at the head of SKILL.md."""
+
+    name: str = Field(pattern=f"^{NAME.pattern}$")
+    description: str = Field(min_length=1, max_length=500)
+    triggers: tuple[Annotated[str, Field(pattern=r"\w", max_length=100)], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """`body` is what the model reads when a question matches; `tools` are `@tool` functions, and
+    `hint` is asked about every question."""
+
+    name: str
+    description: str
+    triggers: tuple[str, ...] = ()
+    body: str = ""
+    tools: tuple[Callable[..., Awaitable[object]], ...] = ()
+    hint: Hint | None = None
+
+    @classmethod
+    def read(cls, folder: Path, modules: tuple[ModuleType, ...] = ()) -> Skill:
+        """The skill in a folder with the Python that belongs to it. Raises ConfigError."""
+        front, body = read(_Front, folder / FILE)
+        if front.name != folder.name:
+            raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
+        tools = tuple(function for module in modules for function in tools_in(module))
+        hints = [hint for module in modules if (hint := _hint(module))]
+        if not (body or tools or hints):
+            raise ConfigError(f"{folder / FILE} says nothing below its front matter")
+        return cls(
+            front.name,
+            front.description,
+            front.triggers,
+            body,
+            tools,
+            hints[0] if hints else None,
+        )
+
+    def triggered(self, question: str) -> bool:
+        """Whether one of the triggers is in a question."""
+        return any(_pattern(trigger).search(question) for trigger in self.triggers)
+
+
+def _pattern(trigger: str) -> re.Pattern[str]:
+    """The words of a trigger, one after another and whole; `*` stands for the rest of a word."""
+    words = (re.escape(word).replace(r"\*", r"\w*") for word in trigger.split())
+    return re.compile(r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)", re.IGNORECASE)
+
+
+def _hint(module: ModuleType) -> Hint | None:
+    hint: Hint | None = getattr(module, "hint", None)
+    if hint and not inspect.iscoroutinefunction(hint):
+        raise ConfigError(f"{module.__file__}: hint: write it as `async def`")
+    return hint
