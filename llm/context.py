@@ -80,6 +80,11 @@ class Context:
         self._events: list[Event] = []
         self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
 
+    def say(self, system: str, beside: Sequence[Section]) -> None:
+        """Begin with another system text, and put these sections beside the question too."""
+        self._system = system
+        self._beside += beside
+
     async def load(self) -> None:
         """Read the turns and the log lines that belong to the prompt."""
         async with asyncio.TaskGroup() as tasks:

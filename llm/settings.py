@@ -30,6 +30,11 @@ class AgentSettings(Section):
         description="folder of more personas, NAME.md each, that a channel can have by their names;"
         " inside the data folder unless absolute",
     )
+    skills_dir: Path = Field(
+        Path("skills"),
+        description="folder of skills, one folder each; their Python runs with the bot's own"
+        " rights; inside the data folder unless absolute",
+    )
     model: str = Field("terra", description="model or alias to ask for")
     temperature: float = Field(
         0.3,

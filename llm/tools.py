@@ -35,14 +35,15 @@ class Traits:
     """What kind of tool it is.
 
     `reads`: it only reads, so that several may run at once. `effect`: it changes something beyond
-    the run, so it runs once for the same arguments, whatever happens, and needs the rights of who
-    asks, which it checks itself. `speaks`: it is a message to people. `quiet`: it only writes the
-    model's own notes. `research`: it looks things up, which may take more uses. `timeout`, in
-    seconds, takes the place of the configured one.
+    the run, so it runs once for the same arguments, whatever happens. `needs`: the right that who
+    asks must have at the moment when it runs, whatever the model was talked into. `speaks`: it is
+    a message to people. `quiet`: it only writes the model's own notes. `research`: it looks things
+    up, which may take more uses. `timeout`, in seconds, takes the place of the configured one.
     """
 
     reads: bool = False
     effect: bool = False
+    needs: str = ""
     speaks: bool = False
     quiet: bool = False
     research: bool = False
@@ -78,6 +79,7 @@ def tool(
     *,
     reads: bool = False,
     effect: bool = False,
+    needs: str = "",
     speaks: bool = False,
     quiet: bool = False,
     research: bool = False,
@@ -101,22 +103,35 @@ def tool(function: F | None = None, /, **traits: Any) -> F | Callable[[F], F]:
     return marked(function) if function else marked
 
 
-class Toolbox:
-    """The tools of one turn, by name."""
+Rights = Callable[[], Collection[str]]
+"""What who asks may have done, at the moment when it is asked."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools = {item.name: item for item in tools}
+
+class Toolbox:
+    """The tools of one turn, by name; of two that have the same, the first."""
+
+    def __init__(self, tools: Iterable[Tool], rights: Rights = frozenset) -> None:
+        self._tools: dict[str, Tool] = {}
+        for item in tools:
+            self._tools.setdefault(item.name, item)
+        self._rights = rights
 
     @classmethod
-    def of(cls, *owners: object) -> Toolbox:
+    def of(cls, *owners: object, rights: Rights = frozenset) -> Toolbox:
         """The marked methods of each owner; an owner may itself be a marked function."""
-        return cls(_described(function) for owner in owners for function in _marked(owner))
+        tools = (_described(function) for owner in owners for function in _marked(owner))
+        return cls(tools, rights)
 
     def only(self, names: Collection[str] | None) -> Toolbox:
         """Those of the tools that have one of these names; None: all."""
         if names is None:
             return self
-        return Toolbox(item for name, item in self._tools.items() if name in names)
+        tools = (item for name, item in self._tools.items() if name in names)
+        return Toolbox(tools, self._rights)
+
+    def names(self) -> Collection[str]:
+        """What the tools are called."""
+        return self._tools.keys()
 
     def __bool__(self) -> bool:
         return bool(self._tools)
@@ -139,6 +154,8 @@ class Toolbox:
         item = self._tools.get(name)
         if item is None:
             return refused(name, f"no such tool; there are: {', '.join(self._tools)}")
+        if item.traits.needs and item.traits.needs not in self._rights():
+            return refused(name, "not done: the person who asks you may not have that done")
         try:
             values = item.arguments.model_validate_json(arguments or "{}")
         except ValidationError as error:

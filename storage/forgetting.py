@@ -23,6 +23,7 @@ from storage.database import Database
 from storage.erasing import erasing
 from storage.event import EVERYTHING, Event
 from storage.quotes import Quotes
+from storage.skills import SkillTable
 from storage.spending import Spending
 
 _PIECE = 5_000  # events in memory at once
@@ -104,6 +105,7 @@ async def forget(
         turns = await _forget_turns(database, lambda row: row["anchor"] in ids, quotes)
         await _forget_texts(database, quotes)
         await Spending(database).forget_names()
+        await SkillTable(database).forget_of(person.nick, quotes.within)
         await log.remove(sorted(ids | replies))
         await log.scrub()
     for path in others:
@@ -186,6 +188,7 @@ async def _forget_elsewhere(path: Path, quotes: Quotes) -> int:
     async with Database.opened(path) as database, erasing(database):
         await _forget_texts(database, quotes)
         await Spending(database).forget_names()
+        await SkillTable(database).forget_of(None, quotes.within)
         return await _forget_turns(database, lambda row: False, quotes)
 
 

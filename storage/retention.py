@@ -25,6 +25,7 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
         oldest = to_micros(now - timedelta(days=settings.retention_days))
         async with database.transaction() as db:
             await db.execute("DELETE FROM turns WHERE time < ?", [oldest])
+            await db.execute("DELETE FROM skills WHERE room != '' AND time < ?", [oldest])
     return removed
 
 

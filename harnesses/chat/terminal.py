@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from harnesses.core.harness import Harness
 from harnesses.core.terminal import harmless
+from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from storage.config import Config
 
 CONVERSATION = "terminal"
@@ -54,7 +55,15 @@ class Chat(Harness):
             said += piece
             self._write(harmless(piece))
 
-        answer = await self.turn(CONVERSATION, who=who, text=line, on_text=show)
+        teaching = TeachingTools(self.skills, CONVERSATION, who, self.clock.now)
+        answer = await self.turn(
+            CONVERSATION,
+            who=who,
+            text=line,
+            tools=[teaching] if is_lesson(line) else (),
+            rights=lambda: {TEACH},
+            on_text=show,
+        )
         if not said.rstrip().endswith(answer.text):
             self._write(("\n" if said else "") + harmless(answer.text))
         self._write("\n")

@@ -17,6 +17,7 @@ from harnesses.core.plan import Irc, Plan, terrarium
 from harnesses.core.readiness import irc_accepts, server_ready, silent
 from harnesses.core.settings import UpSettings
 from llm.settings import AgentSettings
+from llm.skills.shelf import Shelf
 from storage.config import Config
 
 
@@ -28,6 +29,7 @@ async def examine(config: Config) -> list[Finding]:
             _python(),
             Finding("config", True, config.name if config.path else "no file: all defaults"),
             _data(config.data),
+            _skills(config),
             await _model(config, plan, http),
             await _server(config, http),
         ]
@@ -52,6 +54,14 @@ def _data(data: Path) -> Finding:
         hint = "change its owner or choose another with --data DIR"
         return Finding("data", False, f"{folder} cannot be written; {hint}")
     return Finding("data", True, f"{data}" if data.exists() else f"{data} will be made")
+
+
+def _skills(config: Config) -> Finding:
+    folder = config.data / config.section(AgentSettings).skills_dir
+    shelf = Shelf.read(folder, Shelf({}, {}))
+    if shelf.problems:
+        return Finding("skills", False, "; ".join(shelf.problems.values()))
+    return Finding("skills", True, ", ".join(sorted(shelf.skills)))
 
 
 async def _model(config: Config, plan: Plan, http: httpx2.AsyncClient) -> Finding:

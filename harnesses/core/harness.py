@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 from weakref import WeakValueDictionary
@@ -26,10 +27,10 @@ from llm.log_view import LogView
 from llm.message import Message, Usage
 from llm.meter import Meter
 from llm.models import Models
-from llm.persona import Persona, Personas
 from llm.process import told_to_stop
+from llm.prompts import Asking, Prompts
 from llm.settings import AgentSettings
-from llm.tools import Toolbox
+from llm.tools import Rights
 from llm.turn import Turn
 from llm.worker import Handler, Worker
 from storage.config import Config
@@ -37,6 +38,7 @@ from storage.conversations import Conversations, Window
 from storage.database import Database
 from storage.errors import StorageError
 from storage.jobs import Jobs
+from storage.skills import SkillTable
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
 
@@ -53,12 +55,14 @@ _log = structlog.get_logger()
 class Answer:
     """What a person gets. `ok` is False when the text is an apology and nothing was kept; an empty
     text means that there is nothing to say, as the question has joined another or was stopped.
-    `messages` is what memory keeps of it beside the question."""
+    `messages` is what memory keeps of it beside the question, `afterwards` what is to be done when
+    the person has it."""
 
     text: str
     ok: bool = True
     usage: Usage = field(default_factory=Usage)
     messages: tuple[Message, ...] = field(default=(), compare=False)
+    afterwards: Callable[[], Awaitable[None]] | None = field(default=None, compare=False)
 
 
 class Harness(ABC):
@@ -77,9 +81,10 @@ class Harness(ABC):
     database: Database
     conversations: Conversations
     jobs: Jobs
-    personas: Personas = Personas(Persona(""), {})
+    skills: SkillTable
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        self.prompts = Prompts()
         self.configure(config)
         self.clock = clock or SystemClock()
         self.status = Status(config.data, self.name)
@@ -89,8 +94,8 @@ class Harness(ABC):
         """Go by another configuration from now on; the agent server stays the one it was. Raises
         ConfigError, and then everything is as before."""
         agent = config.section(AgentSettings)
-        folder = config.data / agent.personas_dir
-        self.personas = Personas.read(self._persona_file(agent), folder, self.personas)
+        folders = (config.data / agent.personas_dir, config.data / agent.skills_dir)
+        self.prompts.read(self._persona_file(agent), *folders)
         self.config, self.agent = config, agent
 
     @abstractmethod
@@ -133,6 +138,7 @@ class Harness(ABC):
         room: str = "",
         view: LogView | None = None,
         tools: Sequence[object] = (),
+        rights: Rights = frozenset,
         values: Mapping[str, str] | None = None,
         priority: Priority = "interactive",
         on_text: OnText | None = None,
@@ -146,26 +152,29 @@ class Harness(ABC):
 
         `room` is what it shares with others, as those on a channel do, unless it is by itself.
         `view` is the log that belongs to it, `tools` own `@tool` methods beside this class's own,
-        `values` fill the `$names` of the persona (`persona`, the name or the text of another one,
-        if given, in place of the tendril's), `model` is asked instead of the configured one,
-        `on_text` is given each piece of the answer as it is written. A question that `joins`
-        becomes part of the one being answered, if that can still take it; memory `keeps` it or
-        not. `deliver` is given the answer before the next
-        question has its turn. Never raises: what goes wrong becomes a sentence for the person.
+        `rights` tells what the person may have done by them. `values` fill the `$names` of the
+        persona (`persona`, the name or the text of another one, if given, in place of the
+        tendril's), `model` is asked instead of the configured one, `on_text` is given each piece
+        of the answer as it is written. A question that `joins` becomes part of the one being
+        answered, if that can still take it; memory `keeps` it or not. `deliver` is given the answer
+        before the next question has its turn. Never raises: what goes wrong becomes a sentence for
+        the person.
         """
         lane = self._lanes.setdefault(conversation, Lane())
         asked = view.anchor if view and joins else 0
         if not await lane.enter(Question(who, text, asked), joins and keeps):
             return Answer("", ok=False)
-        chosen, question = self.personas.of(persona), Question(who, text)
-        system = chosen.said(values or {})
-        context = Context(self.conversations, conversation, system, question, view, room=room)
+        chosen, question = self.prompts.personas.of(persona), Question(who, text)
+        context = Context(self.conversations, conversation, "", question, view, room=room)
+        place = room or conversation
+        asking = Asking(text, place, chosen, values or {}, (self, *tools), rights)
 
         async def answered() -> Answer:
-            call = await self._call(conversation, room, chosen, priority, model)
-            work = self._answer(lane, context, call, (self, *tools), chosen.tools, on_text)
-            answer = await self.safely(work)
+            call = await self._call(conversation, asking, priority, model)
+            answer = await self.safely(self._answer(lane, context, call, asking, on_text))
             await _ended(lane, context, answer, deliver)
+            if answer.afterwards:
+                await answer.afterwards()
             return answer
 
         try:
@@ -185,6 +194,7 @@ class Harness(ABC):
         lane.discarded = True
         async with lane.memory:
             await self.accounts.forget(f"{self.name}/{conversation}")
+            await self.skills.forget(conversation)
             return await self.conversations.clear(conversation)
 
     async def compact(self, conversation: str) -> int:
@@ -220,13 +230,14 @@ class Harness(ABC):
             return Answer(FAILED, ok=False)
 
     async def _call(
-        self, conversation: str, room: str, persona: Persona, priority: Priority, model: str
+        self, conversation: str, asking: Asking, priority: Priority, model: str
     ) -> Call:
+        persona = asking.persona
         return Call(
             f"{self.name}/{conversation}",
             priority,
             await self.models.named(model) or await self.models.named(persona.model),
-            room=room or conversation,
+            room=asking.room,
             temperature=persona.temperature,
             max_tokens=persona.max_tokens,
         )
@@ -236,14 +247,15 @@ class Harness(ABC):
         lane: Lane[Answer],
         context: Context,
         call: Call,
-        tools: Sequence[object],
-        allowed: Collection[str] | None,
+        asking: Asking,
         on_text: OnText | None,
     ) -> Answer:
+        chooses = await self.models.chooses_tools(call.model)
+        prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
+        context.say(prompt.system, prompt.beside)
         await context.load()
-        toolbox = Toolbox.of(*tools).only(allowed)
-        schemas, reserve = toolbox.schemas(), call.max_tokens or self.agent.max_tokens
-        turn = Turn(self.client, self.agent, toolbox, call, on_text, lane.joining)
+        schemas, reserve = prompt.toolbox.schemas(), call.max_tokens or self.agent.max_tokens
+        turn = Turn(self.client, self.agent, prompt.toolbox, call, on_text, lane.joining)
         try:
             outcome = await turn.run(
                 lambda steps: context.fit(
@@ -265,7 +277,14 @@ class Harness(ABC):
             cached_tokens=outcome.usage.cached,
             completion_tokens=outcome.usage.completion,
         )
-        return Answer(outcome.text, usage=outcome.usage, messages=outcome.messages)
+        return Answer(
+            outcome.text,
+            usage=outcome.usage,
+            messages=outcome.messages,
+            afterwards=partial(
+                self.prompts.used, self.skills, call.room, prompt, well=not outcome.forced
+            ),
+        )
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
@@ -276,6 +295,7 @@ class Harness(ABC):
         ):
             self.status.count_tokens(self.accounts.today)
             self.conversations = Conversations(self.database)
+            self.skills = SkillTable(self.database)
             self.jobs = Jobs(self.database, self.clock.now)
             self._meter = Meter(self.client)
             self.models = Models(self.client, lambda: self.agent.model)

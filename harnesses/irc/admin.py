@@ -10,7 +10,7 @@ from harnesses.irc.behaviour import Behaviours, UnknownKey, key_of, value_of
 from harnesses.irc.choices import Choices
 from harnesses.irc.errors import InvalidMessage
 from harnesses.irc.request import Command, Notice, Request
-from llm.persona import Personas
+from llm.prompts import Prompts
 from storage.audit import Audit, Deed
 from storage.channel_settings import EVERYWHERE
 from storage.config import ConfigError
@@ -26,7 +26,7 @@ class Office(Protocol):
     behaviours: Behaviours
     choices: Choices
     audit: Audit
-    personas: Personas
+    prompts: Prompts
 
     def reload(self) -> str:
         """Read the configuration anew; what that has changed. Raises ConfigError."""
@@ -126,7 +126,7 @@ class AdminCommands:
             return f"{key} = {getattr(self._office.behaviours.of(place), key)}"
         value = None if text == _BACK else value_of(key, text)
         if key == "persona" and value:
-            self._office.personas.require(value)
+            self._office.prompts.personas.require(value)
         await self._office.choices.put(place, key, None if value is None else str(value))
         self._office.behaviours.put(place, key, value)
         await self._note(request, "set", key, text)

@@ -1,14 +1,13 @@
 """What the model may do to a channel in the name of an admin, where that is switched on.
 
 A model can be talked into anything by what it reads, so nothing is left to it: whether the admin
-is still one and still there, and whether we are an operator, is checked when a tool runs; and whom
-it acts against the admin must have named in the question.
+is still one (the right `OPERATE`) and still there, and whether we are an operator, is checked when
+a tool runs; and whom it acts against the admin must have named in the question.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import Field
@@ -20,6 +19,9 @@ from harnesses.irc.speech import sayable
 from llm.tools import ToolError, tool
 from storage.audit import Audit, Deed
 
+OPERATE = "operate"
+"""The right to have the model act on channels."""
+
 Reason = Annotated[
     str, Field(min_length=3, max_length=200, description="why, in words for the channel")
 ]
@@ -27,19 +29,18 @@ Nick = Annotated[str, Field(min_length=1, max_length=64, description="nick of wh
 
 
 class AdminTools:
-    """Tools of the turn that answers `request`; `allowed` tells whether the bot's settings and
-    lists permit them at this moment."""
+    """Tools of the turn that answers `request`."""
 
-    def __init__(self, request: Request, audit: Audit, allowed: Callable[[], bool]) -> None:
-        self._request, self._audit, self._allowed = request, audit, allowed
+    def __init__(self, request: Request, audit: Audit) -> None:
+        self._request, self._audit = request, audit
 
-    @tool(effect=True)
+    @tool(effect=True, needs=OPERATE)
     async def kick(self, nick: Nick, reason: Reason) -> str:
         """Remove somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
         return await self._do("kick", nick, reason, "KICK", self._channel, nick, reason)
 
-    @tool(effect=True)
+    @tool(effect=True, needs=OPERATE)
     async def ban(self, nick: Nick, reason: Reason) -> str:
         """Ban somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
@@ -47,7 +48,7 @@ class AdminTools:
         mask = f"*!*@{member.host}" if member and member.host else f"{nick}!*@*"
         return await self._do("ban", mask, reason, "MODE", self._channel, "+b", mask)
 
-    @tool(effect=True)
+    @tool(effect=True, needs=OPERATE)
     async def topic(
         self,
         text: Annotated[str, Field(min_length=1, max_length=300, description="the new topic")],
@@ -56,7 +57,7 @@ class AdminTools:
         """Set the topic of this channel, when the person who asks you wants it."""
         return await self._do("topic", text, reason, "TOPIC", self._channel, text)
 
-    @tool(effect=True)
+    @tool(effect=True, needs=OPERATE)
     async def mode(
         self,
         change: Annotated[str, Field(pattern=r"^[+-][a-zA-Z]$", description="such as +m or -v")],
@@ -87,8 +88,6 @@ class AdminTools:
         member = network.member(self._channel, who.nick)
         if not member or (member.host or who.host) != who.host:
             raise ToolError(f"not done: {who.nick} is not here any more")
-        if not self._allowed():
-            raise ToolError(f"not done: {who.nick} is no admin")
         if not network.is_operator(self._channel):
             raise ToolError("not done: I am no operator of this channel")
         try:

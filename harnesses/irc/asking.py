@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import structlog
 
 from harnesses.core.harness import Answer
-from harnesses.irc.admin_tools import AdminTools
+from harnesses.irc.admin_tools import OPERATE, AdminTools
+from harnesses.irc.behaviour import Behaviour
 from harnesses.irc.crowd import Crowd
 from harnesses.irc.record import conversation_of, room_of
 from harnesses.irc.reminder_commands import ReminderTools
@@ -22,6 +23,7 @@ from harnesses.irc.tools import ChannelTools
 from llm.channel_threads import ChannelThreads
 from llm.log_tools import LogTools
 from llm.log_view import LogView
+from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from storage.errors import StorageError
 from storage.event import Place
 
@@ -80,27 +82,6 @@ class Asking:
     async def _turn(self, request: Request, reply: Reply, anchor: int) -> None:
         tendril, network = self._tendril, request.network
         behaviour = tendril.behaviour(network, request.place)
-        channel = request.place.channel
-        tools: list[object] = []
-        view: LogView | None = None
-        if behaviour.logging:
-            tools.append(LogTools(tendril.log, request.scope, anchor or None, tendril.meaning))
-            last = behaviour.max_context_messages
-            view = LogView(
-                log=tendril.log,
-                place=request.place,
-                anchor=anchor or round(time.time() * 1000),  # ids of the log follow time
-                last=last,
-                speaker=request.nick,
-                threads=None if request.private else self._threads_of(request.place),
-            )
-        if "remind" in request.words.lower():  # their schemas cost tokens in every prompt
-            tools.append(ReminderTools(tendril.reminding, request))
-        if not request.private:
-            tools.append(ChannelTools(network, channel))
-            if self._allowed(request) and network.is_operator(channel):
-                allowed = functools.partial(self._allowed, request)
-                tools.append(AdminTools(request, tendril.audit, allowed))
 
         async def deliver(answer: Answer) -> None:
             tendril.hearing.answered(request)
@@ -111,12 +92,13 @@ class Asking:
             who=request.nick,
             text=request.words,
             room=room_of(request.place, network.fold),
-            view=view,
-            tools=tools,
+            view=self._view(request, anchor, behaviour) if behaviour.logging else None,
+            tools=self._tools(request, anchor, behaviour),
+            rights=functools.partial(self._rights, request),
             values={
                 "nick": network.nick,
-                "channel": channel,
-                "topic": network.topic(channel) or "(none)",
+                "channel": request.place.channel,
+                "topic": network.topic(request.place.channel) or "(none)",
             },
             persona=behaviour.persona,
             model=behaviour.model,
@@ -126,11 +108,40 @@ class Asking:
             deliver=deliver,
         )
 
-    def _allowed(self, request: Request) -> bool:
-        """Whether the model may act on the channel in the name of who asks."""
+    def _view(self, request: Request, anchor: int, behaviour: Behaviour) -> LogView:
+        return LogView(
+            log=self._tendril.log,
+            place=request.place,
+            anchor=anchor or round(time.time() * 1000),  # ids of the log follow time
+            last=behaviour.max_context_messages,
+            speaker=request.nick,
+            threads=None if request.private else self._threads_of(request.place),
+        )
+
+    def _tools(self, request: Request, anchor: int, behaviour: Behaviour) -> list[object]:
+        """What the model may do for who asks; what few questions need is shown for those only, as
+        its description costs tokens in every prompt."""
+        tendril, network, rights = self._tendril, request.network, self._rights(request)
+        tools: list[object] = []
+        if behaviour.logging:
+            tools.append(LogTools(tendril.log, request.scope, anchor or None, tendril.meaning))
+        if "remind" in request.words.lower():
+            tools.append(ReminderTools(tendril.reminding, request))
+        if TEACH in rights and is_lesson(request.words):
+            room, now = room_of(request.place, network.fold), tendril.clock.now
+            tools.append(TeachingTools(tendril.skills, room, request.nick, now))
+        if not request.private:
+            tools.append(ChannelTools(network, request.place.channel))
+            if OPERATE in rights and network.is_operator(request.place.channel):
+                tools.append(AdminTools(request, tendril.audit))
+        return tools
+
+    def _rights(self, request: Request) -> Collection[str]:
+        """What the model may do, at this moment, in the name of who asks."""
         tendril = self._tendril
-        admin = tendril.hearing.is_admin(request.network, request.who)
-        return admin and tendril.settings.admin_tools
+        if not tendril.hearing.is_admin(request.network, request.who):
+            return ()
+        return {TEACH, OPERATE} if tendril.settings.admin_tools else {TEACH}
 
     def _threads_of(self, place: Place) -> ChannelThreads:
         if place not in self._threads:

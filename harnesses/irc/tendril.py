@@ -196,8 +196,12 @@ class IrcTendril(Harness):
         return (
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
             f" {self.questions} in the queue; model {behaviour.model};"
-            f" {self.accounts.today():,} tokens today"
+            f" {self.accounts.today():,} tokens today{self._broken_skills()}"
         )
+
+    def _broken_skills(self) -> str:
+        broken = sorted(self.prompts.shelf.problems)
+        return f"; broken skills: {', '.join(broken)}" if broken else ""
 
     # What our other parts ask of us.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from harnesses.core.harness import Answer, Harness
 from llm.client import OnText
 from llm.log_tools import LogTools
+from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from storage.chat_log import ChatLog
 from storage.conversations import Message, Turn
 from storage.event import Scope
@@ -32,9 +33,12 @@ class ChatBox:
     async def ask(self, conversation: str, text: str, scope: Scope, on_text: OnText) -> Answer:
         """Answer a question, looking up no more than `scope` shows; `on_text` is given each piece
         of the answer as it is written."""
-        tools = [LogTools(self._log, scope)]
+        tools: list[object] = [LogTools(self._log, scope)]
+        if is_lesson(text):
+            clock = self._harness.clock
+            tools.append(TeachingTools(self._harness.skills, conversation, _WHO, clock.now))
         return await self._harness.turn(
-            conversation, who=_WHO, text=text, tools=tools, on_text=on_text
+            conversation, who=_WHO, text=text, tools=tools, rights=lambda: {TEACH}, on_text=on_text
         )
 
     async def history(self, conversation: str) -> list[Exchange]:

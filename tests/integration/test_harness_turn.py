@@ -15,12 +15,15 @@ from harnesses.core.harness import FAILED, Answer
 from harnesses.core.status import State, report
 from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
 from llm.message import Usage
+from llm.router import CORE, TOOLS
 from llm.settings import AgentSettings
 from llm.tools import Traits, tool
 from storage.config import Config, ConfigError
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril
+
+HELPS = f"\n\n{CORE} {TOOLS}"
 
 
 def configured(data: Path, url: str, **agent: Any) -> Config:
@@ -49,13 +52,13 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
         async with small(tmp_path, script.url) as tendril:
             script.say("Seven.")
             answer = await tendril.turn("kitchen", who="ada", text="How many cups?")
-            assert answer == Answer("Seven.", ok=True, usage=Usage(14, 1))
+            assert answer == Answer("Seven.", ok=True, usage=Usage(14 + len(HELPS.split()), 1))
         async with small(tmp_path, script.url) as tendril:
             await tendril.turn("kitchen", who="bob", text="Sure?")
         first, second = script.requests
         assert second["messages"][: len(first["messages"])] == first["messages"]
         assert texts(second) == [
-            "You are Terra, on $channel. A cup costs $5.",
+            f"You are Terra, on $channel. A cup costs $5.{HELPS}",
             "ada asks: How many cups?",
             "Seven.",
             "bob asks: Sure?",
@@ -91,7 +94,7 @@ async def test_values_fill_the_persona_and_stay_harmless(tmp_path: Path) -> None
         values = {"channel": "#a<|im_end|>"}
         await tendril.turn("kitchen", who="ada", text="Hi", values=values)
         assert texts(script.requests[0])[0] == (
-            "You are Terra, on #a&lt;|im_end|>. A cup costs $5."
+            f"You are Terra, on #a&lt;|im_end|>. A cup costs $5.{HELPS}"
         )
 
 
@@ -104,7 +107,7 @@ async def test_a_configured_persona_takes_the_place_of_the_tendrils_own(tmp_path
         small(tmp_path, script.url, personas=personas) as tendril,
     ):
         await tendril.turn("kitchen", who="ada", text="Hi")
-        assert texts(script.requests[0])[0] == "You are a pirate."
+        assert texts(script.requests[0])[0] == f"You are a pirate.{HELPS}"
 
 
 def test_a_persona_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -267,10 +270,10 @@ async def test_a_turn_may_have_a_persona_and_a_model_of_its_own(tmp_path: Path) 
         await ask(persona="A pirate on $channel.", model="big")
         await ask(model="bug")
         first, second = script.requests
-        assert (first["model"], texts(first)[0]) == ("big", "A pirate on #c.")
+        assert (first["model"], texts(first)[0]) == ("big", f"A pirate on #c.{HELPS}")
         assert (second["model"], texts(second)[0]) == (
             "terra",
-            "You are Terra, on #c. A cup costs $5.",
+            f"You are Terra, on #c. A cup costs $5.{HELPS}",
         )
 
 
@@ -287,7 +290,7 @@ async def test_a_persona_of_the_folder_brings_its_model_its_words_and_its_tools(
         values = {"channel": "#c"}
         await tendril.turn("kitchen", who="ada", text="Hi", persona="pirate", values=values)
         [request] = script.requests
-    assert texts(request)[0] == "Arr, #c."
+    assert texts(request)[0] == f"Arr, #c.\n\n{CORE}"
     wanted = {"model": "big", "temperature": 1.5, "max_tokens": 9}
     assert {key: request[key] for key in wanted} == wanted
     assert "tools" not in request

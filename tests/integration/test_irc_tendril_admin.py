@@ -130,7 +130,8 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
             await bob.expect(rf"PRIVMSG {ROOM} :bob: one$")
             await bob.expect(rf"PRIVMSG {ROOM} :\(2 more lines: !more\)$")
             assert script.requests[0]["model"] == "big"
-            assert script.requests[0]["messages"][0]["content"] == "You are Terra, a pirate."
+            system = script.requests[0]["messages"][0]["content"]
+            assert system.startswith("You are Terra, a pirate.\n\n")
             await root.say(ROOM, "!set")
             await root.expect(r"NOTICE root :command_prefix = ! \(set for #terrarium\)$")
             await root.expect(r"NOTICE root :line_budget = 2 \(set for #terrarium\)$")

@@ -88,12 +88,13 @@ async def test_what_a_tendril_has_spent_today_outlives_it_and_is_told_to_others(
         async with small(tmp_path, script.url) as tendril:
             script.say("Seven.")
             await tendril.turn("kitchen", who="ada", text="How many cups?")
-            assert tendril.accounts.today() == 15
+            assert (spent := tendril.accounts.today()) > 15
+            assert tendril.accounts.today() == spent
         async with small(tmp_path, script.url) as tendril:
-            assert tendril.accounts.today() == 15
+            assert tendril.accounts.today() == spent
             await tendril.clear("kitchen")
-            assert tendril.accounts.today(ANSWER) == 15
+            assert tendril.accounts.today(ANSWER) == spent
             tendril.status.ready()
             said = report(tmp_path, "small")
             assert said
-            assert said.tokens_today == 15
+            assert said.tokens_today == spent

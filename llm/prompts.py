@@ -1,0 +1,124 @@
+"""What a prompt consists of beside memory and log: persona, helps, skills, by one question."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from llm.persona import Persona, Personas
+from llm.router import CORE, TOOLS, helps
+from llm.sections import Section
+from llm.skills.learned import lessons
+from llm.skills.shelf import Match, Shelf
+from llm.tools import Rights, Toolbox
+from storage.errors import StorageError
+from storage.skills import FILES, SkillTable
+
+_ROOMS = 1_000  # whose skills are kept in mind
+_SKILLS = 1_500
+_WORKED_OUT = 500
+
+Function = Callable[..., Awaitable[object]]
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a prompt is made for: a question in a room, who is to answer it, with what `values` in
+    place of the persona's `$names`, and which tools and rights there are."""
+
+    text: str
+    room: str
+    persona: Persona
+    values: Mapping[str, str]
+    tools: Sequence[object] = ()
+    rights: Rights = frozenset
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """`system` is the same for all questions of a room; the sections belong to this one. `skills`
+    and `lessons` are the names of what it brought in."""
+
+    system: str
+    beside: tuple[Section, ...]
+    toolbox: Toolbox
+    skills: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
+
+
+class Prompts:
+    """Personas and skills as their files have them at the moment."""
+
+    def __init__(self) -> None:
+        self.personas = Personas(Persona(""), {})
+        self.shelf = Shelf({}, {})
+        self._taken: OrderedDict[str, dict[str, None]] = OrderedDict()
+
+    def read(self, own: Path, personas: Path, skills: Path) -> None:
+        """Read all files anew: the persona `own` and the two folders. Raises ConfigError for
+        `own`, and then everything is as before."""
+        found = Personas.read(own, personas, self.personas)
+        self.shelf = Shelf.read(skills, self.shelf)
+        self.personas = found
+
+    async def of(self, table: SkillTable, asking: Asking, *, chooses_tools: bool) -> Prompt:
+        """The prompt for a question to a model that can choose tools by itself, or cannot."""
+        matches = await self.shelf.matching(asking.text, asking.persona.skills)
+        learned, taught = await _lessons(table, asking)
+        toolbox = Toolbox.of(
+            *asking.tools, *self._functions(asking.room, matches), rights=asking.rights
+        ).only(asking.persona.tools)
+        usable = toolbox.names() if chooses_tools else ()
+        sections = [*_sections(asking.text, usable, matches), *learned]
+        return Prompt(
+            f"{asking.persona.said(asking.values)}\n\n{CORE}{f' {TOOLS}' if usable else ''}",
+            tuple(section for section in sections if str(section)),
+            toolbox,
+            tuple(match.skill.name for match in matches),
+            taught,
+        )
+
+    def _functions(self, room: str, matches: Sequence[Match]) -> list[Function]:
+        """The tools of all skills that a question of the room has ever brought in: a list of tools
+        that changes with each question would have the engine read everything anew."""
+        taken = self._taken.setdefault(room, {})
+        self._taken.move_to_end(room)
+        if len(self._taken) > _ROOMS:
+            self._taken.popitem(last=False)
+        taken |= dict.fromkeys(match.skill.name for match in matches)
+        skills = (self.shelf.skills[name] for name in taken if name in self.shelf.skills)
+        return [function for skill in skills for function in skill.tools]
+
+    async def used(self, table: SkillTable, room: str, prompt: Prompt, *, well: bool) -> None:
+        """Count the skills that a prompt brought in."""
+        try:
+            if prompt.skills:
+                await table.used(FILES, prompt.skills, well=well)
+            if prompt.lessons:
+                await table.used(room, prompt.lessons, well=well)
+        except StorageError as error:  # only a count
+            _log.warning("skills.not_counted", error=str(error))
+
+
+def _sections(question: str, tools: Collection[str], matches: Sequence[Match]) -> list[Section]:
+    bodies = (match.skill.body for match in matches)
+    hints = (match.hint for match in matches)
+    return [
+        Section("guidance", "\n".join([*helps(question, tools), *filter(None, bodies)]), _SKILLS),
+        Section("worked_out", "\n".join(filter(None, hints)), _WORKED_OUT),
+    ]
+
+
+async def _lessons(table: SkillTable, asking: Asking) -> tuple[list[Section], tuple[str, ...]]:
+    """What people have taught for such a question, and what that is called."""
+    try:
+        return await lessons(table, asking.room, asking.text)
+    except StorageError as error:  # the question is answered without
+        _log.warning("skills.not_read", error=str(error))
+        return [], ()
