@@ -153,21 +153,21 @@ class Harness(ABC):
         `room` is what it shares with others, as those on a channel do, unless it is by itself.
         `view` is the log that belongs to it, `tools` own `@tool` methods beside this class's own,
         `rights` tells what the person may have done by them. `values` fill the `$names` of the
-        persona (`persona`, the name or the text of another one, if given, in place of the
-        tendril's), `model` is asked instead of the configured one, `on_text` is given each piece
-        of the answer as it is written. A question that `joins` becomes part of the one being
-        answered, if that can still take it; memory `keeps` it or not. `deliver` is given the answer
-        before the next question has its turn. Never raises: what goes wrong becomes a sentence for
-        the person.
+        persona (`persona`, the name or text of another one, instead of the tendril's), `model` is
+        asked instead of the configured one, `on_text` is given each piece of the answer. A question
+        that `joins` becomes part of the one being answered, if that can still take it; memory
+        `keeps` it or not. `deliver` is given the answer before the next question has its turn.
+        Never raises: what goes wrong becomes a sentence for the person.
         """
         lane = self._lanes.setdefault(conversation, Lane())
         asked = view.anchor if view and joins else 0
         if not await lane.enter(Question(who, text, asked), joins and keeps):
             return Answer("", ok=False)
-        chosen, question = self.prompts.personas.of(persona), Question(who, text)
-        context = Context(self.conversations, conversation, "", question, view, room=room)
-        place = room or conversation
-        asking = Asking(text, place, chosen, values or {}, (self, *tools), rights)
+        room, chosen = room or conversation, self.prompts.personas.of(persona)
+        asking = Asking(text, room, chosen, values or {}, (self, *tools), rights)
+        context = Context(
+            self.conversations, conversation, "", Question(who, text), view, room=room
+        )
 
         async def answered() -> Answer:
             call = await self._call(conversation, asking, priority, model)
