@@ -155,9 +155,8 @@ class Harness(ABC):
         `rights` tells what the person may have done by them. `values` fill the `$names` of the
         persona (`persona`, the name or text of another one, instead of the tendril's), `model` is
         asked instead of the configured one, `on_text` is given each piece of the answer. A question
-        that `joins` becomes part of the one being answered, if that can still take it; memory
-        `keeps` it or not. `deliver` is given the answer before the next question has its turn.
-        Never raises: what goes wrong becomes a sentence for the person.
+        that `joins` becomes part of the one being answered, if that still can; memory `keeps` it or
+        not. `deliver` is given the answer before the next question has its turn. Never raises.
         """
         lane = self._lanes.setdefault(conversation, Lane())
         asked = view.anchor if view and joins else 0
@@ -165,9 +164,8 @@ class Harness(ABC):
             return Answer("", ok=False)
         room, chosen = room or conversation, self.prompts.personas.of(persona)
         asking = Asking(text, room, chosen, values or {}, (self, *tools), rights)
-        context = Context(
-            self.conversations, conversation, "", Question(who, text), view, room=room
-        )
+        question = Question(who, text)
+        context = Context(self.conversations, conversation, "", question, view, room=room)
 
         async def answered() -> Answer:
             call = await self._call(conversation, asking, priority, model)
