@@ -78,6 +78,8 @@ class Attention:
             if wake:
                 room.busy = True
                 wakes.append(wake)
+                if wake.kind not in ASKED:
+                    self._contacted[place] = now
             elif room.idle(now):
                 del self._rooms[place]
         return wakes
@@ -94,8 +96,6 @@ class Attention:
             self.acknowledged.put(wake.kind, wake.place, put_off)
         else:
             self._handled(wake, room)
-        if wake.kind not in ASKED:
-            self._contacted[wake.place] = wake.time
 
     def _handled(self, wake: Wake, room: Room) -> None:
         self.drop(wake.signals)

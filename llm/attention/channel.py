@@ -22,11 +22,10 @@ _QUESTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Who has asked all, and when; `anchor` is the log's id of the line."""
+    """Who has asked all, and when."""
 
     person: str
     time: float
-    anchor: int
 
 
 @dataclass(slots=True)
@@ -49,8 +48,7 @@ class Channel:
         self.last = line.time
         self._answer(line)
         if line.asks and nick not in line.words and len(self.questions) < _QUESTIONS:
-            question = Question(line.person, line.time, line.anchor)
-            self.questions.setdefault(line.person, question)
+            self.questions.setdefault(line.person, Question(line.person, line.time))
 
     def activity(self, now: float) -> float:
         """How much is said."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+
+from llm.limits import Profile
 
 
 class Sense(StrEnum):
@@ -39,7 +42,10 @@ ASKED = frozenset({Kind.DIRECT, Kind.REACTION})
 MEASURED = frozenset({Kind.SILENCE, Kind.PRESSURE, Kind.CONTACT})
 """They have no signal of their own: they follow from what is measured."""
 
-TOOL_CALLS = {Kind.THOUGHT: 2, Kind.PRESSURE: 2, Kind.SILENCE: 8, Kind.CONTACT: 8}
-"""How many tools a run may use; of every other kind, an event, `EVENT_CALLS`."""
-
-EVENT_CALLS = 4
+PROFILES: Mapping[Kind, Profile] = {
+    Kind.THOUGHT: "thought",
+    Kind.PRESSURE: "thought",
+    Kind.SILENCE: "proactive",
+    Kind.CONTACT: "proactive",
+}
+"""What a run may do; that of every other kind is an event's."""

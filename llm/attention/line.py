@@ -15,7 +15,7 @@ _WORD = re.compile(r"[^\s,:;.!?()<>\"']+")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`time` in seconds since 1970, `person` a folded nick, `anchor` the log's id of the line.
+    """`time` in seconds since 1970, `person` a folded nick.
 
     `asks` means all who are there, not one who is addressed; `settled` that whoever speaks has
     what they wanted; `words` are folded, to find nicks among them.
@@ -23,20 +23,18 @@ class Line:
 
     time: float
     person: str
-    anchor: int
     asks: bool
     settled: bool
     addressed: bool
     words: frozenset[str]
 
     @classmethod
-    def read(cls, text: str, person: str, time: float, anchor: int = 0) -> Line:
+    def read(cls, text: str, person: str, time: float) -> Line:
         """The line that `text` is."""
         addressed = _ADDRESSED.match(text) is not None
         return cls(
             time,
             person.lower(),
-            anchor,
             asks=not addressed and _ASKS.search(text) is not None,
             settled=_SETTLED.search(text) is not None,
             addressed=addressed,

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from llm.attention.energy import Energy
-from llm.attention.kind import EVENT_CALLS, MEASURED, TOOL_CALLS, Kind, Sense
+from llm.attention.kind import MEASURED, PROFILES, Kind, Sense
 from llm.attention.pressure import CONTACT, PRESSING, contact_pressure
 from llm.attention.room import Room
+from llm.limits import Profile
 from storage.attention import Signal
 from storage.event import Place
 
@@ -17,8 +18,8 @@ from storage.event import Place
 class Wake:
     """A reason to run the model for a place, with the signals that are dealt with by that.
 
-    `person` is the folded nick that it is about, `anchor` the log's id of the line; "" and 0
-    where it is about nobody.
+    `person` is the folded nick that it is about, "" where it is about nobody; `anchor` the log's id
+    of their line, where there is one.
     """
 
     kind: Kind
@@ -30,9 +31,9 @@ class Wake:
     anchor: int = 0
 
     @property
-    def tool_calls(self) -> int:
-        """How many tools the run may use."""
-        return TOOL_CALLS.get(self.kind, EVENT_CALLS)
+    def profile(self) -> Profile:
+        """What the run may do."""
+        return PROFILES.get(self.kind, "event")
 
 
 def wake_for(kind: Kind, place: Place, room: Room, energy: Energy, now: datetime) -> Wake | None:
@@ -47,7 +48,7 @@ def wake_for(kind: Kind, place: Place, room: Room, energy: Energy, now: datetime
         return Wake(kind, place, value, now, tuple(room.due(Kind.THOUGHT, now)))
     question = room.channel.oldest()
     if kind is Kind.CONTACT and question:
-        return Wake(kind, place, value, now, (), question.person, question.anchor)
+        return Wake(kind, place, value, now, person=question.person)
     return Wake(kind, place, value, now)
 
 

@@ -13,6 +13,8 @@ from llm.attention.energy import Energy
 from llm.attention.kind import Kind
 from llm.attention.line import Line
 from llm.attention.wake import Wake
+from llm.limits import Limits
+from llm.settings import AgentSettings
 from storage.attention import Signal
 from storage.event import Place
 
@@ -29,7 +31,7 @@ class Day:
         self.now = NOON
 
     def says(self, text: str, who: str = "ada", place: Place = FROGS) -> None:
-        line = Line.read(text, who, self.now.timestamp(), anchor=7)
+        line = Line.read(text, who, self.now.timestamp())
         self.attention.hear(place, line, "terra")
 
     def signals(self, kind: Kind, place: Place = FROGS, **values: str) -> Signal:
@@ -68,8 +70,7 @@ def test_a_question_without_an_answer_wakes_after_five_minutes() -> None:
     day.says("how do I mount a cd?")
     assert day.passes(timedelta(minutes=4, seconds=50)) == []
     (wake,) = day.passes(timedelta(seconds=40))
-    assert (wake.kind, wake.place, wake.person, wake.anchor) == (Kind.CONTACT, FROGS, "ada", 7)
-    assert wake.tool_calls == 8
+    assert (wake.kind, wake.place, wake.person) == (Kind.CONTACT, FROGS, "ada")
 
 
 def test_the_tired_wait_longer() -> None:
@@ -197,7 +198,6 @@ def test_many_thoughts_that_were_put_off_press() -> None:
     (wake,) = day.passes(timedelta(hours=2))
     assert wake.kind is Kind.PRESSURE
     assert len(wake.signals) == 5
-    assert wake.tool_calls == 2
 
 
 def test_a_sudden_silence_wakes_and_only_once() -> None:
@@ -212,6 +212,9 @@ def test_a_sudden_silence_wakes_and_only_once() -> None:
     assert day.passes(timedelta(hours=2)) == []
 
 
-@pytest.mark.parametrize(("kind", "calls"), [("direct_message", 4), ("thought", 2)])
-def test_a_run_has_as_many_tools_as_its_trigger_is_worth(kind: str, calls: int) -> None:
-    assert Wake(Kind(kind), FROGS, 1.0, NOON).tool_calls == calls
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [(Kind.DIRECT, 4), (Kind.THOUGHT, 2), (Kind.PRESSURE, 2), (Kind.CONTACT, 8)],
+)
+def test_a_run_has_as_many_tools_as_its_trigger_is_worth(kind: Kind, calls: int) -> None:
+    assert Limits.of(AgentSettings(), Wake(kind, FROGS, 1.0, NOON).profile).calls == calls

@@ -1,0 +1,174 @@
+"""The heartbeat: a tick a second while there is something to look at, and none while there is not.
+
+Runs of the model go on beside it. What must not be lost is written down before it counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from llm.attention.acknowledgements import Acknowledgement, State
+from llm.attention.attention import Attention
+from llm.attention.energy import FULL, Energy
+from llm.attention.kind import ASKED, Kind
+from llm.attention.line import Line
+from llm.attention.settings import AttentionSettings
+from llm.attention.wake import Wake
+from llm.clock import Clock
+from storage.attention import AttentionStore, PutOff, Signal
+from storage.errors import StorageError
+from storage.event import Place
+
+BEAT = 1.0
+"""Seconds."""
+
+Think = Callable[[Wake], Awaitable[Acknowledgement | None]]
+"""Runs the model for a reason; None: that is dealt with, else how it was put off. Never raises."""
+
+_log = structlog.get_logger()
+
+
+class Heart:
+    """Keeps an `Attention` going; `beats` counts its ticks. Get one with `remembering`."""
+
+    def __init__(
+        self,
+        attention: Attention,
+        store: AttentionStore,
+        clock: Clock,
+        tokens: Callable[[], int],
+        think: Think,
+    ) -> None:
+        self._attention, self._store, self._clock = attention, store, clock
+        self._tokens, self._think = tokens, think
+        self._news = asyncio.Event()
+        self._spent = tokens()
+        self._ticked = clock.monotonic()
+        self.beats = 0
+
+    @classmethod
+    async def remembering(
+        cls,
+        store: AttentionStore,
+        settings: AttentionSettings,
+        clock: Clock,
+        tokens: Callable[[], int],
+        think: Think,
+    ) -> Heart:
+        """One that knows what an earlier life has left in `store`. `tokens` returns how many were
+        read and written today. Raises StorageError."""
+        past = await store.past()
+        level = FULL if past.energy is None else past.energy
+        energy = Energy(settings.tokens, settings.recharge, level)
+        if past.seen:
+            energy.rest((clock.now() - past.seen).total_seconds())
+        attention = Attention(energy, past.contacted)
+        for each in past.put_off:
+            state = State.DEFERRED if each.until else State.SUPPRESSED
+            known = Acknowledgement(state, each.value, each.until)
+            attention.acknowledged.put(Kind(each.kind), each.place, known)
+        for signal in past.signals:
+            attention.take(signal)
+        return cls(attention, store, clock, tokens, think)
+
+    @property
+    def energy(self) -> float:
+        """How much of its tokens the tendril has left: 0.05 to 1."""
+        return self._attention.energy.level
+
+    @property
+    def waiting(self) -> int:
+        """How many signals wait."""
+        return len(self._attention.waiting)
+
+    async def beat(self) -> None:
+        """Tick whenever there is something to look at, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                if not self._attention:
+                    self._news.clear()
+                    await self._news.wait()
+                await self._beat(tasks)
+
+    def hear(self, place: Place, line: Line, nick: str) -> None:
+        """Somebody has said something; `nick` is ours there, folded."""
+        self._attention.hear(place, line, nick)
+        self._news.set()
+
+    async def signal(self, signal: Signal, *, alone: bool = False) -> None:
+        """Something has happened: it waits until it is dealt with, also over a restart. One that
+        is `alone` takes the place of those of its kind and person there."""
+        kept = await self._store.put(signal, alone=alone)
+        if alone:
+            await self.drop(Kind(signal.kind), signal.place, signal.person)
+        self._attention.take(kept)
+        self._news.set()
+
+    async def drop(self, kind: Kind, place: Place, person: str) -> None:
+        """What waits of a kind for a person there is of no interest any more."""
+        gone = [
+            signal
+            for signal in self._attention.waiting
+            if (signal.kind, signal.place, signal.person) == (kind, place, person)
+        ]
+        self._attention.drop(gone)
+        await self._store.done(gone)
+
+    async def hush(self, place: Place) -> None:
+        """Nothing makes us speak unasked there, until that is lifted."""
+        for kind in Kind:
+            if kind not in ASKED:
+                suppressed = Acknowledgement(State.SUPPRESSED)
+                self._attention.acknowledged.put(kind, place, suppressed)
+                await self._store.put_off(PutOff(kind, place))
+
+    async def lift(self, place: Place) -> None:
+        """What was hushed there counts again."""
+        self._attention.acknowledged.lift(place)
+        await self._store.lift(place)
+
+    async def _beat(self, tasks: asyncio.TaskGroup) -> None:
+        """Tick until there is nothing to look at. The ticks are a second apart, whatever each
+        takes; one that cannot be in time is left out."""
+        began, number = self._clock.monotonic(), 0
+        while self._attention:
+            await self._tick(tasks)
+            passed = self._clock.monotonic() - began
+            number = max(number + 1, int(passed / BEAT))
+            await self._clock.sleep(max(0.0, began + number * BEAT - self._clock.monotonic()))
+
+    async def _tick(self, tasks: asyncio.TaskGroup) -> None:
+        self.beats += 1
+        now, moment = self._clock.now(), self._clock.monotonic()
+        passed, self._ticked = moment - self._ticked, moment
+        spent, self._spent = self._spent, self._tokens()
+        # The count begins anew at midnight.
+        self._attention.energy.spend(self._spent - spent if self._spent >= spent else self._spent)
+        for wake in self._attention.tick(now, passed):
+            tasks.create_task(self._run(wake))
+        if self._attention.energy_changed(now):
+            await self._kept(self._store.rest(self.energy, now))
+
+    async def _run(self, wake: Wake) -> None:
+        """Run the model, and note what came of it. The pause until the next run begins at once, so
+        that a crash does not make us speak twice."""
+        if wake.kind not in ASKED:
+            await self._kept(self._store.contacted(wake.place, wake.time))
+        put_off = await self._think(wake)
+        _log.info("attention.woke", kind=wake.kind.value, put_off=put_off is not None)
+        if put_off is None:
+            await self._kept(self._store.done(wake.signals))
+        elif put_off.until:
+            kept = PutOff(wake.kind, wake.place, put_off.value, put_off.until)
+            await self._kept(self._store.put_off(kept))
+        self._attention.done(wake, put_off)
+
+    async def _kept(self, work: Awaitable[None]) -> None:
+        """Write something down; when that fails, what is in memory still counts."""
+        try:
+            await work
+        except StorageError as error:
+            _log.error("attention.not_kept", error=str(error))

@@ -1,0 +1,218 @@
+"""The heartbeat: in time, beside what the model does, over restarts, and still when nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from llm.attention.acknowledgements import Acknowledgement, State
+from llm.attention.heart import Heart
+from llm.attention.kind import Kind
+from llm.attention.line import Line
+from llm.attention.settings import AttentionSettings
+from llm.attention.wake import Wake
+from llm.clock import Clock
+from storage.attention import AttentionStore, Signal
+from storage.database import Database
+from storage.event import Place
+from tests.kit.clock import ManualClock
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+FROGS, TOADS = Place("irc", "#frogs"), Place("irc", "#toads")
+SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
+
+
+class Mind:
+    """A model that is asked; each run ends when it is told how."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[Wake] = asyncio.Queue()
+        self.ends: asyncio.Queue[Acknowledgement | None] = asyncio.Queue()
+
+    async def think(self, wake: Wake) -> Acknowledgement | None:
+        self.asked.put_nowait(wake)
+        return await self.ends.get()
+
+    async def wake(self) -> Wake:
+        async with asyncio.timeout(10):
+            return await self.asked.get()
+
+
+class HastyClock(ManualClock):
+    """Sleeps are over at once, as much too late as `late` says."""
+
+    def __init__(self, late: Callable[[int], float]) -> None:
+        super().__init__(NOON)
+        self.late, self.slept, self.goal = late, 0, 10**9
+        self.reached = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += 1
+        await self.advance(timedelta(seconds=seconds + self.late(self.slept)))
+        if self.slept >= self.goal:
+            self.reached.set()
+
+    async def sleeps(self, times: int) -> None:
+        """Wait until the sleeper has slept so many times."""
+        self.goal = times
+        async with asyncio.timeout(20):
+            await self.reached.wait()
+
+
+@asynccontextmanager
+async def heart(
+    path: Path, clock: Clock, mind: Mind, tokens: Callable[[], int] = int
+) -> AsyncIterator[Heart]:
+    """A heart that beats."""
+    async with Database.opened(path / "irc.db") as database:
+        store, settings = AttentionStore(database), AttentionSettings()
+        beating = await Heart.remembering(store, settings, clock, tokens, mind.think)
+        task = asyncio.create_task(beating.beat())
+        try:
+            yield beating
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def direct(place: Place = FROGS, person: str = "ada") -> Signal:
+    return Signal(Kind.DIRECT, place, NOON, person=person)
+
+
+async def until(clock: ManualClock, happened: Callable[[], bool]) -> None:
+    """Let second after second pass until something has happened."""
+    async with asyncio.timeout(10):
+        while not happened():
+            await clock.asleep()
+            await clock.advance(SECOND)
+
+
+async def test_ticks_are_a_second_apart_however_late_each_one_comes(tmp_path: Path) -> None:
+    clock = HastyClock(lambda number: 0.3)
+    async with heart(tmp_path, clock, Mind()) as beating:
+        beating.hear(FROGS, Line.read("hello", "ada", NOON.timestamp()), "terra")
+        await clock.sleeps(500)
+        passed = (clock.now() - NOON).total_seconds()
+        assert abs(passed - beating.beats) < 2
+
+
+async def test_ticks_that_a_sleeping_machine_has_missed_are_left_out(tmp_path: Path) -> None:
+    clock = HastyClock(lambda number: 600.0 if number == 5 else 0.0)
+    async with heart(tmp_path, clock, Mind()) as beating:
+        beating.hear(FROGS, Line.read("hello", "ada", NOON.timestamp()), "terra")
+        await clock.sleeps(100)
+        assert (clock.now() - NOON).total_seconds() > 690
+
+
+async def test_the_heart_stands_still_while_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    clock = HastyClock(lambda number: 0.0)
+    async with heart(tmp_path, clock, Mind()) as beating:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert beating.beats == 0
+        beating.hear(FROGS, Line.read("hello", "ada", NOON.timestamp()), "terra")
+        await clock.sleeps(3601)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert clock.now() < NOON + HOUR + 5 * SECOND  # an hour after the last word
+
+
+async def test_signals_that_come_while_the_model_thinks_wait_and_survive_a_restart(
+    tmp_path: Path,
+) -> None:
+    mind, clock = Mind(), ManualClock(NOON)
+    async with heart(tmp_path, clock, mind) as beating:
+        await beating.signal(direct(person="ada"))
+        assert (await mind.wake()).person == "ada"
+        await beating.signal(direct(person="bob"))
+        await until(clock, lambda: beating.beats > 5)
+        assert mind.asked.empty()
+        assert beating.waiting == 2
+    async with heart(tmp_path, clock, mind) as beating:  # ada's run was cut off: again
+        assert (await mind.wake()).person == "ada"
+        mind.ends.put_nowait(None)
+        await until(clock, lambda: not mind.asked.empty())
+        assert (await mind.wake()).person == "bob"
+        mind.ends.put_nowait(None)
+        await until(clock, lambda: beating.waiting == 0)
+    async with Database.opened(tmp_path / "irc.db") as database:
+        assert (await AttentionStore(database).past()).signals == ()
+
+
+async def test_ticks_go_on_and_other_channels_wake_while_the_model_thinks(tmp_path: Path) -> None:
+    mind, clock = Mind(), ManualClock(NOON)
+    async with heart(tmp_path, clock, mind) as beating:
+        await beating.signal(direct())
+        assert (await mind.wake()).place == FROGS
+        await beating.signal(direct(TOADS))
+        await until(clock, lambda: not mind.asked.empty())
+        assert (await mind.wake()).place == TOADS
+
+
+async def test_a_crash_in_the_middle_of_a_run_does_not_make_us_speak_twice(tmp_path: Path) -> None:
+    mind, clock = Mind(), ManualClock(NOON)
+    thought = Signal(Kind.THOUGHT, FROGS, NOON, person="ada")
+    async with heart(tmp_path, clock, mind) as beating:
+        await beating.signal(thought)
+        await mind.wake()
+    async with heart(tmp_path, clock, mind) as beating:
+        assert beating.waiting == 1
+        await until(clock, lambda: beating.beats > 5)
+        assert mind.asked.empty()
+        await clock.advance(timedelta(minutes=30))  # the pause is over
+        assert (await mind.wake()).kind is Kind.THOUGHT
+
+
+async def test_what_was_put_off_stays_put_off_over_a_restart(tmp_path: Path) -> None:
+    mind, clock = Mind(), ManualClock(NOON)
+    async with heart(tmp_path, clock, mind) as beating:
+        await beating.signal(Signal(Kind.THOUGHT, FROGS, NOON, person="ada"))
+        wake = await mind.wake()
+        mind.ends.put_nowait(Acknowledgement(State.DEFERRED, wake.value, NOON + 2 * HOUR))
+        await beating.hush(TOADS)
+        await beating.signal(Signal(Kind.PLUGIN, TOADS, NOON))
+        await until(clock, lambda: beating.beats > 5)
+    async with heart(tmp_path, clock, mind) as beating:
+        await clock.set(NOON + HOUR)
+        await until(clock, lambda: beating.beats > 5)
+        assert mind.asked.empty()
+        await beating.lift(TOADS)
+        await until(clock, lambda: not mind.asked.empty())
+        assert (await mind.wake()).kind is Kind.PLUGIN
+        await clock.set(NOON + 2 * HOUR)
+        await until(clock, lambda: not mind.asked.empty())
+        assert (await mind.wake()).kind is Kind.THOUGHT
+
+
+async def test_a_newer_thought_about_somebody_takes_the_place_of_the_old_one(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock(NOON)
+    async with heart(tmp_path, clock, Mind()) as beating:
+        for minutes in (30, 3):
+            time = NOON + timedelta(minutes=minutes)
+            await beating.signal(Signal(Kind.THOUGHT, FROGS, time, person="ada"), alone=True)
+        assert beating.waiting == 1
+        await beating.drop(Kind.THOUGHT, FROGS, "ada")
+        assert beating.waiting == 0
+
+
+async def test_tokens_cost_energy_and_midnight_does_not_give_it_back(tmp_path: Path) -> None:
+    today = 0
+    clock = ManualClock(NOON)
+    async with heart(tmp_path, clock, Mind(), lambda: today) as beating:
+        beating.hear(FROGS, Line.read("hello", "ada", NOON.timestamp()), "terra")
+        await clock.asleep()
+        today = 100_000
+        beats = beating.beats
+        await until(clock, lambda: beating.beats > beats)
+        assert 0.49 < beating.energy < 0.51
+        today = 40_000  # of the new day
+        beats = beating.beats
+        await until(clock, lambda: beating.beats > beats + 60)  # by then it is noted
+        assert 0.29 < beating.energy < 0.31
+    async with heart(tmp_path, ManualClock(clock.now() + HOUR), Mind()) as beating:
+        assert 0.53 < beating.energy < 0.57
