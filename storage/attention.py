@@ -72,21 +72,22 @@ class AttentionStore:
             tuple(_signal(row) for row in signals),
         )
 
-    async def put(self, signal: Signal, *, alone: bool = False) -> Signal:
-        """Keep a signal until it is `done`; it is returned with its id. One that is `alone` takes
-        the place of those of its kind and person there."""
-        where = [signal.kind, signal.place.network, signal.place.channel, signal.person]
+    async def put(self, signal: Signal) -> Signal:
+        """Keep a signal until it is `done`; it is returned with its id."""
+        values = [
+            signal.kind,
+            signal.place.network,
+            signal.place.channel,
+            signal.person,
+            to_micros(signal.time),
+            signal.value,
+            signal.anchor,
+        ]
         async with self._database.transaction() as db:
-            if alone:
-                await db.execute(
-                    "DELETE FROM signals"
-                    " WHERE kind = ? AND network = ? AND channel = ? AND person = ?",
-                    where,
-                )
             cursor = await db.execute(
                 "INSERT INTO signals (kind, network, channel, person, time, value, anchor)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
-                [*where, to_micros(signal.time), signal.value, signal.anchor],
+                values,
             )
             row = await cursor.fetchone()
             assert row is not None

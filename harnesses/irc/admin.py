@@ -31,6 +31,9 @@ class Office(Protocol):
     def reload(self) -> str:
         """Read the configuration anew; what that has changed. Raises ConfigError."""
 
+    async def was_set(self, place: Place, key: str) -> None:
+        """A key of a folded place was set."""
+
     async def state(self, request: Request) -> str:
         """How the bot is."""
 
@@ -129,6 +132,7 @@ class AdminCommands:
             self._office.prompts.personas.require(value)
         await self._office.choices.put(place, key, None if value is None else str(value))
         self._office.behaviours.put(place, key, value)
+        await self._office.was_set(place, key)
         await self._note(request, "set", key, text)
         where = "every channel of this network" if channel == EVERYWHERE else channel
         return f"{key} is {'as configured' if value is None else value} on {where}."

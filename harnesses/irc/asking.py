@@ -15,6 +15,7 @@ from harnesses.core.harness import Answer
 from harnesses.irc.admin_tools import OPERATE, AdminTools
 from harnesses.irc.behaviour import Behaviour
 from harnesses.irc.crowd import Crowd
+from harnesses.irc.proactive import persona_values
 from harnesses.irc.record import conversation_of, room_of
 from harnesses.irc.reminder_commands import ReminderTools
 from harnesses.irc.reply import Reply
@@ -95,11 +96,7 @@ class Asking:
             view=self._view(request, anchor, behaviour) if behaviour.logging else None,
             tools=self._tools(request, anchor, behaviour),
             rights=functools.partial(self._rights, request),
-            values={
-                "nick": network.nick,
-                "channel": request.place.channel,
-                "topic": network.topic(request.place.channel) or "(none)",
-            },
+            values=persona_values(network, request.place.channel),
             persona=behaviour.persona,
             model=behaviour.model,
             joins=True,

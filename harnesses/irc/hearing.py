@@ -53,19 +53,23 @@ class Hearing:
         self, network: Network, event: IrcEvent, who: Identity, prefix: str
     ) -> Trigger | None:
         """What an event asks of us, if it is one that is answered at all."""
-        if event.own or event.batch_type or event.type != "PRIVMSG":
+        if event.type != "PRIVMSG":
             return None
         private = event.channel is None
         asked = trigger(event.text, prefix=prefix, nick=network.nick, private=private)
-        if not asked or is_bot(event, who, self._settings, network.fold):
-            return None
-        if self._ignored(network, who):
+        if not asked or not self.heeds(network, event, who):
             return None
         by_prefix = event.text.strip().startswith(prefix)
         if not by_prefix and self._loops.closed(_person(network, who), event.text):
             _log.info("irc.loop_ended", network=network.name, nick=who.nick)
             return None
         return asked
+
+    def heeds(self, network: Network, event: IrcEvent, who: Identity) -> bool:
+        """Whether an event is of somebody whom we answer, and of now."""
+        if event.own or event.batch_type or is_bot(event, who, self._settings, network.fold):
+            return False
+        return not self._ignored(network, who)
 
     def request(
         self,
@@ -102,7 +106,11 @@ class Hearing:
 
     def answered(self, request: Request) -> None:
         """We have said something to whoever asked."""
-        self._loops.answered(_person(request.network, request.who))
+        self.spoke_to(request.network, request.who.name)
+
+    def spoke_to(self, network: Network, name: str) -> None:
+        """We have said something to somebody."""
+        self._loops.answered((network.name, network.fold(name)))
 
     def is_admin(self, network: Network, who: Identity) -> bool:
         """Whether somebody may give admin commands; nobody who speaks through a relay."""

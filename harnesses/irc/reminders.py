@@ -6,11 +6,14 @@ They are jobs of a worker of their own, so that none waits behind what the model
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
+from harnesses.irc.delivery import reachable
 from harnesses.irc.request import Request
 from llm.clock import Clock
 from llm.timetable import Timetable, parse_zone
@@ -19,6 +22,9 @@ from llm.worker import Worker
 from storage.database import Database, to_micros
 from storage.jobs import Job, Jobs
 from storage.reminders import Owner, Reminder, Reminders
+
+if TYPE_CHECKING:
+    from harnesses.irc.tendril import IrcTendril
 
 LONGEST = 300
 """Characters of a reminder."""
@@ -110,6 +116,23 @@ class Reminding:
             await self._plan(await self._kept.move(reminder, table.after(now)))
         else:
             await self._kept.remove(reminder.id)
+
+
+def reminding_of(tendril: IrcTendril) -> Reminding:
+    """The reminders of the IRC tendril."""
+
+    async def say(reminder: Reminder, text: str) -> bool:
+        owner, place = reminder.owner, reminder.place
+        network = tendril.networks.get(place.network)
+        if network is None or not reachable(network, place.channel):
+            return False
+        hides = tendril.opt_outs.rules.hides_person
+        target = tendril.target_at(network, place, reminder.private)
+        logged = target.logged and not hides(owner.network, owner.nick, owner.account)
+        return await tendril.speech.say(replace(target, nick=owner.nick, logged=logged), text)
+
+    lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
+    return Reminding(tendril.database, tendril.clock, lambda: tendril.agent.timezone, say, lock)
 
 
 def owner_of(request: Request) -> Owner:

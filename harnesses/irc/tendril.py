@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import structlog
 
@@ -20,14 +20,15 @@ from harnesses.irc.behaviour import Behaviour, Behaviours, stored
 from harnesses.irc.choices import Choices
 from harnesses.irc.commands import Commands
 from harnesses.irc.courtesy import Kicks
-from harnesses.irc.delivery import deliver, reachable
+from harnesses.irc.delivery import deliver
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.hearing import Hearing, May
 from harnesses.irc.links import paste_link
 from harnesses.irc.network import Network
 from harnesses.irc.privacy import UNLOGGED
+from harnesses.irc.proactive import Proactive
 from harnesses.irc.record import lines_of, place_of, recorded
-from harnesses.irc.reminders import Reminding
+from harnesses.irc.reminders import Reminding, reminding_of
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from harnesses.irc.speech import Speech, Target
@@ -44,7 +45,6 @@ from storage.event import Place
 from storage.outbox import Outbox, outbox_path
 from storage.pastes import Pastes
 from storage.privacy import OptOuts
-from storage.reminders import Reminder
 from storage.settings import StorageSettings, log_path
 
 _POLL = 1.0  # seconds between looks at the networks' state
@@ -77,7 +77,7 @@ class IrcTendril(Harness):
             for name, settings in networks(config).items()
         }
         self._commands = Commands(self)
-        self._asking = Asking(self)
+        self._asking, self.proactive = Asking(self), Proactive(self)
 
     def database_path(self) -> Path:
         """The log and the conversations share a file."""
@@ -93,6 +93,7 @@ class IrcTendril(Harness):
             self._tasks.create_task(deliver(Outbox(outbox), self.networks, self._post))
             self._tasks.create_task(self._tell_state())
             self._tasks.create_task(self.reminding.run())
+            self._tasks.create_task(self.proactive.run())
             self._tasks.create_task(self._asking.follow())
             storage = self.config.section(StorageSettings)
             self._tasks.create_task(sweep(self.database, self.log, storage))
@@ -120,10 +121,8 @@ class IrcTendril(Harness):
         await self.opt_outs.load()
         self.speech = Speech(self.log, Pastes(self.database), self._link, self._paste_lifetime)
         await self.choices.load()
-        lock = self.config.data / "run" / "irc-reminders.lock"
-        self.reminding = Reminding(
-            self.database, self.clock, lambda: self.agent.timezone, self._remind, lock
-        )
+        self.reminding = reminding_of(self)
+        await self.proactive.prepare()
         self._kicks = Kicks(clock)
         self.hearing = Hearing(self.settings, self.choices, clock)
         self.behaviours = Behaviours(await stored(kept))
@@ -196,7 +195,8 @@ class IrcTendril(Harness):
         return (
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
             f" {self.questions} in the queue; model {behaviour.model};"
-            f" {self.accounts.today():,} tokens today{self._broken_skills()}"
+            f" {self.accounts.today():,} tokens today{self._broken_skills()};"
+            f" {self.proactive.state(_folded(request.network, request.place))}"
         )
 
     def _broken_skills(self) -> str:
@@ -207,11 +207,11 @@ class IrcTendril(Harness):
 
     def behaviour(self, network: Network, place: Place) -> Behaviour:
         """What counts at a place."""
-        return self.behaviours.of(Place(network.name, network.fold(place.channel)))
+        return self.behaviours.of(_folded(network, place))
 
     def target(self, request: Request) -> Target:
         """Where a reply to `request` goes."""
-        target = self._target(request.network, request.place, request.private)
+        target = self.target_at(request.network, request.place, request.private)
         logged = target.logged and request.line.event is not None  # no answer to what is not is
         return replace(target, nick=request.nick, answers=request.line, logged=logged)
 
@@ -223,6 +223,15 @@ class IrcTendril(Harness):
                 await self.speech.notice(target, text)
             else:
                 await self.speech.say(target, text)
+
+    async def was_set(self, place: Place, key: str) -> None:
+        """An admin has set a key of a folded place."""
+        if key == "proactive":
+            await self.proactive.lift(place)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the rest; it must not raise."""
+        self._tasks.create_task(work)
 
     # What happens.
 
@@ -238,6 +247,7 @@ class IrcTendril(Harness):
         keeps = behaviour.logging and not private and self.opt_outs.rules.keeps(line)
         first, *_ = [self.log.write(each) for each in (lines_of(line) if keeps else [None])]
         self._asking.heard(place_of(event))
+        self.proactive.heard(network, event, who, first, asked=asked is not None)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             self._kicked(network, event.channel or "")
         if asked and command:
@@ -249,6 +259,7 @@ class IrcTendril(Harness):
                     self._tasks.create_task(self.tell(request, Notice(SLOWLY)))
 
     def _kicked(self, network: Network, channel: str) -> None:
+        self.spawn(self.proactive.hush(Place(network.name, network.fold(channel))))
         if self._kicks.enough((network.name, network.fold(channel))):
             _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
             network.part(channel)
@@ -261,21 +272,10 @@ class IrcTendril(Harness):
         self.hearing.answered(request)
 
     async def _post(self, network: Network, place: Place, text: str) -> bool:
-        return await self.speech.say(self._target(network, place, private=False), text)
+        return await self.speech.say(self.target_at(network, place, private=False), text)
 
-    async def _remind(self, reminder: Reminder, text: str) -> bool:
-        """Say a reminder, if we are where it belongs."""
-        owner, place = reminder.owner, reminder.place
-        network = self.networks.get(place.network)
-        if network is None or not reachable(network, place.channel):
-            return False
-        target = self._target(network, place, reminder.private)
-        logged = target.logged and not self.opt_outs.rules.hides_person(
-            owner.network, owner.nick, owner.account
-        )
-        return await self.speech.say(replace(target, nick=owner.nick, logged=logged), text)
-
-    def _target(self, network: Network, place: Place, private: bool) -> Target:
+    def target_at(self, network: Network, place: Place, private: bool) -> Target:
+        """Where something that nobody has asked for goes."""
         behaviour = self.behaviour(network, place)
         return Target(
             network=network,
@@ -326,6 +326,10 @@ def _move(network: Network, before: NetworkSettings, after: NetworkSettings) -> 
     for channel in before.channels:
         if channel not in after.channels:
             network.part(channel.partition(" ")[0])
+
+
+def _folded(network: Network, place: Place) -> Place:
+    return Place(network.name, network.fold(place.channel))
 
 
 def _whereabouts(network: Network) -> str:

@@ -6,7 +6,9 @@ Runs of the model go on beside it. What must not be lost is written down before 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import structlog
 
@@ -28,11 +30,16 @@ BEAT = 1.0
 Think = Callable[[Wake], Awaitable[Acknowledgement | None]]
 """Runs the model for a reason; None: that is dealt with, else how it was put off. Never raises."""
 
+_REMEMBERED = 20
+
+T = TypeVar("T")
+
 _log = structlog.get_logger()
 
 
 class Heart:
-    """Keeps an `Attention` going; `beats` counts its ticks. Get one with `remembering`."""
+    """Keeps an `Attention` going; `beats` counts its ticks, `wakes` are the last reasons to run the
+    model. Get one with `remembering`."""
 
     def __init__(
         self,
@@ -48,6 +55,7 @@ class Heart:
         self._spent = tokens()
         self._ticked = clock.monotonic()
         self.beats = 0
+        self.wakes: deque[Wake] = deque(maxlen=_REMEMBERED)
 
     @classmethod
     async def remembering(
@@ -80,6 +88,11 @@ class Heart:
         return self._attention.energy.level
 
     @property
+    def awake(self) -> bool:
+        """Whether there is something to look at."""
+        return bool(self._attention)
+
+    @property
     def waiting(self) -> int:
         """How many signals wait."""
         return len(self._attention.waiting)
@@ -88,7 +101,7 @@ class Heart:
         """Tick whenever there is something to look at, for ever."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                if not self._attention:
+                if not self.awake:
                     self._news.clear()
                     await self._news.wait()
                 await self._beat(tasks)
@@ -101,10 +114,10 @@ class Heart:
     async def signal(self, signal: Signal, *, alone: bool = False) -> None:
         """Something has happened: it waits until it is dealt with, also over a restart. One that
         is `alone` takes the place of those of its kind and person there."""
-        kept = await self._store.put(signal, alone=alone)
         if alone:
             await self.drop(Kind(signal.kind), signal.place, signal.person)
-        self._attention.take(kept)
+        kept = await self._kept(self._store.put(signal))
+        self._attention.take(kept or signal)
         self._news.set()
 
     async def drop(self, kind: Kind, place: Place, person: str) -> None:
@@ -115,7 +128,7 @@ class Heart:
             if (signal.kind, signal.place, signal.person) == (kind, place, person)
         ]
         self._attention.drop(gone)
-        await self._store.done(gone)
+        await self._kept(self._store.done(gone))
 
     async def hush(self, place: Place) -> None:
         """Nothing makes us speak unasked there, until that is lifted."""
@@ -123,18 +136,18 @@ class Heart:
             if kind not in ASKED:
                 suppressed = Acknowledgement(State.SUPPRESSED)
                 self._attention.acknowledged.put(kind, place, suppressed)
-                await self._store.put_off(PutOff(kind, place))
+                await self._kept(self._store.put_off(PutOff(kind, place)))
 
     async def lift(self, place: Place) -> None:
         """What was hushed there counts again."""
         self._attention.acknowledged.lift(place)
-        await self._store.lift(place)
+        await self._kept(self._store.lift(place))
 
     async def _beat(self, tasks: asyncio.TaskGroup) -> None:
         """Tick until there is nothing to look at. The ticks are a second apart, whatever each
         takes; one that cannot be in time is left out."""
         began, number = self._clock.monotonic(), 0
-        while self._attention:
+        while self.awake:
             await self._tick(tasks)
             passed = self._clock.monotonic() - began
             number = max(number + 1, int(passed / BEAT))
@@ -148,6 +161,7 @@ class Heart:
         # The count begins anew at midnight.
         self._attention.energy.spend(self._spent - spent if self._spent >= spent else self._spent)
         for wake in self._attention.tick(now, passed):
+            self.wakes.append(wake)
             tasks.create_task(self._run(wake))
         if self._attention.energy_changed(now):
             await self._kept(self._store.rest(self.energy, now))
@@ -166,9 +180,10 @@ class Heart:
             await self._kept(self._store.put_off(kept))
         self._attention.done(wake, put_off)
 
-    async def _kept(self, work: Awaitable[None]) -> None:
+    async def _kept(self, work: Awaitable[T]) -> T | None:
         """Write something down; when that fails, what is in memory still counts."""
         try:
-            await work
+            return await work
         except StorageError as error:
             _log.error("attention.not_kept", error=str(error))
+            return None

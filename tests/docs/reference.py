@@ -24,7 +24,19 @@ EXAMPLE = ROOT / "terrarium.example.toml"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 
-_ORDER = ("model", "server", "admission", "usage", "agent", "attention", "storage", "up", "irc", "web", "cron")
+_ORDER = (
+    "model",
+    "server",
+    "admission",
+    "usage",
+    "agent",
+    "attention",
+    "storage",
+    "up",
+    "irc",
+    "web",
+    "cron",
+)
 
 # What to show for a key that has no default, or one that is worked out.
 _SHOWN = {

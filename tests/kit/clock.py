@@ -56,5 +56,10 @@ class ManualClock:
             await self._news.wait_for(lambda: len(self._waiting()) >= count)
             return self._waiting()
 
+    async def asleep_until(self, time: datetime, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+        """Wait until somebody sleeps until `time`."""
+        async with asyncio.timeout(timeout), self._news:
+            await self._news.wait_for(lambda: time in self._sleepers)
+
     def _waiting(self) -> list[datetime]:
         return sorted(time for time in self._sleepers if time > self._now)

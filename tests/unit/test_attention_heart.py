@@ -87,6 +87,7 @@ async def until(clock: ManualClock, happened: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not happened():
             await clock.asleep()
+            await asyncio.sleep(0)
             await clock.advance(SECOND)
 
 

@@ -24,16 +24,6 @@ async def test_signals_wait_in_order_over_a_restart_until_they_are_done(tmp_path
         assert (await AttentionStore(database).past()).signals == (first, third)
 
 
-async def test_one_that_is_alone_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
-        store = AttentionStore(database)
-        await store.put(Signal("thought", FROGS, NOON, person="ada"), alone=True)
-        bobs = await store.put(Signal("thought", FROGS, NOON, person="bob"), alone=True)
-        elsewhere = await store.put(Signal("thought", TOADS, NOON, person="ada"), alone=True)
-        newest = await store.put(Signal("thought", FROGS, NOON, person="ada"), alone=True)
-        assert (await store.past()).signals == (bobs, elsewhere, newest)
-
-
 async def test_a_restart_finds_energy_pauses_and_what_was_put_off(tmp_path: Path) -> None:
     hour = NOON + timedelta(hours=1)
     deferred, suppressed = PutOff("thought", FROGS, 0.4, hour), PutOff("thought", TOADS)

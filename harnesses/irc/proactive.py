@@ -1,0 +1,232 @@
+"""Speaking unasked: lines of channels go to attention, and what it wakes for becomes a turn.
+
+Only where a channel's `proactive` allows it and the log is kept; never in private, and not because
+of bots or of people who have opted out, whose lines attention does not see.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+
+from harnesses.core.harness import Answer
+from harnesses.irc.access import Identity
+from harnesses.irc.behaviour import Behaviour
+from harnesses.irc.delivery import reachable
+from harnesses.irc.event import IrcEvent
+from harnesses.irc.hearing import May
+from harnesses.irc.network import Network
+from harnesses.irc.occasion import NOBODY, occasion
+from harnesses.irc.record import conversation_of, room_of, scope_of
+from harnesses.irc.reply import unaddressed
+from harnesses.irc.request import Request
+from harnesses.irc.speech import Target
+from harnesses.irc.tools import ChannelTools
+from llm.attention.acknowledgements import Acknowledgement, State
+from llm.attention.attention import LATER
+from llm.attention.heart import Heart
+from llm.attention.kind import ASKED, Kind
+from llm.attention.line import Line
+from llm.attention.settings import AttentionSettings
+from llm.attention.wake import Wake
+from llm.log_tools import LogTools
+from llm.log_view import LogView
+from llm.message import Status
+from llm.output import FOLLOW_UP
+from storage.attention import AttentionStore, Signal
+from storage.entry import Entry
+from storage.event import Event, Place, Scope
+from storage.log_query import Query
+
+if TYPE_CHECKING:
+    from harnesses.irc.tendril import IrcTendril
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_log = structlog.get_logger()
+
+
+class Proactive:
+    """What the bot does unasked on all networks. `heart` is there once it is prepared."""
+
+    heart: Heart
+
+    def __init__(self, tendril: IrcTendril) -> None:
+        self._tendril = tendril
+        self._awaited: dict[tuple[Place, str], datetime] = {}  # whose answer we wait for, how long
+        self._would: dict[Place, str] = {}  # what we would have said last, in test mode
+
+    async def prepare(self) -> None:
+        """Take up what an earlier life has left."""
+        tendril = self._tendril
+        self.heart = await Heart.remembering(
+            AttentionStore(tendril.database),
+            tendril.config.section(AttentionSettings),
+            tendril.clock,
+            tendril.accounts.today,
+            self._think,
+        )
+
+    async def run(self) -> None:
+        """Look up whenever there is reason to, for ever."""
+        await self.heart.beat()
+
+    def state(self, place: Place) -> str:
+        """How we are, and what we would have said at a place, for admins."""
+        state = f"energy {self.heart.energy:.0%}, {self.heart.waiting} signals wait"
+        if wakes := [wake for wake in self.heart.wakes if wake.place == place]:
+            state += f", last woken at {wakes[-1].time:%H:%M} UTC by {wakes[-1].kind}"
+        if would := self._would.get(place):
+            state += f"; would have said: {would}"
+        return state
+
+    def heard(
+        self, network: Network, event: IrcEvent, who: Identity, entry: Entry, *, asked: bool
+    ) -> None:
+        """Take in what somebody has said on a channel, be it `asked` of us or not. `entry` is
+        their line on its way into the log."""
+        tendril = self._tendril
+        if event.channel is None or event.type not in ("PRIVMSG", "ACTION") or not entry.event:
+            return
+        place = Place(network.name, network.fold(event.channel))
+        if tendril.behaviours.of(place).proactive == "off":
+            return
+        if not tendril.hearing.heeds(network, event, who):
+            return
+        now, nick = tendril.clock.now(), network.nick.lower()
+        line = Line.read(event.text, network.fold(who.nick), now.timestamp())
+        self.heart.hear(place, replace(line, asks=line.asks and not asked), nick)
+        reacts = self._awaited.pop((place, line.person), _NEVER) > now
+        if asked or not (reacts or nick in line.words):
+            return
+        request = tendril.hearing.request(network, event, who, event.text, entry)
+        if tendril.hearing.may(request) is May.YES:
+            kind = Kind.REACTION if reacts else Kind.DIRECT
+            tendril.spawn(self._signal(kind, place, line.person, entry))
+
+    async def answered(self, request: Request, status: Status | None) -> None:
+        """Somebody was answered: when it may be time to come back to them."""
+        network, tendril = request.network, self._tendril
+        place = Place(network.name, network.fold(request.place.channel))
+        behaviour = tendril.behaviours.of(place)
+        if request.private or behaviour.proactive == "off" or not request.line.event:
+            return
+        person, now = network.fold(request.nick), tendril.clock.now()
+        seconds = FOLLOW_UP.get(status) if status else None
+        if status == "awaiting_answer" and seconds:
+            self._awaited[place, person] = now + timedelta(seconds=seconds)
+        if seconds is None:
+            await self.heart.drop(Kind.THOUGHT, place, person)
+        else:
+            due, anchor = now + timedelta(seconds=seconds), request.line.id
+            thought = Signal(Kind.THOUGHT, place, due, person=person, anchor=anchor)
+            await self.heart.signal(thought, alone=True)
+
+    async def hush(self, place: Place) -> None:
+        """We are not wanted there: nothing unasked until an admin sets `proactive` anew."""
+        await self.heart.hush(place)
+
+    async def lift(self, place: Place) -> None:
+        """An admin has set `proactive` there."""
+        self._would.pop(place, None)
+        await self.heart.lift(place)
+
+    async def _signal(self, kind: Kind, place: Place, person: str, entry: Entry) -> None:
+        anchor = await entry.written()
+        now = self._tendril.clock.now()
+        if kind is Kind.REACTION:  # no need to come back to them
+            await self.heart.drop(Kind.THOUGHT, place, person)
+        await self.heart.signal(Signal(kind, place, now, person=person, anchor=anchor))
+
+    async def _think(self, wake: Wake) -> Acknowledgement | None:
+        """Run the model; whatever has been switched off or forgotten meanwhile is dealt with."""
+        place, tendril = wake.place, self._tendril
+        network = tendril.networks.get(place.network)
+        if network is None or not reachable(network, place.channel):
+            return None
+        behaviour = tendril.behaviours.of(place)
+        if behaviour.proactive == "off" or not behaviour.logging:
+            return None
+        if wake.kind is Kind.THOUGHT and not network.member(place.channel, wake.person):
+            return None
+        said = await self._line(wake) if wake.kind in ASKED else None
+        if wake.kind in ASKED and said is None:
+            return None
+        answer = await self._turn(wake, network, behaviour, said)
+        if answer.ok:
+            return None
+        return Acknowledgement(State.DEFERRED, wake.value, tendril.clock.now() + LATER)
+
+    async def _line(self, wake: Wake) -> Event | None:
+        """What was said to us, unless it has been forgotten."""
+        query = Query(scope=Scope.of(wake.place), ids=frozenset({wake.anchor}), limit=1)
+        (found,) = await self._tendril.log.for_model(query)
+        return found[0] if found else None
+
+    async def _turn(
+        self, wake: Wake, network: Network, behaviour: Behaviour, said: Event | None
+    ) -> Answer:
+        tendril, place = self._tendril, wake.place
+        member = network.member(place.channel, wake.person)
+        nick = said.nick if said else member.nick if member else wake.person
+        room = room_of(place, network.fold)
+        own = said is not None or wake.kind is Kind.THOUGHT
+        anchor = said.id if said else round(time.time() * 1000)  # ids of the log follow time
+        scope = scope_of(place, tendril.settings.channel_groups)
+
+        async def deliver(answer: Answer) -> None:
+            if answer.ok and answer.text:
+                await self._say(wake, behaviour, self._target(wake, network, nick, said), answer)
+
+        return await tendril.turn(
+            conversation_of(place, nick, network.fold) if own else room,
+            who=said.nick if said else NOBODY,
+            text=said.text if said else occasion(wake.kind, nick),
+            room=room,
+            view=LogView(
+                log=tendril.log,
+                place=place,
+                anchor=anchor,
+                last=behaviour.max_context_messages,
+                speaker=nick if own else "",
+            ),
+            tools=[
+                LogTools(tendril.log, scope, anchor, tendril.meaning),
+                ChannelTools(network, place.channel),
+            ],
+            values=persona_values(network, place.channel),
+            persona=behaviour.persona,
+            model=behaviour.model,
+            priority="background",
+            keeps=said is not None and behaviour.proactive == "on",
+            deliver=deliver,
+        )
+
+    def _target(self, wake: Wake, network: Network, nick: str, said: Event | None) -> Target:
+        target = self._tendril.target_at(network, wake.place, private=False)
+        answers = None
+        if said:
+            answers = Entry(said)
+            answers.written_as(said.id)
+        return replace(target, nick=nick if wake.person else "", answers=answers)
+
+    async def _say(self, wake: Wake, behaviour: Behaviour, target: Target, answer: Answer) -> None:
+        """Say it, or only note it in test mode."""
+        text = unaddressed(answer.text.lstrip(), target.nick)
+        log = _log.bind(kind=wake.kind.value, channel=wake.place.channel)
+        if behaviour.proactive == "test":
+            self._would[wake.place] = target.address + text
+            log.info("attention.would_say", text=target.address + text)
+        elif await self._tendril.speech.say(target, text):
+            self._tendril.hearing.spoke_to(target.network, target.nick)
+            log.info("attention.said", characters=len(text))
+
+
+def persona_values(network: Network, channel: str) -> Mapping[str, str]:
+    """What fills the `$names` of a persona on a channel."""
+    topic = network.topic(channel) or "(none)"
+    return {"nick": network.nick, "channel": channel, "topic": topic}

@@ -1,0 +1,201 @@
+"""Speaking unasked on a real channel: when, to whom, how often, and above all when not."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from harnesses.irc.tendril import IrcTendril
+from tests.kit.clock import ManualClock
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import ScriptedOpenAI
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+STEP, MINUTE = timedelta(seconds=15), timedelta(minutes=1)
+QUESTION = "how do I mount a cd?"
+
+
+class World:
+    """A room with alice and bob, a tendril in it, its clock and its model."""
+
+    def __init__(
+        self,
+        tendril: IrcTendril,
+        clock: ManualClock,
+        script: ScriptedOpenAI,
+        alice: IrcClient,
+        bob: IrcClient,
+    ) -> None:
+        self.tendril, self.clock, self.script = tendril, clock, script
+        self.alice, self.bob = alice, bob
+
+    async def says(self, client: IrcClient, text: str, room: str = ROOM) -> None:
+        """Say something, which is in the log afterwards."""
+        await client.say(room, text)
+        await client.say(ROOM, ".ping")
+        await client.expect("pong")
+
+    async def passes(self, time: timedelta, until: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass in steps, while the heart beats, at most `until` something."""
+        end = self.clock.now() + time
+        while self.clock.now() < end and not until():
+            before = self.beats + 1
+            await self.clock.advance(STEP)
+            if self.tendril.proactive.heart.awake:
+                await self.until(functools.partial(self._has_beaten, before))
+
+    def _has_beaten(self, times: int) -> bool:
+        return self.beats >= times
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Wait for something that takes no time of the clock's."""
+        async with asyncio.timeout(20):
+            while not happened():  # noqa: ASYNC110 - many things are waited for
+                await asyncio.sleep(0.001)
+
+    @property
+    def beats(self) -> int:
+        return self.tendril.proactive.heart.beats
+
+    @property
+    def woken(self) -> int:
+        """How often there was reason to ask the model."""
+        return len(self.tendril.proactive.heart.wakes)
+
+    @property
+    def asked(self) -> int:
+        """How often the model was asked."""
+        return len(self.script.requests)
+
+    def said(self) -> list[str]:
+        """What the bot has said that bob has seen, but for its pongs."""
+        found = [re.search(rf"^:Terra!\S+ PRIVMSG {ROOM} :(.*)$", line) for line in self.bob.lines]
+        return [match[1] for match in found if match and "pong" not in match[1]]
+
+
+@asynccontextmanager
+async def world(data: Path, proactive: str, **irc: Any) -> AsyncIterator[World]:
+    clock = ManualClock(NOON)
+    keys: dict[str, Any] = {"channel": {ROOM: {"proactive": proactive}}, **irc}
+    async with (
+        ScriptedOpenAI() as script,
+        embedded_ircd() as ircd,
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        for client in (alice, bob):
+            await client.join(ROOM)
+        config = irc_config(data, ircd.port, script.url, irc=keys)
+        async with irc_tendril(config, clock) as tendril:
+            yield World(tendril, clock, script, alice, bob)
+
+
+async def test_a_question_that_nobody_answers_is_answered_and_no_other_for_half_an_hour(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, "on") as it:
+        it.script.say("alice: mount /cdrom")
+        await it.says(it.alice, QUESTION)
+        await it.passes(10 * MINUTE, lambda: it.woken > 0)
+        await it.alice.expect(rf"PRIVMSG {ROOM} :alice: mount /cdrom$")
+        assert 5 * MINUTE < it.clock.now() - NOON < 6 * MINUTE
+        assert "the question that alice asked all" in str(it.script.requests[0]["messages"])
+        assert it.script.headers[0]["x-priority"] == "background"
+        await it.says(it.bob, "and how do I open it?")
+        await it.passes(20 * MINUTE)
+        assert it.woken == it.asked == 1
+
+
+async def test_with_proactive_off_nothing_wakes_and_the_heart_stands_still(tmp_path: Path) -> None:
+    async with world(tmp_path, "off") as it:
+        await it.says(it.alice, QUESTION)
+        await it.says(it.bob, "I wonder whether Terra knows")
+        await it.passes(60 * MINUTE)
+        assert (it.beats, it.woken, it.asked) == (0, 0, 0)
+
+
+async def test_in_test_mode_it_only_notes_what_it_would_have_said(tmp_path: Path) -> None:
+    async with world(tmp_path, "test", admins=["bob!*@*"]) as it:
+        it.script.say("mount /cdrom")
+        await it.says(it.alice, QUESTION)
+        with capture_logs() as logs:
+            await it.passes(10 * MINUTE, lambda: it.woken > 0)
+            await it.until(lambda: "would_say" in str(logs))
+        (noted,) = [line for line in logs if line["event"] == "attention.would_say"]
+        assert noted["text"] == "alice: mount /cdrom"
+        await it.bob.say(ROOM, ".status")
+        await it.bob.expect(
+            r"energy 100%, 0 signals wait, last woken at 12:05 UTC by proactive_contact;"
+            r" would have said: alice: mount /cdrom$"
+        )
+        assert not any(line.startswith("alice:") for line in it.said())
+
+
+async def test_who_names_it_in_passing_may_get_a_word(tmp_path: Path) -> None:
+    async with world(tmp_path, "on") as it:
+        it.script.say("I do.")
+        await it.says(it.bob, "I wonder whether Terra knows")
+        await it.until(lambda: it.tendril.proactive.heart.waiting > 0)
+        await it.passes(MINUTE, lambda: it.woken > 0)
+        await it.bob.expect(rf"PRIVMSG {ROOM} :bob: I do\.$")
+        assert "bob asks: I wonder whether Terra knows" in str(it.script.requests[0]["messages"])
+        (turn,) = await kept_turns(it.tendril, f"irc/{ROOM}/bob")
+        assert turn.messages[0]["content"] == "I wonder whether Terra knows"
+
+
+@pytest.mark.parametrize("who", ["bot", "ignored", "opted out", "marked", "private", "unlogged"])
+async def test_it_does_not_look_up_because_of(who: str, tmp_path: Path) -> None:
+    changed: dict[str, dict[str, Any]] = {
+        "bot": {"bots": ["*!alice@*", "*!~alice@*"]},
+        "ignored": {"ignore": ["alice!*@*"]},
+        "unlogged": {"channel": {ROOM: {"proactive": "on", "logging": False}}},
+    }
+    async with world(tmp_path, "on", **changed.get(who, {})) as it:
+        if who == "opted out":
+            await it.alice.say(ROOM, ".nolog")
+            await it.alice.expect("NOTICE")
+        for text in (QUESTION, "I wonder whether Terra knows"):
+            marked = f"{text} [nolog]" if who == "marked" else text
+            await it.alice.say("Terra" if who == "private" else ROOM, marked)
+        await it.alice.settle()
+        await it.says(it.bob, "ok")
+        await it.passes(20 * MINUTE)
+        assert it.woken == 0
+        assert it.said() == []
+
+
+async def test_once_kicked_it_is_silent_until_an_admin_wants_it_again(tmp_path: Path) -> None:
+    async with world(tmp_path, "on", admins=["bob!*@*"], rejoin_after=0) as it:
+        await it.alice.send(f"KICK {ROOM} Terra :enough")
+        await it.bob.expect("KICK .* Terra ")
+        await it.bob.expect(":Terra!.* JOIN ")
+        await it.tendril.networks["irc"].until_joined()
+        await it.says(it.alice, QUESTION)
+        await it.passes(25 * MINUTE)
+        assert it.woken == 0
+        await it.bob.say(ROOM, f".set {ROOM} proactive on")
+        await it.bob.expect("proactive is on")
+        await it.says(it.alice, "nobody knows? how do I mount a cd?")
+        await it.passes(10 * MINUTE, lambda: it.woken > 0)
+        assert it.woken == 1
+
+
+async def test_an_apology_is_never_said_unasked(tmp_path: Path) -> None:
+    async with world(tmp_path, "on") as it:
+        it.script.fail(400, "no")
+        await it.says(it.alice, QUESTION)
+        await it.passes(10 * MINUTE, lambda: it.woken > 0)
+        await it.script.arrived(1)
+        await it.passes(5 * MINUTE)
+        assert it.said() == []
