@@ -47,8 +47,8 @@ class Question:
 
 
 class Context:
-    """The prompt for one question in the conversation `name` of `memory`, which is held in `room`:
-    all conversations on a channel have the same, one on its own is its own.
+    """The prompt for one question in the conversation `name` of `memory`, which is with `person`
+    and held in `room`: all conversations on a channel have the same, one on its own is its own.
 
     `stable` sections say the same to all who ask in the room, and stand behind the `system` text;
     those `beside` the question belong to it alone, and no later prompt has them.
@@ -63,15 +63,19 @@ class Context:
         view: LogView | None,
         *,
         room: str = "",
+        person: str = "",
         stable: Sequence[Section] = (),
         beside: Sequence[Section] = (),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._memory = memory
         self._name = name
         self._room = room or name
+        self._person = person
         self._system = system
         self._stable = list(stable)
         self._beside = list(beside)
+        self._now = now
         self._question = question
         self._view = view
         self._known = Window()
@@ -80,9 +84,11 @@ class Context:
         self._events: list[Event] = []
         self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
 
-    def say(self, system: str, beside: Sequence[Section]) -> None:
-        """Begin with another system text, and put these sections beside the question too."""
+    def say(self, system: str, beside: Sequence[Section], stable: Sequence[Section] = ()) -> None:
+        """Begin with another system text, with these stable sections too, and put these beside
+        the question."""
         self._system = system
+        self._stable += stable
         self._beside += beside
 
     async def load(self) -> None:
@@ -145,11 +151,11 @@ class Context:
         live = self._live()
         turn = Turn(
             live.anchor if live else 0,
-            datetime.now(UTC),
+            self._now(),
             (self._question.message(), *messages),
             related=tuple(event.id for event in self._related.get(0, ())),
         )
-        await self._memory.add(self._name, turn)
+        await self._memory.add(self._name, turn, self._room, self._person)
         window = self._window()
         if window != self._known:
             await self._memory.move_window(self._name, window)

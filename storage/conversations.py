@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from storage.database import Database, from_micros, to_micros
+from storage.memory import person_of, said_in
+from storage.memory_forgetting import forget_conversation
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
@@ -46,14 +48,14 @@ class Conversations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, name: str, turn: Turn, room: str = "") -> int:
+    async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
         """Store a finished turn and return its id, greater than any before; only the newest `KEPT`
-        stay. The conversation belongs to `room`, by default its own."""
+        stay. The conversation belongs to `room`, by default its own, and is with `person`."""
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT INTO conversations (name, room) VALUES (?, ?)"
-                " ON CONFLICT (name) DO UPDATE SET room = excluded.room",
-                [name, room or name],
+                "INSERT INTO conversations (name, room, person) VALUES (?, ?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET room = excluded.room, person = excluded.person",
+                [name, room or name, person_of(person)],
             )
             cursor = await db.execute(
                 "INSERT INTO turns (conversation_id, anchor, time, messages, related)"
@@ -68,6 +70,7 @@ class Conversations:
             )
             row = await cursor.fetchone()
             assert row is not None
+            await said_in(db, name, int(row[0]), turn.time)
             await db.execute(
                 "DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c"
                 " ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC"
@@ -79,6 +82,11 @@ class Conversations:
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns of a conversation from the id `start` on, in order."""
         return await self._database.read(lambda db: _turns(db, name, start, limit))
+
+    async def room(self, name: str) -> str:
+        """The room of a conversation: its own, as long as it has no turns."""
+        row = await self._database.one("SELECT room FROM conversations WHERE name = ?", [name])
+        return str(row["room"]) if row else name
 
     async def window(self, name: str) -> Window:
         """Where the prompt of this conversation begins."""
@@ -104,7 +112,8 @@ class Conversations:
             )
 
     async def clear(self, name: str) -> int:
-        """Forget a conversation: no row of it stays. Returns how many turns there were."""
+        """Forget a conversation and what was made of it: no row stays. Returns how many turns it
+        had."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "DELETE FROM turns WHERE conversation_id ="
@@ -112,6 +121,7 @@ class Conversations:
                 [name],
             )
             await db.execute("DELETE FROM conversations WHERE name = ?", [name])
+            await forget_conversation(db, name)
             return cursor.rowcount
 
 

@@ -1,9 +1,10 @@
 """The right to be forgotten: a person's events, and whatever the bot has kept because of them.
 
 What goes: the events; the bot's replies to them, and lines in which it quotes them; the turns of
-its memory that they began or that quote them, in every tendril's file; long answers and messages
-on their way that quote them; vectors, with their events. What others have said stays, also about
-the person. Deleted words are overwritten in the file, in the index and in the write-ahead log.
+its memory that they began or that quote them, in every tendril's file, with all that was made of
+these; what it remembers about the person; long answers and messages on their way that quote them;
+vectors, with their events. What others have said stays, also about the person. Deleted words are
+overwritten in the file, in the index and in the write-ahead log.
 
 Whose an event is: for somebody who asks for it themselves, `Person`; for whoever keeps the file, a
 nick or an account (`Named`), which they answer for.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from storage.chat_log import ChatLog, Query
 from storage.database import Database
 from storage.erasing import erasing
 from storage.event import EVERYTHING, Event
+from storage.memory_forgetting import GoneTurn, forget_people, scrub
 from storage.quotes import Quotes
 from storage.skills import SkillTable
 from storage.spending import Spending
@@ -50,6 +52,11 @@ class Person:
         mask = replace(query, nick=self.nick, user=self.user, host=self.host)
         return [mask, *([replace(query, account=self.account)] if self.account else [])]
 
+    @property
+    def names(self) -> set[str]:
+        """What they are called."""
+        return {self.nick}
+
     def owns(self, event: Event) -> bool:
         """Whether a found event is theirs."""
         if not self.user or not self.host:
@@ -69,6 +76,11 @@ class Named:
         """What to look at."""
         query = Query(scope=EVERYTHING, network=self.network, own=False)
         return [replace(query, nick=self.nick, account=self.account)]
+
+    @property
+    def names(self) -> set[str]:
+        """What they are called."""
+        return {self.nick} if self.nick else set()
 
     def owns(self, event: Event) -> bool:
         """All that is found."""
@@ -97,20 +109,26 @@ async def forget(
     Raises StorageError; it can then be done again.
     """
     quotes = Quotes()
-    ids = await _events_of(log, person, quotes)
-    if not ids:
+    events = await _events_of(log, person, quotes)
+    ids = {event.id for event in events}
+    names = person.names | {event.nick for event in events}
+    if not ids and isinstance(person, Person):
         return Forgotten()
     replies = await _replies(log, ids, quotes)
+
+    def theirs(room: str) -> bool:
+        return person.network is None or room.startswith(f"{person.network}/")
+
     async with erasing(database):
-        turns = await _forget_turns(database, lambda row: row["anchor"] in ids, quotes)
+        turns = await _turns_of(database, lambda row: row["anchor"] in ids, quotes)
+        await _forget_turns(database, turns, quotes, names, theirs)
         await _forget_texts(database, quotes)
         await Spending(database).forget_names()
         await SkillTable(database).forget_of(person.nick, quotes.within)
         await log.remove(sorted(ids | replies))
         await log.scrub()
-    for path in others:
-        turns += await _forget_elsewhere(path, quotes)
-    return Forgotten(len(ids), len(replies), turns)
+    elsewhere = [await _forget_elsewhere(path, quotes) for path in others]
+    return Forgotten(len(ids), len(replies), len(turns) + sum(elsewhere))
 
 
 def other_files(data: Path, log: Path) -> list[Path]:
@@ -118,20 +136,22 @@ def other_files(data: Path, log: Path) -> list[Path]:
     return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
 
 
-async def _events_of(log: ChatLog, person: Person | Named, quotes: Quotes) -> set[int]:
-    ids: set[int] = set()
+async def _events_of(log: ChatLog, person: Person | Named, quotes: Quotes) -> list[Event]:
+    found: dict[int, Event] = {}
     for query in person.queries():
         async for event in _all(log, query):
-            if person.owns(event) and event.id not in ids:
-                ids.add(event.id)
+            if person.owns(event) and event.id not in found:
+                found[event.id] = replace(event, text="")  # the words are in `quotes`
                 quotes.add([event])
-    return ids
+    return list(found.values())
 
 
 async def _replies(log: ChatLog, ids: set[int], quotes: Quotes) -> set[int]:
     """The bot's lines that answer these events, or quote them, or were said in private to the
     one who said them."""
     replies: set[int] = set()
+    if not ids:
+        return replies
     to_them: dict[str, bool] = {}  # of each private conversation: were they the last who spoke?
     async for event in _all(log, Query(scope=EVERYTHING, after_id=min(ids) - 1)):
         place = f"{event.network}/{event.channel}"
@@ -155,16 +175,33 @@ async def _all(log: ChatLog, query: Query) -> AsyncIterator[Event]:
         last = events[-1].id
 
 
-async def _forget_turns(
+async def _turns_of(
     database: Database, asked: Callable[[sqlite3.Row], bool], quotes: Quotes
-) -> int:
-    """Remove the turns that were `asked`, or quote; how many."""
-    rows = await database.all("SELECT id, anchor, messages FROM turns")
-    gone = [[row["id"]] for row in rows if asked(row) or quotes.within(_said_in(row["messages"]))]
-    if gone:
-        async with database.transaction() as db:
-            await db.executemany("DELETE FROM turns WHERE id = ?", gone)
-    return len(gone)
+) -> list[GoneTurn]:
+    """The turns that were `asked`, or quote."""
+    rows = await database.all(
+        "SELECT t.id, anchor, messages, room, name FROM turns t"
+        " JOIN conversations c ON c.id = conversation_id"
+    )
+    return [
+        GoneTurn(row["id"], row["room"], row["name"])
+        for row in rows
+        if asked(row) or quotes.within(_said_in(row["messages"]))
+    ]
+
+
+async def _forget_turns(
+    database: Database,
+    turns: Sequence[GoneTurn],
+    quotes: Quotes,
+    names: Collection[str] = (),
+    in_room: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """Remove turns, and before them what was made of them: it can be found while they are there."""
+    await forget_people(database, names, in_room, turns, quotes.within)
+    async with database.transaction() as db:
+        await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
+    await scrub(database)
 
 
 def _said_in(messages: str) -> str:
@@ -186,10 +223,12 @@ async def _forget_texts(database: Database, quotes: Quotes) -> None:
 
 async def _forget_elsewhere(path: Path, quotes: Quotes) -> int:
     async with Database.opened(path) as database, erasing(database):
+        turns = await _turns_of(database, lambda row: False, quotes)
+        await _forget_turns(database, turns, quotes)
         await _forget_texts(database, quotes)
         await Spending(database).forget_names()
         await SkillTable(database).forget_of(None, quotes.within)
-        return await _forget_turns(database, lambda row: False, quotes)
+        return len(turns)
 
 
 def _is_ours(path: Path) -> bool:

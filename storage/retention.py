@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from storage.chat_log import ChatLog, Query
 from storage.database import Database, to_micros
 from storage.event import EVERYTHING, Place
+from storage.memory_forgetting import forget_before
 from storage.settings import StorageSettings
 
 _STEP = 2_000  # events removed before others are looked at
 
 
 async def expire(database: Database, log: ChatLog, settings: StorageSettings, now: datetime) -> int:
-    """Remove the events, and the turns of the bot's memory, that are older than they may be;
+    """Remove the events that are older than they may be, and what the bot's memory has of then;
     how many events. Raises StorageError."""
     removed = 0
     for channel in await log.channels(EVERYTHING):
@@ -26,6 +27,7 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
         async with database.transaction() as db:
             await db.execute("DELETE FROM turns WHERE time < ?", [oldest])
             await db.execute("DELETE FROM skills WHERE room != '' AND time < ?", [oldest])
+            await forget_before(db, oldest)
     return removed
 
 

@@ -86,14 +86,18 @@ class LogStore(LogReader, Protocol):
 class ConversationStore(Protocol):
     """Remembers conversations, by name. All raise Unavailable."""
 
-    async def add(self, name: str, turn: Turn, room: str = "") -> int:
-        """Store a finished turn of a conversation in `room` (by default its own); its id."""
+    async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
+        """Store a finished turn of a conversation with `person` in `room` (by default its own); its
+        id."""
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns from the id `start` on, in order."""
 
     async def recall(self, name: str) -> tuple[Window, list[Turn]]:
         """Where the prompt of a conversation begins, and its turns from there on, in order."""
+
+    async def room(self, name: str) -> str:
+        """The room of a conversation: its own, as long as it has no turns."""
 
     async def window(self, name: str) -> Window:
         """Where the prompt of this conversation begins."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from harnesses.core.answer import Answer, Deliver, ended
 from harnesses.core.errors import root_cause
 from harnesses.core.lane import Lane
 from harnesses.core.status import Status
@@ -24,7 +24,8 @@ from llm.clock import Clock, SystemClock
 from llm.context import Context, Question
 from llm.errors import ContextTooLong, ModelError
 from llm.log_view import LogView
-from llm.message import Message, Usage
+from llm.memory.memory import RoomMemory, TendrilMemory
+from llm.memory.settings import MemorySettings
 from llm.meter import Meter
 from llm.models import Models
 from llm.process import told_to_stop
@@ -36,8 +37,8 @@ from llm.worker import Handler, Worker
 from storage.config import Config
 from storage.conversations import Conversations, Window
 from storage.database import Database
-from storage.errors import StorageError
 from storage.jobs import Jobs
+from storage.settings import StorageSettings
 from storage.skills import SkillTable
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
@@ -45,32 +46,15 @@ FAILED = "Something went wrong on my side; it has been noted. Please try again."
 COMPACTED = 4
 """Turns that are shown to the model after a conversation was made compact."""
 
-Deliver = Callable[["Answer"], Awaitable[None]]
-"""Brings an answer to the person who asked."""
-
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a person gets. `ok` is False when the text is an apology and nothing was kept; an empty
-    text means that there is nothing to say, as the question has joined another or was stopped.
-    `messages` is what memory keeps of it beside the question, `afterwards` what is to be done when
-    the person has it."""
-
-    text: str
-    ok: bool = True
-    usage: Usage = field(default_factory=Usage)
-    messages: tuple[Message, ...] = field(default=(), compare=False)
-    afterwards: Callable[[], Awaitable[None]] | None = field(default=None, compare=False)
 
 
 class Harness(ABC):
     """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
 
     `serve` turns the events of its medium into `await self.turn(...)`. While it runs, `client`,
-    `database`, `conversations` and `jobs` are open, `models` knows what the agent server has,
-    `accounts` what was spent, and `status` tells others how it is.
+    `database`, `conversations`, `memory` and `jobs` are open, `models` knows what the agent server
+    has, `accounts` what was spent, and `status` tells others how it is.
     """
 
     name: ClassVar[str]
@@ -80,6 +64,7 @@ class Harness(ABC):
     accounts: Accounts
     database: Database
     conversations: Conversations
+    memory: TendrilMemory
     jobs: Jobs
     skills: SkillTable
 
@@ -127,7 +112,7 @@ class Harness(ABC):
 
     def handlers(self) -> Mapping[str, Handler]:
         """What the worker does, by kind of job."""
-        return {}
+        return self.memory.handlers()
 
     async def turn(
         self,
@@ -135,6 +120,7 @@ class Harness(ABC):
         *,
         who: str,
         text: str,
+        person: str = "",
         room: str = "",
         view: LogView | None = None,
         tools: Sequence[object] = (),
@@ -150,29 +136,28 @@ class Harness(ABC):
     ) -> Answer:
         """Answer `text`, which `who` asked in `conversation`; one turn at a time in each.
 
-        `room` is what it shares with others, as those on a channel do, unless it is by itself.
-        `view` is the log that belongs to it, `tools` own `@tool` methods beside this class's own,
-        `rights` tells what the person may have done by them. `values` fill the `$names` of the
-        persona (`persona`, the name or text of another one, instead of the tendril's), `model` is
-        asked instead of the configured one, `on_text` is given each piece of the answer. A question
-        that `joins` becomes part of the one being answered, if that still can; memory `keeps` it or
-        not. `deliver` is given the answer before the next question has its turn. Never raises.
+        `person` is whom memory takes the asker for, if not `who`; `room` is what the conversation
+        shares with others, as those on a channel do. `view` is the log that belongs to it, `tools`
+        own `@tool` methods beside this class's own, `rights` tells what the person may have done by
+        them. `values` fill the `$names` of the persona (`persona`, the name or text of another one,
+        instead of the tendril's), `model` is asked instead of the configured one, `on_text` is
+        given each piece of the answer. A question that `joins` becomes part of the one being
+        answered, if that still can; memory `keeps` it or not. `deliver` is given the answer before
+        the next question has its turn. Never raises.
         """
         lane = self._lanes.setdefault(conversation, Lane())
-        asked = view.anchor if view and joins else 0
-        if not await lane.enter(Question(who, text, asked), joins and keeps):
+        joining = Question(who, text, view.anchor if view and joins else 0)
+        if not await lane.enter(joining, joins and keeps):
             return Answer("", ok=False)
-        room, chosen = room or conversation, self.prompts.personas.of(persona)
-        asking = Asking(text, room, chosen, values or {}, (self, *tools), rights)
-        question = Question(who, text)
-        context = Context(self.conversations, conversation, "", question, view, room=room)
+        memory = self.memory.of(room or conversation, conversation, person or who)
+        tools, chosen = (self, *tools, *memory.tools(keeps)), self.prompts.personas.of(persona)
+        asking = Asking(text, memory.room, chosen, values or {}, tools, rights)
+        context = self._context(conversation, Question(who, text), view, memory)
 
         async def answered() -> Answer:
             call = await self._call(conversation, asking, priority, model)
-            answer = await self.safely(self._answer(lane, context, call, asking, on_text))
-            await _ended(lane, context, answer, deliver)
-            if answer.afterwards:
-                await answer.afterwards()
+            answer = await self.safely(self._answer(lane, context, call, asking, memory, on_text))
+            await ended(lane, context, answer, deliver, memory)
             return answer
 
         try:
@@ -193,11 +178,14 @@ class Harness(ABC):
         async with lane.memory:
             await self.accounts.forget(f"{self.name}/{conversation}")
             await self.skills.forget(conversation)
-            return await self.conversations.clear(conversation)
+            room = await self.conversations.room(conversation)
+            turns = await self.conversations.clear(conversation)
+            await self.memory.tend(room)
+            return turns
 
     async def compact(self, conversation: str) -> int:
         """Show the model only the newest turns of a conversation from now on, and the log lines
-        anew; how many turns are left out."""
+        anew; how many turns are left out. These are summed up soon, if the model is to do that."""
         lane = self._lanes.setdefault(conversation, Lane())
         if not await lane.enter(Question("", ""), joins=False):
             return 0
@@ -207,6 +195,8 @@ class Harness(ABC):
             if len(turns) > COMPACTED:
                 window = Window(0, turns[-COMPACTED].id)
                 await self.conversations.move_window(conversation, window)
+                room = await self.conversations.room(conversation)
+                await self.memory.compact(room, turns[-COMPACTED - 1].id)
             return max(0, len(turns) - COMPACTED)
         finally:
             lane.leave()
@@ -227,6 +217,20 @@ class Harness(ABC):
             _log.exception("turn.failed", tendril=self.name)
             return Answer(FAILED, ok=False)
 
+    def _context(
+        self, conversation: str, question: Question, view: LogView | None, memory: RoomMemory
+    ) -> Context:
+        return Context(
+            self.conversations,
+            conversation,
+            "",
+            question,
+            view,
+            room=memory.room,
+            person=memory.person,
+            now=self.clock.now,
+        )
+
     async def _call(
         self, conversation: str, asking: Asking, priority: Priority, model: str
     ) -> Call:
@@ -246,11 +250,13 @@ class Harness(ABC):
         context: Context,
         call: Call,
         asking: Asking,
+        memory: RoomMemory,
         on_text: OnText | None,
     ) -> Answer:
         chooses = await self.models.chooses_tools(call.model)
         prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
-        context.say(prompt.system, prompt.beside)
+        stable, own = await memory.sections(asking.text)
+        context.say(prompt.system, (*own, *prompt.beside), stable)
         await context.load()
         schemas, reserve = prompt.toolbox.schemas(), call.max_tokens or self.agent.max_tokens
         turn = Turn(self.client, self.agent, prompt.toolbox, call, on_text, lane.joining)
@@ -297,6 +303,17 @@ class Harness(ABC):
             self.jobs = Jobs(self.database, self.clock.now)
             self._meter = Meter(self.client)
             self.models = Models(self.client, lambda: self.agent.model)
+            self.memory = TendrilMemory(
+                self.name,
+                self.database,
+                self.jobs,
+                self.client,
+                self.models,
+                self.clock,
+                self.config.section(MemorySettings),
+                embeds=self.config.section(StorageSettings).semantic,
+            )
+            await self.memory.start()
             lock = self.config.data / "run" / f"{self.name}.lock"
             self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
             yield
@@ -304,27 +321,3 @@ class Harness(ABC):
     def _persona_file(self, agent: AgentSettings) -> Path:
         own = Path(inspect.getfile(type(self))).with_name("persona.md")
         return agent.personas.get(self.name, own)
-
-
-async def _ended(
-    lane: Lane[Answer], context: Context, answer: Answer, deliver: Deliver | None
-) -> None:
-    """Deliver the answer, and remember it meanwhile."""
-    async with asyncio.TaskGroup() as tasks:
-        if deliver:  # first, as a person waits for it
-            tasks.create_task(_delivered(deliver, answer))
-        tasks.create_task(_kept(lane, context, answer))
-
-
-async def _delivered(deliver: Deliver, answer: Answer) -> None:
-    await deliver(answer)
-
-
-async def _kept(lane: Lane[Answer], context: Context, answer: Answer) -> None:
-    """Remember the question and its answer, unless there is none or the lane discards it."""
-    try:
-        async with lane.memory:
-            if answer.ok and not lane.discarded:
-                await context.remember(answer.messages)
-    except StorageError as error:  # the person still gets the answer
-        _log.error("turn.not_kept", error=str(error))

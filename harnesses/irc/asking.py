@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from harnesses.core.harness import Answer
+from harnesses.core.answer import Answer
 from harnesses.irc.admin_tools import OPERATE, AdminTools
 from harnesses.irc.behaviour import Behaviour
 from harnesses.irc.crowd import Crowd
@@ -91,6 +91,7 @@ class Asking:
         await tendril.turn(
             self.conversation(request),
             who=request.nick,
+            person=network.fold(request.who.name),
             text=request.words,
             room=room_of(request.place, network.fold),
             view=self._view(request, anchor, behaviour) if behaviour.logging else None,

@@ -114,8 +114,7 @@ class Commands:
         return f"Forgotten: our conversation of {_turns(turns)}."
 
     async def compact(self, request: Request) -> str:
-        """compact: look at the newest turns of our conversation only (the others are not summed
-        up)"""
+        """compact: look at the newest turns of our conversation only"""
         turns = await self._desk.compact_for(request)
         return f"I look no more at the oldest {_turns(turns)}." if turns else "It is short already."
 

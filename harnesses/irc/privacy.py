@@ -21,6 +21,7 @@ from storage.config import Config
 from storage.database import Database
 from storage.event import Place
 from storage.forgetting import Person, count, forget, other_files
+from storage.memory_forgetting import leave_out
 from storage.privacy import OptOuts
 from storage.settings import log_path
 
@@ -69,6 +70,7 @@ class PrivacyCommands:
                 return Notice("You are logged again.")
             return Notice("Only the account that asked for it can take it back: log in to it.")
         await opt_outs.add(network, who.nick, who.account)
+        await leave_out(self._registry.database, network, who.nick)
         prefix = "" if who.account else "Log in to services, so that it stays so under each nick. "
         return Notice(
             f"I keep nothing more of what you say, and show nothing of it to the model. {prefix}"

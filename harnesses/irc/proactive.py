@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from harnesses.core.harness import Answer
+from harnesses.core.answer import Answer
 from harnesses.irc.access import Identity
 from harnesses.irc.behaviour import Behaviour
 from harnesses.irc.delivery import reachable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from harnesses.core.harness import Answer
+from harnesses.core.answer import Answer
 from harnesses.irc.speech import Line, Speech, Target
 
 

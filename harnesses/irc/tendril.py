@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import structlog
 
 from harnesses.core.addresses import with_agent_address
-from harnesses.core.harness import Answer, Harness
+from harnesses.core.answer import Answer
+from harnesses.core.harness import Harness
 from harnesses.irc.asking import SLOWLY, Asking
 from harnesses.irc.behaviour import Behaviour, Behaviours, stored
 from harnesses.irc.choices import Choices

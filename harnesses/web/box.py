@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harnesses.core.harness import Answer, Harness
+from harnesses.core.answer import Answer
+from harnesses.core.harness import Harness
 from llm.client import OnText
 from llm.log_tools import LogTools
 from llm.skills.learned import TEACH, TeachingTools, is_lesson

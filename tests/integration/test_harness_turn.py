@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.harness import FAILED, Answer
+from harnesses.core.answer import Answer
+from harnesses.core.harness import FAILED
 from harnesses.core.status import State, report
 from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
 from llm.message import Usage
@@ -78,7 +79,8 @@ async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_pat
         answer = await tendril.turn("kitchen", who="ada", text="What is there?", tools=[spoons])
         assert answer.text == "Seven and eight."
         names = [each["function"]["name"] for each in script.requests[0]["tools"]]
-        assert names == ["cups", "spoons"]
+        own = ["forget", "recall", "remember", "search_memory"]
+        assert names == ["cups", "spoons", *own]
         assert texts(script.requests[1])[-2:] == [
             '<tool_result tool="cups">\n7\n</tool_result>',
             '<tool_result tool="spoons">\n8\n</tool_result>',

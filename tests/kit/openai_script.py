@@ -7,8 +7,9 @@
         assert script.requests[1]["messages"][-1]["role"] == "tool"
 
 Each request to /v1/chat/completions, or to /v1/completions with a stream, takes the next answer of
-the queue, or `default` when the queue is empty. The server asserts nothing by itself. A token is a
-word.
+the queue, or `default` when the queue is empty; but what memory asks beside answers (the session
+NAME/memory) is kept in `beside` and answered by `summed`. The server asserts nothing by itself. A
+token is a word.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class ScriptedOpenAI:
         self.ready = True
         self.default = Answer("ok")
         self.requests: list[dict[str, Any]] = []
+        self.beside: list[dict[str, Any]] = []
+        self.summed: Callable[[dict[str, Any]], Answer | str] = lambda _: "nothing"
         self.headers: list[dict[str, str]] = []
         self.counted = 0
         self.asked_models: list[str] = []
@@ -164,11 +167,15 @@ class ScriptedOpenAI:
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
-        async with self._arrival:
-            self.requests.append(body)
-            self.headers.append(dict(request.headers))
-            self._arrival.notify_all()
-        answer = self._next(body)
+        if request.headers.get("x-session-id", "").endswith("/memory"):
+            self.beside.append(body)
+            answer = _answer(self.summed(body))
+        else:
+            async with self._arrival:
+                self.requests.append(body)
+                self.headers.append(dict(request.headers))
+                self._arrival.notify_all()
+            answer = self._next(body)
         if answer.status != 200:
             headers = dict(answer.headers or {})
             return JSONResponse(_error(answer.text), answer.status, headers)
@@ -180,8 +187,7 @@ class ScriptedOpenAI:
 
     def _next(self, body: dict[str, Any]) -> Answer:
         planned = self._answers.popleft() if self._answers else self.default
-        answer = planned(body) if callable(planned) else planned
-        return Answer(answer) if isinstance(answer, str) else answer
+        return _answer(planned(body) if callable(planned) else planned)
 
     async def _wait(self, request: Request) -> None:
         released = asyncio.ensure_future(self._released.wait())
@@ -284,6 +290,10 @@ class ScriptedOpenAI:
             "total_tokens": prompt + output,
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
+
+
+def _answer(answer: Answer | str) -> Answer:
+    return Answer(answer) if isinstance(answer, str) else answer
 
 
 def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from harnesses.core.harness import Harness
+from llm.clock import Clock
 from llm.tools import tool
 from storage.config import Config
+from tests.kit.jobs import settled
 
 
 class SmallTendril(Harness):
@@ -19,8 +21,8 @@ class SmallTendril(Harness):
 
     name: ClassVar[str] = "small"
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        super().__init__(config, clock)
         self.is_ready = asyncio.Event()
 
     async def serve(self) -> None:
@@ -31,6 +33,10 @@ class SmallTendril(Harness):
             answer = await self.turn(path.stem, who="ada", text=path.read_text())
             path.with_suffix(".answer").write_text(answer.text)
         await asyncio.Event().wait()
+
+    async def settled(self) -> None:
+        """Return when all jobs that are due have been done."""
+        await settled(self._worker, self.jobs)
 
     @tool
     async def cups(self) -> int:

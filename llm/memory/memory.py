@@ -1,0 +1,173 @@
+"""The memory of a tendril, room by room: what prompts show of it, its tools, its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import structlog
+
+from llm.client import AgentClient
+from llm.clock import Clock
+from llm.memory.cadence import MOST_NOTES, Due, Work, due
+from llm.memory.finding import Finding
+from llm.memory.making import Making, Parts
+from llm.memory.settings import MemorySettings
+from llm.memory.shown import beside, shown_in
+from llm.memory.tools import MemoryTools
+from llm.models import Models
+from llm.sections import Section
+from llm.worker import Handler
+from storage.database import Database
+from storage.errors import StorageError
+from storage.jobs import Job, Jobs
+from storage.memory import Layer, Memories, Memory, person_of
+from storage.memory_rooms import Rooms
+from storage.memory_vectors import MemoryVectors
+
+_ASKED_AGAIN = timedelta(minutes=10)  # until it is asked anew whether the model is to learn
+_PRIORITY = 200
+_START = "memory.start"
+
+_log = structlog.get_logger()
+
+
+class TendrilMemory:
+    """The memory in a tendril's file. `embeds` tells whether memories get vectors."""
+
+    def __init__(
+        self,
+        tendril: str,
+        database: Database,
+        jobs: Jobs,
+        client: AgentClient,
+        models: Models,
+        clock: Clock,
+        settings: MemorySettings,
+        *,
+        embeds: bool,
+    ) -> None:
+        self._settings = settings
+        self._models = models
+        self._jobs = jobs
+        self._clock = clock
+        self._quiet_until: datetime | None = None
+        self.memories = Memories(database)
+        self.rooms = Rooms(database)
+        self._vectors = MemoryVectors(database)
+        self._embeds = embeds
+        self._finding = Finding(self.memories, self._vectors, client, f"{tendril}/memory")
+        self._making = Making(
+            Parts(
+                tendril,
+                client,
+                models,
+                clock,
+                self.memories,
+                self.rooms,
+                self._vectors,
+                self.learns,
+                embeds,
+            )
+        )
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The jobs that it adds, by kind."""
+        return {_START: self._catch_up, **self._making.handlers()}
+
+    def of(self, room: str, conversation: str, person: str) -> RoomMemory:
+        """The memory of a room as it serves a conversation with a person."""
+        return RoomMemory(self, room, conversation, person_of(person))
+
+    async def learns(self) -> bool:
+        """Whether the model is asked to make something of what was said."""
+        if self._settings.learn != "auto":
+            return self._settings.learn == "on"
+        learns = await self._models.chooses_tools(await self._models.fast())
+        self._quiet_until = None if learns else self._clock.now() + _ASKED_AGAIN
+        return learns
+
+    async def start(self) -> None:
+        """See, soon, which jobs were due when the process ended. Raises StorageError."""
+        await self._jobs.add(_START, {}, priority=_PRIORITY)
+
+    async def _catch_up(self, _: Job) -> None:
+        for room in await self.rooms.all():
+            await self.tend(room)
+
+    async def tend(self, room: str) -> None:
+        """Add the jobs that are due in a room; each is added once. Raises StorageError."""
+        if await self._may_learn():
+            known = await self.rooms.progress(room)
+            after = min(known.folded, known.told, known.studied)
+            sizes = await self.rooms.sizes(room, after)
+            for each in due(known, sizes, bool(await self.rooms.gaps(room))):
+                await self._add(room, each)
+        notes = await self.memories.newest(room, Layer.NOTE, -1)
+        if len(notes) >= MOST_NOTES:
+            await self._add(room, Due(Work.CONDENSE, 0, str(notes[0].id)))
+        if self._embeds and (missing := await self._vectors.missing(room, 1)):
+            await self._add(room, Due(Work.EMBED, 0, str(missing[0][0])))
+
+    async def compact(self, room: str, through: int) -> None:
+        """Bring the summary of a room up to a turn, soon. Raises StorageError."""
+        known = await self.rooms.progress(room)
+        mark = f"{known.version}.{known.folded}-{through}"
+        await self._add(room, Due(Work.FOLD, through, mark))
+
+    async def _add(self, room: str, wanted: Due) -> None:
+        """Add a job: of one room a single one runs at a time."""
+        await self._jobs.add(
+            wanted.work,
+            {"room": room, "through": wanted.through},
+            key=f"{wanted.work}/{room}/{wanted.mark}",
+            lane=f"memory/{room}",
+            priority=_PRIORITY,
+        )
+
+    async def search(self, room: str, text: str, limit: int) -> list[Memory]:
+        """The memories of a room that fit a text best. Raises StorageError."""
+        return await self._finding.search(room, text, limit, self._clock.now())
+
+    def now(self) -> datetime:
+        """The time."""
+        return self._clock.now()
+
+    async def _may_learn(self) -> bool:
+        """Whether it is worth looking for what is due: nobody waits for the server here."""
+        asleep = self._quiet_until is not None and self._clock.now() < self._quiet_until
+        return self._settings.learn != "off" and not asleep
+
+
+class RoomMemory:
+    """One room of a tendril's memory, for one person: there is no way from here to another one."""
+
+    def __init__(self, memory: TendrilMemory, room: str, conversation: str, person: str) -> None:
+        self._memory = memory
+        self.room = room
+        self.person = person
+        self._conversation = conversation
+
+    def tools(self, keeps: bool) -> tuple[MemoryTools, ...]:
+        """The tools for the person, unless nothing of theirs is kept."""
+        tools = MemoryTools(self._memory, self.room, self._conversation, self.person)
+        return (tools,) if keeps else ()
+
+    async def sections(self, question: str) -> Sections:
+        """What a prompt shows; nothing when it cannot be read."""
+        memories, now = self._memory.memories, self._memory.now()
+        try:
+            shown = await shown_in(self.room, memories, self._memory.rooms, now)
+            own = await beside(self.room, self.person, question, shown, memories)
+        except StorageError as error:
+            _log.error("memory.not_read", error=str(error))
+            return (), ()
+        return shown.sections(), own
+
+    async def after_turn(self) -> None:
+        """See what there is to do now that a turn was kept. Raises StorageError."""
+        await self._memory.tend(self.room)
+
+
+Sections = tuple[tuple[Section, ...], tuple[Section, ...]]
+"""Those for the stable part of a prompt, and those beside the question."""

@@ -1,0 +1,113 @@
+"""What prompts show of a room's memory: chosen rarely, so that the engine's cache holds.
+
+What stands at the beginning of a prompt must not change from one question to the next. So what is
+shown of a room is stored as it was chosen, is the same for all who ask there, and is chosen anew
+only after some turns, after a pause (the cache is cold then), or when something was forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from pydantic import BaseModel
+
+from llm.memory.asking import LONGEST_SUMMARY, one_line
+from llm.memory.tools import described, fact_line
+from llm.sections import Section
+from storage.memory import Layer, Memories, Memory
+from storage.memory_rooms import Rooms
+
+EPISODES = 5
+"""That are shown, the newest."""
+
+_TURNS = 10  # after which it is chosen anew
+_PAUSE = timedelta(minutes=30)  # after which it is, too
+_FACTS = 1_500  # characters
+_EPISODE_BUDGET = EPISODES * 1_520
+_BESIDE = 800  # characters, of each section beside a question
+_LOOKED_AT = 12  # memories that have words of a question
+_FITTING = 3  # of these, the most that are shown
+_COMMON = 2  # words, of four letters or more, that one must share with the question
+_WORD = re.compile(r"\w{4,}")
+
+
+class Shown(BaseModel):
+    """The texts of the sections, and the ids of the memories in them."""
+
+    facts: str = ""
+    summary: str = ""
+    episodes: str = ""
+    ids: list[int] = []
+
+    def sections(self) -> tuple[Section, ...]:
+        """As the stable part of a prompt has them."""
+        return (
+            Section("facts", self.facts, _FACTS),
+            Section("summary", self.summary, LONGEST_SUMMARY),
+            Section("episodes", self.episodes, _EPISODE_BUDGET),
+        )
+
+
+async def shown_in(room: str, memories: Memories, rooms: Rooms, now: datetime) -> Shown:
+    """What prompts in the room show now. Raises StorageError."""
+    kept, chosen_at = await rooms.shown(room)
+    count, newest, last = await rooms.since(room, chosen_at)
+    known = Shown.model_validate_json(kept) if kept else None
+    if known and count < _TURNS and last and now - last < _PAUSE:
+        return known
+    chosen = await _chosen(room, memories)
+    if chosen != (known or Shown()):
+        progress = await rooms.progress(room)
+        await rooms.show(progress, chosen.model_dump_json(), newest)
+    return chosen
+
+
+async def beside(
+    room: str, person: str, question: str, shown: Shown, memories: Memories
+) -> tuple[Section, ...]:
+    """What belongs to a question and is not shown already: what is known about who asks it, and
+    what has several words of it. Raises StorageError."""
+    ids = set(shown.ids)
+    own = [fact for fact in await memories.facts(room, person) if fact.id not in ids]
+    ids.update(fact.id for fact in own)
+    wanted = _words(question)
+    found = [memory for memory, _ in await memories.search(room, question, _LOOKED_AT)]
+    fitting = [memory for memory in found if memory.id not in ids and _fits(memory, wanted)]
+    return (
+        Section("own_facts", "\n".join(map(fact_line, own)), _BESIDE),
+        Section("notes", "\n".join(map(described, fitting[:_FITTING])), _BESIDE),
+    )
+
+
+async def _chosen(room: str, memories: Memories) -> Shown:
+    facts = _within(await memories.facts(room, limit=_FACTS // 10), _FACTS)
+    summary = await memories.newest(room, Layer.SUMMARY, 1)
+    episodes = await memories.newest(room, Layer.EPISODE, EPISODES)
+    return Shown(
+        facts="\n".join(fact_line(fact) for fact in facts),
+        summary=summary[0].text if summary else "",
+        episodes="\n".join(one_line(episode.text, 1_500) for episode in episodes),
+        ids=[memory.id for memory in (*facts, *summary, *episodes)],
+    )
+
+
+def _within(facts: Sequence[Memory], budget: int) -> list[Memory]:
+    """As many of the first facts as fit, in the order in which they were learnt."""
+    kept = []
+    for fact in facts:
+        budget -= len(fact_line(fact)) + 1
+        if budget < 0:
+            break
+        kept.append(fact)
+    return sorted(kept, key=lambda fact: fact.id)
+
+
+def _fits(memory: Memory, wanted: Collection[str]) -> bool:
+    common = len(_words(f"{memory.key} {memory.text}") & set(wanted))
+    return common >= min(_COMMON, max(1, len(wanted)))
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}

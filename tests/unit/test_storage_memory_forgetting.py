@@ -1,0 +1,254 @@
+"""Forgetting reaches every layer of memory, and leaves not a byte; others' memories stay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from storage.chat_log import ChatLog
+from storage.conversations import Conversations, Turn
+from storage.database import Database
+from storage.event import EVERYTHING, Event, EventType
+from storage.forgetting import Named, Person, forget
+from storage.jobs import Jobs
+from storage.log_query import Query
+from storage.memory import HEARSAY, OWN, Layer, Memories, Memory
+from storage.memory_forgetting import leave_out
+from storage.memory_rooms import Gap, Rooms, RoomTurn
+from storage.memory_vectors import MemoryVectors
+from storage.privacy import OptOuts
+from storage.retention import expire
+from storage.settings import StorageSettings
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+ROOM = "irc/#frogs"
+SECRET = "xyzzyplughplover"
+ADA = Person("irc", SECRET, "~ada", "home.example", None)
+
+
+def said(text: str, nick: str, minute: int) -> Event:
+    return Event(
+        network="irc",
+        channel="#frogs",
+        type=EventType.PRIVMSG,
+        time=NOON + timedelta(minutes=minute),
+        nick=nick,
+        user=f"~{nick}" if nick != SECRET else "~ada",
+        host="home.example",
+        text=text,
+    )
+
+
+def fact(subject: str, source: str, key: str, turn: int, text: str = "a frog") -> Memory:
+    return Memory(
+        layer=Layer.FACT,
+        room=ROOM,
+        text=text,
+        time=NOON,
+        subject=subject,
+        key=key,
+        source=source,
+        confidence=OWN if subject == source else HEARSAY,
+        conversation=f"{ROOM}/{source}",
+        first_turn=turn,
+        last_turn=turn,
+    )
+
+
+def made(layer: Layer, turns: list[RoomTurn], text: str) -> Memory:
+    first, last = turns[0].id, turns[-1].id
+    return Memory(layer=layer, room=ROOM, text=text, time=NOON, first_turn=first, last_turn=last)
+
+
+class Frogs:
+    """A channel on which three people have asked in turn, with all that was made of it."""
+
+    def __init__(self, database: Database, log: ChatLog) -> None:
+        self.database = database
+        self.log = log
+        self.conversations = Conversations(database)
+        self.memories = Memories(database)
+        self.rooms = Rooms(database)
+
+    async def filled(self) -> None:
+        """Have nine turns, three episodes, a summary, facts, a note, vectors and a job."""
+        for number, nick in enumerate((SECRET, "bob", "bob", "cid", "cid", "cid", "bob", SECRET)):
+            (anchor,) = await self.log.add([said(f"{nick} asks {number}", nick, number)])
+            message = {"role": "user", "content": f"{nick} asks {number}", "name": nick}
+            turn = Turn(anchor, NOON + timedelta(minutes=number), (message,))
+            await self.conversations.add(f"{ROOM}/{nick}", turn, ROOM, nick)
+        turns = await self.rooms.turns(ROOM, 0, 1_000, 100)
+        for some in (turns[:3], turns[3:6]):
+            known = await self.rooms.progress(ROOM)
+            episode = made(Layer.EPISODE, some, f"{some[0].name} was there")
+            await self.rooms.tell(known, some[-1].id, episode, some)
+        known = await self.rooms.progress(ROOM)
+        summary = made(Layer.SUMMARY, turns[:6], f"Of {SECRET} and others.")
+        await self.rooms.fold(known, turns[5].id, summary, turns[:6])
+        for each in (
+            fact(SECRET, SECRET, "pet", turns[0].id),
+            fact(SECRET, "bob", "debt", turns[1].id),
+            fact("bob", SECRET, "city", turns[0].id),
+            fact("bob", "bob", "pet", turns[1].id),
+            replace(fact(SECRET, SECRET, "", 0), layer=Layer.NOTE, text=f"noted by {SECRET}"),
+        ):
+            await self.memories.add(each)
+        missing = await MemoryVectors(self.database).missing(ROOM, 100)
+        vectors = {memory: [1.0, 2.0] for memory, _ in missing}
+        await MemoryVectors(self.database).add("e", vectors)
+        await self.rooms.show(await self.rooms.progress(ROOM), f"shown: {SECRET}", 6)
+        private = f"irc/{SECRET}"
+        await Jobs(self.database).add("memory.tell", {"room": private}, key=f"tell/{private}")
+        await self.rooms.progress(private)
+
+    async def texts(self, layer: Layer) -> list[str]:
+        """The texts of a layer, in order."""
+        return [memory.text for memory in await self.memories.newest(ROOM, layer, -1)]
+
+
+@asynccontextmanager
+async def frogs(path: Path) -> AsyncIterator[Frogs]:
+    async with Database.opened(path) as database, ChatLog.opened(database) as log:
+        place = Frogs(database, log)
+        await place.filled()
+        yield place
+
+
+def raw(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file())
+
+
+async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(tmp_path: Path) -> None:
+    async with frogs(tmp_path / "irc.db") as place:
+        assert SECRET.encode() in raw(tmp_path)
+        gone = await forget(place.database, place.log, ADA)
+        assert gone.turns == 2
+        assert SECRET.encode() not in raw(tmp_path)
+        facts = await place.memories.facts(ROOM)
+        assert [(each.subject, each.key) for each in facts] == [("bob", "pet")]
+        assert await place.texts(Layer.NOTE) == []
+        assert await place.texts(Layer.SUMMARY) == []
+        assert await place.texts(Layer.EPISODE) == ["cid was there"]
+        assert await place.memories.search(ROOM, SECRET, 10) == []
+        assert len(await place.memories.search(ROOM, "frog", 10)) == 1
+    assert SECRET.encode() not in raw(tmp_path)
+
+
+async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_said(
+    tmp_path: Path,
+) -> None:
+    async with frogs(tmp_path / "irc.db") as place:
+        await forget(place.database, place.log, ADA)
+        known = await place.rooms.progress(ROOM)
+        assert (known.folded, known.wanted, known.told) == (0, 6, 6)
+        assert await place.rooms.gaps(ROOM) == [Gap(1, 3)]
+        turns = await place.rooms.turns(ROOM, 0, 3, 100)
+        assert [turn.name for turn in turns] == ["bob", "bob"]
+        assert await place.rooms.fill(known, Gap(1, 3), made(Layer.EPISODE, turns, "Bob."), turns)
+        assert await place.rooms.gaps(ROOM) == []
+        assert await place.texts(Layer.EPISODE) == ["Bob.", "cid was there"]
+
+
+async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
+    tmp_path: Path,
+) -> None:
+    async with frogs(tmp_path / "irc.db") as place:
+        known = await place.rooms.progress(ROOM)
+        turns = await place.rooms.turns(ROOM, 6, 8, 100)
+        await forget(place.database, place.log, ADA)
+        late = made(Layer.EPISODE, turns, f"{SECRET} again")
+        assert not await place.rooms.tell(known, 8, late, turns)
+        assert not await place.rooms.study(known, 8, [fact(SECRET, SECRET, "x", 8)], NOON)
+        assert not await place.rooms.show(known, SECRET, 8)
+        assert SECRET.encode() not in raw(tmp_path)
+
+
+async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are_left(
+    tmp_path: Path,
+) -> None:
+    async with frogs(tmp_path / "irc.db") as place:
+        ids = [event.id for event in await place.log.find(_everything())]
+        await place.log.remove(ids)
+        await place.database.outside("DELETE FROM turns")
+        await forget(place.database, place.log, Named("irc", nick=SECRET.upper()))
+        assert SECRET.encode() not in raw(tmp_path)
+        assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
+
+
+async def test_in_another_tendrils_file_goes_what_quotes_them(tmp_path: Path) -> None:
+    async with (
+        frogs(tmp_path / "irc.db") as place,
+        Database.opened(tmp_path / "web.db") as web,
+    ):
+        for text in (f"they said: {SECRET} asks 0", "a frog"):
+            note = Memory(layer=Layer.NOTE, room="browser/1", text=text, time=NOON)
+            await Memories(web).add(note)
+        await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
+        await forget(place.database, place.log, ADA, [tmp_path / "web.db"])
+        left = await Memories(web).newest("browser/1", Layer.NOTE, -1)
+        assert [memory.text for memory in left] == ["a frog"]
+        assert SECRET.encode() not in raw(tmp_path)
+
+
+async def test_a_namesake_keeps_what_they_have_said_of_themselves(tmp_path: Path) -> None:
+    async with frogs(tmp_path / "irc.db") as place:
+        other = replace(said("another one asks", SECRET, 20), host="cafe.example", user="~x")
+        (anchor,) = await place.log.add([other])
+        message = {"role": "user", "content": "another one asks", "name": SECRET}
+        turn = await place.conversations.add(
+            f"{ROOM}/{SECRET}", Turn(anchor, NOON, (message,)), ROOM
+        )
+        await place.memories.add(fact(SECRET, SECRET, "tea", turn))
+        await forget(place.database, place.log, ADA)
+        facts = await place.memories.facts(ROOM)
+        assert {(each.subject, each.key) for each in facts} == {("bob", "pet"), (SECRET, "tea")}
+
+
+async def test_whoever_has_opted_out_is_shown_nowhere_and_nothing_is_learnt_of_them(
+    tmp_path: Path,
+) -> None:
+    async with frogs(tmp_path / "irc.db") as place:
+        await OptOuts(place.database).add("irc", SECRET, None)
+        assert {each.subject for each in await place.memories.facts(ROOM)} == {"bob"}
+        assert await place.texts(Layer.SUMMARY) == []
+        await leave_out(place.database, "irc", SECRET)
+        known = await place.rooms.progress(ROOM)
+        assert known.wanted == 6
+        assert await place.rooms.gaps(ROOM) == [Gap(1, 3)]
+        turns = await place.rooms.turns(ROOM, 0, 100, 100)
+        assert SECRET not in {turn.person for turn in turns}
+        await place.rooms.study(known, 8, [fact(SECRET, "bob", "car", 7)], NOON)
+        rows = await place.database.all("SELECT 1 FROM memories WHERE key = 'car'")
+        assert rows == []
+
+
+async def test_memories_go_with_the_time_for_which_things_are_kept(tmp_path: Path) -> None:
+    async with frogs(tmp_path / "irc.db") as place:
+        settings = StorageSettings(retention_days=1)
+        late = NOON + timedelta(days=2)
+        await place.memories.add(replace(fact("bob", "bob", "new", 99), time=late))
+        await expire(place.database, place.log, settings, late + timedelta(minutes=30))
+        (left,) = await place.memories.facts(ROOM)
+        assert left.key == "new"
+        assert await place.texts(Layer.SUMMARY) == await place.texts(Layer.EPISODE) == []
+        assert await place.rooms.shown(ROOM) == ("", 0)
+
+
+async def test_two_jobs_that_read_the_same_turns_store_them_once(tmp_path: Path) -> None:
+    async with frogs(tmp_path / "irc.db") as place:
+        known = await place.rooms.progress(ROOM)
+        turns = await place.rooms.turns(ROOM, 6, 8, 100)
+        episode = made(Layer.EPISODE, turns, "once")
+        results = await asyncio.gather(
+            *(place.rooms.tell(known, 8, episode, turns) for _ in range(3))
+        )
+        assert sorted(results) == [False, False, True]
+        assert (await place.texts(Layer.EPISODE)).count("once") == 1
+
+
+def _everything() -> Query:
+    return Query(scope=EVERYTHING, limit=1_000)
