@@ -43,7 +43,7 @@ PORTS = {"SERVER_PORT": "8080", "WEB_PORT": "8081", "UP_IRC_PORT": "6667"}
 async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) -> None:
     copied(tmp_path)
     ports = {name: str(free_port()) for name in PORTS}
-    environment = environment_without_settings() | LAZY | ports
+    environment = environment_without_settings() | LAZY | ports | {"MODEL_THREADS": "1"}
     async with started(tmp_path, environment) as ready:
         shown = with_ports(ready, {ports[name]: usual for name, usual in PORTS.items()})
         assert shown.replace(" -p 6667", "") in README

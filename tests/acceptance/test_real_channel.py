@@ -66,6 +66,7 @@ async def test_500_real_lines_three_questions_and_a_second_start_that_remembers(
             "SERVER_PORT": str(server_port),
             "AGENT_API_URL": seen.url,
             "AGENT_MAX_TOKENS": "16",
+            "MODEL_THREADS": "1",
         }
         async with terrarium_up(tmp_path, **settings):
             for line in lines:
@@ -104,6 +105,7 @@ async def test_kill_9_of_any_process_loses_no_logged_line(tmp_path: Path) -> Non
             "IRC_SERVER": "127.0.0.1",
             "IRC_PORT": str(ircd.port),
             "AGENT_MAX_TOKENS": "8",
+            "MODEL_THREADS": "1",
             "MAX_CONTEXT_MESSAGES": "5",
         }
         async with terrarium_up(tmp_path, **settings) as up:

@@ -74,7 +74,8 @@ async def until_listening(url: str) -> None:
 async def test_the_server_answers_with_the_model_of_model_path(
     tmp_path: Path, model_file: Path
 ) -> None:
-    env = {"MODEL_PATH": str(model_file), "MODEL_CONTEXT": "512", "MODEL_SLOTS": "1"}
+    small = {"MODEL_CONTEXT": "512", "MODEL_SLOTS": "1", "MODEL_THREADS": "1"}
+    env = {"MODEL_PATH": str(model_file), **small}
     async with running(tmp_path, **env) as (process, url):
         async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
             messages = [{"role": "user", "content": "hi"}]

@@ -32,8 +32,12 @@ def model_file() -> Path:
 
 @pytest.fixture(scope="session")
 def engine(model_file: Path) -> Iterator[EngineAddress]:
-    """A running engine with two slots of 1024 tokens."""
-    spec = Spec(str(model_file), "terra", CONTEXT, SLOTS, 2, secrets.token_urlsafe())
+    """A running engine with two slots of 1024 tokens.
+
+    It has one thread: several wait for one another actively, for seconds a token where other
+    tests have the processors.
+    """
+    spec = Spec(str(model_file), "terra", CONTEXT, SLOTS, 1, secrets.token_urlsafe())
     command = [sys.executable, "-m", "agent_server.engines.child"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
