@@ -66,11 +66,15 @@ class Persona:
 
 
 class Personas:
-    """The tendril's own persona, and those of a folder by the names of their files."""
+    """The tendril's own persona, those of a folder by the names of their files, and what is wrong
+    with those that could not be read."""
 
-    def __init__(self, own: Persona, named: Mapping[str, Persona]) -> None:
+    def __init__(
+        self, own: Persona, named: Mapping[str, Persona], problems: Mapping[str, str]
+    ) -> None:
         self.own = own
         self.named = named
+        self.problems = problems
 
     @classmethod
     def read(cls, own: Path, folder: Path, before: Personas) -> Personas:
@@ -84,15 +88,17 @@ class Personas:
         except ConfigError as error:
             raise ConfigError(f"[agent] personas: {error}") from error
         named: dict[str, Persona] = {}
+        problems: dict[str, str] = {}
         for path in sorted(folder.glob("*.md")):
             name = path.stem.lower()
             try:
                 named[name] = _named(path, name)
             except ConfigError as error:
-                _log.warning("personas.kept", reason=str(error))
+                problems[name] = str(error)
+                _log.warning("personas.kept", persona=name, reason=str(error))
                 if name in before.named:
                     named[name] = before.named[name]
-        return cls(own_persona, named)
+        return cls(own_persona, named, problems)
 
     def of(self, chosen: str | None) -> Persona:
         """The persona that somebody has chosen by its name or whose text they have written; the

@@ -56,9 +56,15 @@ class Prompts:
     """Personas and skills as their files have them at the moment."""
 
     def __init__(self) -> None:
-        self.personas = Personas(Persona(""), {})
+        self.personas = Personas(Persona(""), {}, {})
         self.shelf = Shelf({}, {})
         self._taken: OrderedDict[str, dict[str, None]] = OrderedDict()
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What is wrong with files that cannot be used, by "persona NAME" or "skill NAME"."""
+        personas = {f"persona {name}": why for name, why in self.personas.problems.items()}
+        return personas | {f"skill {name}": why for name, why in self.shelf.problems.items()}
 
     def read(self, own: Path, personas: Path, skills: Path) -> None:
         """Read all files anew: the persona `own` and the two folders. Raises ConfigError for

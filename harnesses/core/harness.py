@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,11 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from harnesses.core.addresses import with_agent_address
 from harnesses.core.answer import Answer, Deliver, ended
 from harnesses.core.errors import root_cause
 from harnesses.core.lane import Lane
+from harnesses.core.reloading import follow
 from harnesses.core.status import Status
 from llm.accounts import Accounts
 from llm.client import AgentClient, Call, OnText, Priority
@@ -34,7 +36,7 @@ from llm.settings import AgentSettings
 from llm.tools import Rights
 from llm.turn import Turn
 from llm.worker import Handler, Worker
-from storage.config import Config
+from storage.config import Config, load
 from storage.conversations import Conversations, Window
 from storage.database import Database
 from storage.jobs import Jobs
@@ -83,6 +85,29 @@ class Harness(ABC):
         self.prompts.read(self._persona_file(agent), *folders)
         self.config, self.agent = config, agent
 
+    def reload(self) -> str:
+        """Read the configuration, the personas and the skills anew; a sentence for people. Raises
+        ConfigError, and then everything is as before."""
+        path = self.config.path
+        self.adopt(with_agent_address(load(path, self.config.data)) if path else self.config)
+        problems = self.prompts.problems.items()
+        broken = "; ".join(f"{name} is as before: {why}" for name, why in problems)
+        return f"Read anew. {f'But {broken}' if broken else ''}".rstrip()
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration while running. Raises ConfigError, and then everything is as
+        before."""
+        self.configure(config)
+        self.client.configure(self.agent)
+
+    def files(self) -> Iterator[Path]:
+        """Whatever is to be read again when it changes."""
+        if self.config.path:
+            yield self.config.path
+        yield self._persona_file(self.agent)
+        yield from (self.config.data / self.agent.personas_dir).glob("*.md")
+        yield from (self.config.data / self.agent.skills_dir).glob("*/*.*")
+
     @abstractmethod
     async def serve(self) -> None:
         """Do the tendril's work; call `self.status.ready()` when people can use it."""
@@ -99,6 +124,7 @@ class Harness(ABC):
                 beside = [
                     tasks.create_task(self.status.renew()),
                     tasks.create_task(self._worker.run()),
+                    tasks.create_task(follow(self.files, self.reload)),
                 ]
                 serving = tasks.create_task(self.serve())
                 stopping = tasks.create_task(told_to_stop())

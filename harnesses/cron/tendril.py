@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -39,30 +37,60 @@ class CronTendril(Harness):
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         super().__init__(config, clock)
-        self._settings = config.section(CronSettings)
+        self._jobs: dict[str, Job] = {}
+        self._changed = asyncio.Event()
 
     async def serve(self) -> None:
         """Keep every job's timetable, for ever."""
-        async with self._jobs() as jobs, asyncio.TaskGroup() as tasks:
-            schedule = Schedule(self.database)
-            for job in jobs:
-                tasks.create_task(self._keep(job, schedule))
-            self.status.ready(", ".join(job.name for job in jobs) or "no jobs in [cron.jobs]")
-            await asyncio.Event().wait()
+        async with (
+            Database.opened(log_path(self.config)) as log,
+            Database.opened(outbox_path(self.config.data)) as outbox,
+            asyncio.TaskGroup() as tasks,
+        ):
+            self._log, self._outbox = ChatLog(log), Outbox(outbox)
+            self._jobs = self._read(self.config)
+            schedule, kept = Schedule(self.database), dict[str, asyncio.Task[None]]()
+            while True:
+                changed = self._changed
+                for name in self._jobs:
+                    if name not in kept or kept[name].done():
+                        kept[name] = tasks.create_task(self._keep(name, schedule))
+                self.status.ready(", ".join(self._jobs) or "no jobs in [cron.jobs]")
+                await changed.wait()
 
-    async def _keep(self, job: Job, schedule: Schedule) -> None:
-        """Run a job whenever it is due; what was missed in the meantime is run once."""
-        last = await schedule.last_run(job.name)
+    def adopt(self, config: Config) -> None:
+        """Keep the timetables of another configuration; what is running goes on to its end."""
+        jobs = self._read(config)
+        super().adopt(config)
+        self._jobs = jobs
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _keep(self, name: str, schedule: Schedule) -> None:
+        """Run a job whenever it is due, while it is there; what was missed in the meantime is run
+        once."""
+        last = await schedule.last_run(name)
         if last is None:
             last = self.clock.now()
-            await schedule.ran(job.name, last)
-        while True:
+            await schedule.ran(name, last)
+        while job := self._jobs.get(name):
             # A clock that was once set wrong must not keep a job from running for years.
             due = job.timetable.due(min(last, self.clock.now()), self.clock.now())
-            await self.clock.sleep_until(due)
-            await self._run(job, due)
-            await schedule.ran(job.name, due)
-            last = due
+            if await self._comes(due):
+                await self._run(job, due)
+                await schedule.ran(name, due)
+                last = due
+
+    async def _comes(self, due: datetime) -> bool:
+        """Wait for a time; whether it came before the jobs were changed."""
+        changing = asyncio.create_task(self._changed.wait())
+        sleeping = asyncio.create_task(self.clock.sleep_until(due))
+        try:
+            await asyncio.wait({sleeping, changing}, return_when=asyncio.FIRST_COMPLETED)
+            return sleeping.done()
+        finally:
+            sleeping.cancel()
+            changing.cancel()
 
     async def _run(self, job: Job, due: datetime) -> None:
         """Do a job once; what goes wrong is logged and leaves the other jobs alone."""
@@ -93,41 +121,36 @@ class CronTendril(Harness):
                 await self.clock.sleep_until(self.clock.now() + timedelta(seconds=wait))
         raise NoAnswer("the model gave no answer for an hour; the job waits for its next time")
 
-    @asynccontextmanager
-    async def _jobs(self) -> AsyncIterator[list[Job]]:
-        """The jobs, while the log that they read and the outbox are open."""
-        async with (
-            Database.opened(log_path(self.config)) as log,
-            Database.opened(outbox_path(self.config.data)) as outbox,
-        ):
-            yield [
-                Job(
-                    name,
-                    Timetable.parsed(settings.schedule, settings.timezone),
-                    settings.prompt,
-                    self._source(name, settings, ChatLog(log)),
-                    self._delivery(name, settings, Outbox(outbox)),
-                )
-                for name, settings in self._settings.jobs.items()
-            ]
+    def _read(self, config: Config) -> dict[str, Job]:
+        """The jobs of a configuration. Raises ConfigError."""
+        return {
+            name: Job(
+                name,
+                Timetable.parsed(settings.schedule, settings.timezone),
+                settings.prompt,
+                self._source(config, name, settings),
+                self._delivery(config, name, settings),
+            )
+            for name, settings in config.section(CronSettings).jobs.items()
+        }
 
-    def _source(self, name: str, settings: JobSettings, log: ChatLog) -> LogSource | None:
+    def _source(self, config: Config, name: str, settings: JobSettings) -> LogSource | None:
         if settings.log is None:
             return None
-        place = parse_channel(settings.log).place(self.config, f"jobs.{name}.log")
-        return LogSource(log, place, settings.hours, settings.lines)
+        place = parse_channel(settings.log).place(config, f"jobs.{name}.log")
+        return LogSource(self._log, place, settings.hours, settings.lines)
 
-    def _delivery(self, name: str, settings: JobSettings, outbox: Outbox) -> Delivery:
+    def _delivery(self, config: Config, name: str, settings: JobSettings) -> Delivery:
         target = parse_target(settings.deliver)
         if isinstance(target, Webhook):
             return ToWebhook(target.url)
         if isinstance(target, File):
-            return ToFile(self.config.data / target.path)
+            return ToFile(config.data / target.path)
         where = f"jobs.{name}.deliver"
-        place = target.place(self.config, where)
-        if place.network not in networks(self.config):
+        place = target.place(config, where)
+        if place.network not in networks(config):
             raise ConfigError(
-                f'{self.config.name}: [cron] {where}: no network is called "{place.network}"; '
-                f"there are: {', '.join(networks(self.config))}"
+                f'{config.name}: [cron] {where}: no network is called "{place.network}"; '
+                f"there are: {', '.join(networks(config))}"
             )
-        return ToChannel(outbox, place)
+        return ToChannel(self._outbox, place)

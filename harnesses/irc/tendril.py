@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -13,7 +12,6 @@ from typing import Any, ClassVar
 
 import structlog
 
-from harnesses.core.addresses import with_agent_address
 from harnesses.core.answer import Answer
 from harnesses.core.harness import Harness
 from harnesses.irc.asking import SLOWLY, Asking
@@ -40,7 +38,7 @@ from llm.meaning import Meaning
 from storage.audit import Audit
 from storage.channel_settings import ChannelSettings
 from storage.chat_log import ChatLog
-from storage.config import Config, ConfigError, load
+from storage.config import Config, ConfigError
 from storage.database import Database
 from storage.event import Place
 from storage.outbox import Outbox, outbox_path
@@ -102,12 +100,9 @@ class IrcTendril(Harness):
                 self._tasks.create_task(self.meaning.index())
             for network in self.networks.values():
                 self._tasks.create_task(network.run())
-            loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
             try:
                 await asyncio.Event().wait()
             finally:
-                loop.remove_signal_handler(signal.SIGHUP)
                 await self._leave()
 
     async def _prepare(self) -> None:
@@ -169,24 +164,23 @@ class IrcTendril(Harness):
         return await self.speech.more(self.target(request))
 
     def reload(self) -> str:
-        """Read the configuration file anew; what that has changed. Raises ConfigError, and then
-        everything is as before."""
-        if self.config.path is None:
-            raise ConfigError("there is no file that it was read from")
-        config = with_agent_address(load(self.config.path, self.config.data))
+        """Read everything anew; a sentence for people. Raises ConfigError, and then everything is
+        as before."""
+        return f"{super().reload()} How to connect counts from the next connection on."
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration of the same networks. Raises ConfigError."""
         settings, found = config.section(IrcSettings), networks(config)
         if set(found) != set(self.networks):
             raise ConfigError("another set of networks needs a restart")
         before = networks(self.config)
-        self.configure(config)
-        self.client.configure(self.agent)
+        super().adopt(config)
         self.settings = settings
         self.hearing.configure(settings)
         self._configure(found)
         for name, network in self.networks.items():
             network.configure(found[name])
             _move(network, before[name], found[name])
-        return "Read anew; how to connect counts from the next connection on."
 
     async def state(self, request: Request) -> str:
         """How we are, for admins."""
@@ -196,13 +190,10 @@ class IrcTendril(Harness):
         return (
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
             f" {self.questions} in the queue; model {behaviour.model};"
-            f" {self.accounts.today():,} tokens today{self._broken_skills()};"
+            f" {self.accounts.today():,} tokens today;"
             f" {self.proactive.state(_folded(request.network, request.place))}"
+            + (f"; broken: {', '.join(broken)}" if (broken := self.prompts.problems) else "")
         )
-
-    def _broken_skills(self) -> str:
-        broken = sorted(self.prompts.shelf.problems)
-        return f"; broken skills: {', '.join(broken)}" if broken else ""
 
     # What our other parts ask of us.
 
@@ -295,12 +286,6 @@ class IrcTendril(Harness):
 
     def _paste_lifetime(self) -> timedelta:
         return timedelta(hours=self.settings.paste_hours)
-
-    def _reload_on_signal(self) -> None:
-        try:
-            _log.info("irc.reloaded", changed=self.reload())
-        except ConfigError as error:
-            _log.error("irc.not_reloaded", error=str(error))
 
     async def _tell_state(self) -> None:
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,13 +15,14 @@ import pytest
 from harnesses.core.status import report
 from harnesses.cron.tendril import CronTendril
 from storage.chat_log import ChatLog
-from storage.config import Config, ConfigError
+from storage.config import Config, ConfigError, load
 from storage.conversations import Conversations
 from storage.database import Database
 from storage.event import Event, EventType, Place
 from storage.outbox import Outbox, Parcel, outbox_path
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 START = datetime(2026, 5, 1, 8, 0, tzinfo=UTC)
 NINE = START + timedelta(hours=1)
@@ -99,6 +100,51 @@ async def test_a_job_runs_at_its_time_and_its_text_goes_into_the_outbox(world: W
     assert "Greet the channel." in world.model.requests[0]["messages"][-1]["content"]
     assert world.model.headers[0]["x-priority"] == "background"
     assert world.model.headers[0]["x-session-id"] == "cron/cron/hello"
+
+
+async def test_jobs_come_go_and_change_while_it_runs(world: World) -> None:
+    file, clock = world.data / "terrarium.toml", ManualClock(START)
+
+    def write(**prompts: str) -> None:
+        jobs = (
+            f'[cron.jobs.{name}]\nschedule = "0 {hour} * * *"\nprompt = "Say {prompt}."\n'
+            f'deliver = "#terrarium"\n'
+            for hour, (name, prompt) in enumerate(prompts.items(), 9)
+        )
+        file.write_text(f'[agent]\napi_url = "{world.model.url}"\n{"".join(jobs)}')
+
+    write(first="one", second="two")
+    tendril = CronTendril(load(file, world.data), clock)
+    running = asyncio.create_task(tendril.run())
+    try:
+        assert await clock.asleep(2) == [NINE, NINE + timedelta(hours=1)]
+        write(first="uno", third="tres")
+        tendril.reload()
+        await until(lambda: said_ready(world.data) == "first, third")
+        assert await clock.asleep(2) == [NINE, NINE + timedelta(hours=1)]
+        file.write_text("[cron.jobs.first]\nschedule = 1\n")
+        with pytest.raises(ConfigError):
+            tendril.reload()
+        await clock.set(NINE)
+        await clock.asleep(2)
+        await clock.set(NINE + timedelta(hours=1))
+        await clock.asleep(2)
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+    asked = [request["messages"][-1]["content"] for request in world.model.requests]
+    assert [text.rpartition("Say ")[2] for text in asked] == ["uno.", "tres."]
+
+
+def said_ready(data: Path) -> str:
+    said = report(data, "cron")
+    return said.detail if said else ""
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not reached():  # noqa: ASYNC110 - a status file is quiet
+            await asyncio.sleep(0.01)
 
 
 async def test_what_was_missed_while_nobody_was_there_is_run_once(world: World) -> None:

@@ -12,7 +12,7 @@ from storage.config import ConfigError
 from tests.docs.reference import ROOT
 
 SHIPPED = sorted((ROOT / "harnesses").glob("*/persona.md"))
-NOBODY = Personas(Persona(""), {})
+NOBODY = Personas(Persona(""), {}, {})
 PIRATE = """\
 ---
 description: Says arr.
@@ -83,6 +83,7 @@ def test_a_file_that_breaks_leaves_its_persona_as_it_was(own: Path, folder: Path
         after = Personas.read(own, folder, before)
     assert after.of("pirate") == before.of("pirate")
     assert list(after.named) == ["pirate"]
+    assert sorted(after.problems) == ["parrot", "pirate"]
     reasons = [each["reason"] for each in log if each["event"] == "personas.kept"]
     assert len(reasons) == 2
     assert 'unknown key "temprature"; the nearest known key is "temperature"' in reasons[1]
