@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,7 @@ class Prompts:
     def __init__(self) -> None:
         self.personas = Personas(Persona(""), {}, {})
         self.shelf = Shelf({}, {})
+        self._paths = (Path(), Path(), Path())
         self._taken: OrderedDict[str, dict[str, None]] = OrderedDict()
 
     @property
@@ -71,7 +72,19 @@ class Prompts:
         `own`, and then everything is as before."""
         found = Personas.read(own, personas, self.personas)
         self.shelf = Shelf.read(skills, self.shelf)
-        self.personas = found
+        self.personas, self._paths = found, (own, personas, skills)
+
+    def files(self) -> Iterator[Path]:
+        """What was read."""
+        own, personas, skills = self._paths
+        yield own
+        yield from personas.glob("*.md")
+        yield from skills.glob("*/*.*")
+
+    def complaint(self) -> str:
+        """What is wrong with files, in a sentence; nothing, when all is well."""
+        broken = "; ".join(f"{name}: {why}" for name, why in self.problems.items())
+        return f"As before, because of errors: {broken}" if broken else ""
 
     async def of(self, table: SkillTable, asking: Asking, *, chooses_tools: bool) -> Prompt:
         """The prompt for a question to a model that can choose tools by itself, or cannot."""

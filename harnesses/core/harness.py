@@ -90,9 +90,7 @@ class Harness(ABC):
         ConfigError, and then everything is as before."""
         path = self.config.path
         self.adopt(with_agent_address(load(path, self.config.data)) if path else self.config)
-        problems = self.prompts.problems.items()
-        broken = "; ".join(f"{name} is as before: {why}" for name, why in problems)
-        return f"Read anew. {f'But {broken}' if broken else ''}".rstrip()
+        return f"Read anew. {self.prompts.complaint()}".rstrip()
 
     def adopt(self, config: Config) -> None:
         """Go by another configuration while running. Raises ConfigError, and then everything is as
@@ -104,9 +102,7 @@ class Harness(ABC):
         """Whatever is to be read again when it changes."""
         if self.config.path:
             yield self.config.path
-        yield self._persona_file(self.agent)
-        yield from (self.config.data / self.agent.personas_dir).glob("*.md")
-        yield from (self.config.data / self.agent.skills_dir).glob("*/*.*")
+        yield from self.prompts.files()
 
     @abstractmethod
     async def serve(self) -> None:
