@@ -86,15 +86,13 @@ class Harness(ABC):
         self.config, self.agent = config, agent
 
     def reload(self) -> str:
-        """Read the configuration, the personas and the skills anew; a sentence for people. Raises
-        ConfigError, and then everything is as before."""
+        """Read all files anew; a sentence for people. Raises ConfigError, with all as before."""
         path = self.config.path
         self.adopt(with_agent_address(load(path, self.config.data)) if path else self.config)
         return f"Read anew. {self.prompts.complaint()}".rstrip()
 
     def adopt(self, config: Config) -> None:
-        """Go by another configuration while running. Raises ConfigError, and then everything is as
-        before."""
+        """Go by another configuration while running. Raises ConfigError, with all as before."""
         self.configure(config)
         self.client.configure(self.agent)
 
