@@ -38,35 +38,64 @@ _COUNT = _layout.block(_counts.bins)
 SIZE = _layout.size
 
 
+_PLACES = [
+    (
+        range(_RELATION + relation * _coarse.bins, _RELATION + (relation + 1) * _coarse.bins),
+        _distances.places(_DISTANCE, relation),
+        _shares.places(_SHARED, relation),
+        range(_KIND + relation * len(KINDS), _KIND + (relation + 1) * len(KINDS)),
+    )
+    for relation in RELATIONS
+]
+"""Where the bins are, by relation: computed here once, not for each of some hundred lines."""
+
+_CHANCES, _GAPS = _chances.places(_CHANCE, 0), _gaps.places(_GAP, 0)
+
+
 def features(
     reply: Reply, earlier: list[Utterance], chances: Mapping[int, float]
 ) -> list[Features]:
     """The features of each line of `earlier`; `chances` are those of one conversation."""
-    n, shared = reply.line.n, reply.shared
-    said = Counter(each.speaker for each in earlier)
-    highest: dict[int, float] = {}
-    for each in earlier:
-        highest[each.speaker] = max(highest.get(each.speaker, 0), chances.get(each.n, 0))
+    n, shared, longest = reply.line.n, reply.shared, _gaps.most
+    permille = {line: min(int(_PERMILLE * each), _PERMILLE) for line, each in chances.items()}
+    speakers = _speakers(earlier, permille)
     rows: list[Features] = []
     for each in earlier:
-        relation = reply.relation(each)
-        gap = min(reply.minutes_since(each), _gaps.most)
-        chance = min(int(_PERMILLE * chances.get(each.n, 0)), _PERMILLE)
-        speakers = min(int(_PERMILLE * highest[each.speaker]), _PERMILLE)
+        relations, distances, shares, kinds = _PLACES[reply.relation(each)]
+        chance = permille.get(each.n, 0)
         coarse = _coarse[chance]
+        speaker, count = speakers[each.speaker]
         rows.append(
             (
-                _CHANCE + _chances[chance],
-                _RELATION + relation * _coarse.bins + coarse,
-                _DISTANCE + relation * _distances.bins + _distances[n - each.n],
-                _GAP + _gaps[gap],
-                _SHARED + relation * _shares.bins + _shares[shared.get(each.n, 0)],
-                _KIND + relation * len(KINDS) + reply.kind(each),
-                _SPEAKER + _coarse[speakers] * _coarse.bins + coarse,
-                _COUNT + _counts[min(said[each.speaker], _counts.most)],
+                _CHANCES[chance],
+                relations[coarse],
+                distances[n - each.n],
+                _GAPS[min(reply.minutes_since(each), longest)],
+                shares[shared.get(each.n, 0)],
+                kinds[reply.kind(each)],
+                speaker + coarse,
+                count,
             )
         )
     return rows
+
+
+def _speakers(earlier: list[Utterance], permille: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """By speaker: where the row of their likeliest line begins, and the bin of how many there
+    are."""
+    highest: dict[int, int] = {}
+    for each in earlier:
+        chance = permille.get(each.n, 0)
+        if chance >= highest.get(each.speaker, 0):
+            highest[each.speaker] = chance
+    said = Counter(each.speaker for each in earlier)
+    return {
+        speaker: (
+            _SPEAKER + _coarse[chance] * _coarse.bins,
+            _COUNT + _counts[min(said[speaker], _counts.most)],
+        )
+        for speaker, chance in highest.items()
+    }
 
 
 def best(
