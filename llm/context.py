@@ -20,6 +20,7 @@ from llm.message import Message
 from llm.sections import Section, joined
 from llm.untrusted import neutral
 from storage.conversations import Conversations, Turn, Window
+from storage.entry import Entry
 from storage.event import Event
 
 _MOST_MESSAGES = 30  # of earlier turns that are sent; beyond, half of them
@@ -33,17 +34,22 @@ Counter = Callable[[Sequence[Message]], Awaitable[Count]]
 class Question:
     """What somebody asks, and who it is.
 
-    `anchor` is the log event that holds a question which joins another one.
+    `line` is the one, on its way into the log, that holds a question which joins another one.
     """
 
     who: str
     text: str
-    anchor: int = 0
+    line: Entry | None = None
+
+    async def written(self) -> None:
+        """Wait until its line is in the log."""
+        if self.line:
+            await self.line.written()
 
     def message(self) -> Message:
-        """The question as memory keeps it."""
+        """The question as memory keeps it; one with a line must be `written`."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
-        return message | {"anchor": self.anchor} if self.anchor else message
+        return message | {"anchor": self.line.id} if self.line and self.line.id else message
 
 
 class Context:
@@ -95,11 +101,14 @@ class Context:
         """Read the turns and the log lines that belong to the prompt."""
         async with asyncio.TaskGroup() as tasks:
             recalling = tasks.create_task(self._memory.recall(self._name))
-            related = await self._view.related(self._question.text) if self._view else []
+            if view := self._view:
+                settling = tasks.create_task(view.settled())
+                related = await view.related(self._question.text)
         self._known, turns = recalling.result()
         self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
         self._turns = _recent(turns)
-        if self._view:
+        if view:
+            self._view = settling.result()
             await self._load_lines(self._view, related)
 
     async def _load_lines(self, view: LogView, related: Sequence[int]) -> None:

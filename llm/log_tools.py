@@ -13,6 +13,7 @@ from llm.meaning import Meaning, near_to
 from llm.tools import tool
 from llm.untrusted import neutral
 from storage.chat_log import Query
+from storage.entry import Entry
 from storage.event import Event, Scope
 from storage.search_result import Order, Search
 from storage.stores import LogReader
@@ -23,14 +24,15 @@ _MOST_NEAR = 6  # of those that are only near in meaning
 
 class LogTools:
     """What the model may look up in `log`: only what `scope` shows, and only what came before
-    the event `before`, which asks. What no words find is looked for by `meaning`, where there
+    the event `before`, which asks, or a line on its way into the log, which is there when the model
+    has an answer. What no words find is looked for by `meaning`, where there
     is such an index."""
 
     def __init__(
         self,
         log: LogReader,
         scope: Scope,
-        before: int | None = None,
+        before: int | Entry | None = None,
         meaning: Meaning | None = None,
     ) -> None:
         self._log = log
@@ -52,9 +54,10 @@ class LogTools:
         hours: Annotated[int, Field(ge=0, le=87_600, description="how far back; 0: all")] = 0,
     ) -> str:
         """Search the chat log for lines that were said earlier than those you see."""
+        before = self._before.id if isinstance(self._before, Entry) else self._before
         within = Query(
             scope=self._scope,
-            before_id=self._before,
+            before_id=before or None,
             nick=user or None,
             since=datetime.now(UTC) - timedelta(hours=hours) if hours else None,
             limit=_MOST,

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from llm.channel_threads import ChannelThreads
 from storage.chat_log import Query
+from storage.entry import Entry
 from storage.event import SPOKEN, Event, Place, Scope
 from storage.stores import LogReader
 
@@ -30,7 +31,8 @@ class LogView:
     """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
     all that happened between them. With `since` it is the view of somebody who asks from
     elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks; with
-    `threads`, lines from further back are found that belong to what they ask."""
+    `threads`, lines from further back are found that belong to what they ask. While the question
+    is a `line` on its way into the log, `anchor` is the least that its id can be."""
 
     log: LogReader
     place: Place
@@ -39,6 +41,13 @@ class LogView:
     since: datetime | None = None
     speaker: str = ""
     threads: ChannelThreads | None = None
+    line: Entry | None = None
+
+    async def settled(self) -> LogView:
+        """The view once the question is in the log, and with it all that was said before."""
+        if self.line is None:
+            return self
+        return replace(self, anchor=await self.line.written() or self.anchor, line=None)
 
     async def lines(
         self, start: int, asked: Collection[int], named: Collection[int], *, own: bool

@@ -18,7 +18,7 @@ from llm.tools import Toolbox, refused
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Given the steps of the run so far, the whole prompt, fitted to the model's window."""
 
-Joining = Callable[[], Sequence[Message]]
+Joining = Callable[[], Awaitable[Sequence[Message]]]
 """What people have added to their question since it was last called."""
 
 SPEECHLESS = "I have no good answer to that."
@@ -50,7 +50,7 @@ class Turn:
         toolbox: Toolbox,
         call: Call,
         on_text: OnText | None = None,
-        joining: Joining = tuple,
+        joining: Joining | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -86,7 +86,7 @@ class Turn:
 
     async def _ask(self, fit: Fit, choice: ToolChoice) -> Reply:
         self._iterations += 1
-        self._steps += self._joining()
+        self._steps += await self._joining() if self._joining else ()
         if self._on_text and self._iterations > 1:
             await self._on_text("")
         reply = await self._client.chat(

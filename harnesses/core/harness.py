@@ -166,8 +166,8 @@ class Harness(ABC):
         the next question has its turn. Never raises.
         """
         lane = self._lanes.setdefault(conversation, Lane())
-        joining = Question(who, text, view.anchor if view and joins else 0)
-        if not await lane.enter(joining, joins and keeps):
+        line = view.line if view and joins else None
+        if not await lane.enter(Question(who, text, line), joins and keeps):
             return Answer("", ok=False)
         memory = self.memory.of(room or conversation, conversation, person or who)
         tools, chosen = (self, *tools, *memory.tools(keeps)), self.prompts.personas.of(persona)
@@ -273,11 +273,13 @@ class Harness(ABC):
         memory: RoomMemory,
         on_text: OnText | None,
     ) -> Answer:
-        chooses = await self.models.chooses_tools(call.model)
-        prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
-        stable, own = await memory.sections(asking.text)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(context.load())
+            recalling = tasks.create_task(memory.sections(asking.text))
+            chooses = await self.models.chooses_tools(call.model)
+            prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
+        stable, own = recalling.result()
         context.say(prompt.system, (*own, *prompt.beside), stable)
-        await context.load()
         schemas, reserve = prompt.toolbox.schemas(), call.max_tokens or self.agent.max_tokens
         turn = Turn(self.client, self.agent, prompt.toolbox, call, on_text, lane.joining)
         try:

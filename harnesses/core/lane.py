@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from llm.context import Question
@@ -78,12 +79,16 @@ class Lane(Generic[T]):
                 return
         self._busy = False
 
-    def joining(self) -> list[Message]:
-        """The questions that join what runs now, in order; they no longer wait."""
-        joining = [each for each in self._waiting if each.joins and not each.turn.done()]
+    async def joining(self) -> list[Message]:
+        """The questions that join what runs now, in order, up to one that has to have a turn of its
+        own; they no longer wait."""
+        waiting = [each for each in self._waiting if not each.turn.done()]
+        joining = list(takewhile(lambda each: each.joins, waiting))
         for each in joining:
             self._waiting.remove(each)
             each.turn.set_result(False)
+        for each in joining:
+            await each.question.written()
         return [each.question.message() for each in joining]
 
     def stop(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,6 +25,7 @@ from llm.channel_threads import ChannelThreads
 from llm.log_tools import LogTools
 from llm.log_view import LogView
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
+from storage.database import to_micros
 from storage.errors import StorageError
 from storage.event import Place
 
@@ -54,13 +55,12 @@ class Asking:
         if self._crowd.full(person):
             return Notice(SLOWLY) if self._tendril.hearing.tells(request) else ""
         with self._crowd.waiting(person):
-            anchor = await request.line.written()
             target = self._tendril.target(request)
             loop = asyncio.get_running_loop()
             after = self._tendril.settings.stream_after
             reply = Reply(self._tendril.speech, target, after, loop.time)
             async with self._patience(request, reply, person):
-                await self._turn(request, reply, anchor)
+                await self._turn(request, reply)
         return ""
 
     def heard(self, place: Place) -> None:
@@ -80,7 +80,7 @@ class Asking:
                 except StorageError as error:  # who asks next tries again
                     _log.error("irc.not_followed", error=str(error))
 
-    async def _turn(self, request: Request, reply: Reply, anchor: int) -> None:
+    async def _turn(self, request: Request, reply: Reply) -> None:
         tendril, network = self._tendril, request.network
         behaviour = tendril.behaviour(network, request.place)
 
@@ -94,35 +94,38 @@ class Asking:
             person=network.fold(request.who.name),
             text=request.words,
             room=room_of(request.place, network.fold),
-            view=self._view(request, anchor, behaviour) if behaviour.logging else None,
-            tools=self._tools(request, anchor, behaviour),
+            view=self._view(request, behaviour) if behaviour.logging else None,
+            tools=self._tools(request, behaviour),
             rights=functools.partial(self._rights, request),
             values=persona_values(network, request.place.channel),
             persona=behaviour.persona,
             model=behaviour.model,
             joins=True,
-            keeps=anchor > 0 or not behaviour.logging,
+            keeps=request.line.event is not None or not behaviour.logging,
             on_text=reply.piece,
             deliver=deliver,
         )
 
-    def _view(self, request: Request, anchor: int, behaviour: Behaviour) -> LogView:
+    def _view(self, request: Request, behaviour: Behaviour) -> LogView:
+        event = request.line.event
+        asked = event.time if event else datetime.now(UTC)
         return LogView(
             log=self._tendril.log,
             place=request.place,
-            anchor=anchor or round(time.time() * 1000),  # ids of the log follow time
+            anchor=to_micros(asked) // 1000,  # ids of the log follow time
             last=behaviour.max_context_messages,
             speaker=request.nick,
             threads=None if request.private else self._threads_of(request.place),
+            line=request.line,
         )
 
-    def _tools(self, request: Request, anchor: int, behaviour: Behaviour) -> list[object]:
+    def _tools(self, request: Request, behaviour: Behaviour) -> list[object]:
         """What the model may do for who asks; what few questions need is shown for those only, as
         its description costs tokens in every prompt."""
         tendril, network, rights = self._tendril, request.network, self._rights(request)
         tools: list[object] = []
         if behaviour.logging:
-            tools.append(LogTools(tendril.log, request.scope, anchor or None, tendril.meaning))
+            tools.append(LogTools(tendril.log, request.scope, request.line, tendril.meaning))
         if "remind" in request.words.lower():
             tools.append(ReminderTools(tendril.reminding, request))
         if TEACH in rights and is_lesson(request.words):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
+from storage.settings import log_path
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import inspircd
@@ -33,9 +35,9 @@ async def a_room(
 
 
 def words(request: dict[str, Any]) -> list[str]:
-    """What people asked, as the model is sent it, without the log lines before."""
+    """What people asked, as the model is sent it, without what stands before."""
     asked = [m["content"] for m in request["messages"] if m["role"] == "user"]
-    return [text.rpartition("</irc_logs>\n\n")[2] for text in asked]
+    return [text.rpartition("\n\n")[2] for text in asked]
 
 
 async def until(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
@@ -67,6 +69,23 @@ async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_pa
         third = script.requests[2]["messages"]
         assert third[: len(second)] == second  # the engine's cache holds
         assert sum("and the time?" in str(m["content"]) for m in third) == 1
+
+
+async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.say("First.").say("Second.").say("Third.")
+        with closing(sqlite3.connect(log_path(tendril.config), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # nothing can be logged meanwhile
+            for question in ("one", "two [nolog]", "three"):
+                await alice.say(ROOM, f".terrarium {question}")
+            await until(alice, tendril, 3)
+            other.execute("COMMIT")
+        for answer in ("First", "Second"):
+            await alice.expect(rf"PRIVMSG {ROOM} :alice: {answer}\.$")
+        assert words(script.requests[0]) == ["alice asks: one"]
+        assert "two" in words(script.requests[1])[1]
 
 
 async def test_a_question_that_comes_too_late_to_join_is_the_next_turn(tmp_path: Path) -> None:
