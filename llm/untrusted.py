@@ -12,7 +12,7 @@ _TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
     "|system|think|thinking|thought|memory|topic"
     "|facts|own_facts|summary|episodes|notes"  # sections of the prompt
-    "|skills?|lessons|guidance|worked_out"
+    "|skills?|lessons|guidance|worked_out|draft|request|faults"
 )
 _BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK"
 _HALVED = "turn|channel|think|tool|tool_call|tool_response|image|audio|video"
