@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -90,9 +91,35 @@ def _is_object(text: str) -> bool:
 def wire(message: Message) -> Message:
     """The message as it is sent: only the fields of the chat format.
 
-    What the model said is made harmless too: anybody can make it repeat a tag.
+    What the model said is made harmless too, the arguments of its calls included: anybody can make
+    it repeat a tag.
     """
     sent = {key: message[key] for key in _SENT if key in message}
     if sent["role"] == "assistant" and sent["content"]:
         sent["content"] = neutral(sent["content"])
+    if "tool_calls" in sent:
+        sent["tool_calls"] = [_harmless(call) for call in sent["tool_calls"]]
     return sent
+
+
+def _harmless(call: Message) -> Message:
+    """A call as templates may write it into the prompt: its name is a word. Arguments without a
+    reserved tag stay as the model wrote them, which is what the engine has in its cache."""
+    function = call["function"]
+    name = re.sub(r"[^\w-]+", "_", function["name"])[:64] or "_"
+    given: Any = json.loads(function["arguments"])
+    harmless = _neutral_in(given)
+    arguments = function["arguments"] if harmless == given else json.dumps(harmless)
+    return call | {"function": {"name": name, "arguments": arguments}}
+
+
+def _neutral_in(value: Any) -> Any:
+    """JSON with all its texts, keys included, made harmless."""
+    match value:
+        case str():
+            return neutral(value)
+        case list():
+            return [_neutral_in(item) for item in value]
+        case dict():
+            return {neutral(key): _neutral_in(item) for key, item in value.items()}
+    return value

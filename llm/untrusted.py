@@ -10,17 +10,24 @@ import re
 
 _TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
-    "|system|think|thinking|thought|memory|topic"
+    "|system|sys|think|thinking|thought|memory|topic"
     "|facts|own_facts|summary|episodes|notes"  # sections of the prompt
     "|skills?|lessons|guidance|worked_out|draft|request|faults"
 )
-_BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK"
+_CONTROL = (  # tokens of models that are written with plain angles
+    "start_of_turn|end_of_turn|end_of_utterance|bos|eos|s|pad|unk|mask|sop|eop"
+    r"|[A-Z_]+_TOKEN|(?:unused|reserved_|SPECIAL_|ctrl)\d+|__(?:media|image)__"
+)
+_BRACKETED = (
+    "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|IMG|ARGS"
+    r"|BOS|EOS|EOT|[gs]?MASK|UNUSED_TOKEN_\d+|\|\w{1,40}\|"
+)
 _HALVED = "turn|channel|think|tool|tool_call|tool_response|image|audio|video"
 _RESERVED = re.compile(
     rf"<(?=<?\s*/?\s*(?:{_TAGS})\b)"  # our own tags and those of tool templates, also doubled
     r"|<(?=[｜|][^<>]{1,60}[｜|]>)"  # <|im_start|> and its like
     rf"|<(?=\|(?:{_HALVED})>|(?:{_HALVED})\|>)"  # <|turn> ... <turn|>; <|bob> may be a nick
-    r"|<(?=/?(?:start_of_turn|end_of_turn|bos|eos|s)>)"
+    rf"|<(?=/?(?:{_CONTROL})>)"
     rf"|\[(?=/?(?-i:{_BRACKETED})\])",
     re.IGNORECASE,
 )
