@@ -69,7 +69,7 @@ class Connection(asyncio.Protocol):
         if not self._first and len(self._answer) > self._body:
             self._first = time.perf_counter()
         if self._length is None:
-            done = self._answer.endswith(LAST_CHUNK)
+            done = self._answer.endswith(LAST_CHUNK, self._body)
         else:
             done = len(self._answer) - self._body >= self._length
         if done:

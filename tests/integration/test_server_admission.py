@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from storage.keys import Key
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import make_keys, until_metric
+
+pytest_plugins = ("tests.kit.scripted_server",)
 
 CHAT = "/v1/chat/completions"
 BACKGROUND = {"x-priority": "background"}
@@ -30,12 +31,6 @@ def says(text: str, **more: Any) -> dict[str, Any]:
 def asked(script: ScriptedOpenAI) -> list[str]:
     """What the upstream was asked, in order."""
     return [request["messages"][-1]["content"] for request in script.requests]
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
 
 
 @asynccontextmanager

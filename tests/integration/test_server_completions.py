@@ -14,25 +14,10 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 
-pytest_plugins = ("tests.kit.engine",)
+pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
 
 ENDLESS = {"2": -100, "0": -100}
 """Keeps the model from ending its answer by itself."""
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def openai(script: ScriptedOpenAI) -> AsyncIterator[AsyncOpenAI]:
-    async with (
-        agent_server({"upstream": script.url}) as url,
-        AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client,
-    ):
-        yield client
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
+pytest_plugins = ("tests.kit.scripted_server",)
+
 CHAT = "/v1/chat/completions"
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
@@ -28,12 +30,6 @@ ASK: dict[str, Any] = {
     "tools": [tool("lookup"), tool("look")],
 }
 CALL = '{"name": "lookup", "arguments": {"word": "ada"}}'
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
 
 
 @pytest.fixture

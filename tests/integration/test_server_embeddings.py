@@ -6,7 +6,6 @@ import asyncio
 import base64
 import os
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -17,29 +16,12 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from agent_server.embeddings.engine import BATCH, E5Engine
 from agent_server.engines.base import Engine
 from agent_server.errors import EngineUnavailable, Unsupported
-from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
+pytest_plugins = ("tests.kit.scripted_server",)
+
 E5 = "multilingual-e5-small"
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def url(script: ScriptedOpenAI) -> AsyncIterator[str]:
-    async with agent_server({"upstream": script.url}) as address:
-        yield address
-
-
-@pytest.fixture
-async def openai(url: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
-        yield client
 
 
 def likeness(one: list[float], other: list[float]) -> float:

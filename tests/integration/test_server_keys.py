@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from storage.keys import Key
 from tests.kit.agent_server import agent_server
@@ -17,14 +16,10 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import bearer, key_table, make_keys, until_metric, until_status
 
+pytest_plugins = ("tests.kit.scripted_server",)
+
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello you"}]}
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
 
 
 @asynccontextmanager

@@ -13,6 +13,8 @@ from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
+pytest_plugins = ("tests.kit.scripted_server",)
+
 CHAT = "/v1/chat/completions"
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 GOOD: dict[str, Any] = {"messages": [USER]}
@@ -24,12 +26,6 @@ def deep(levels: int) -> dict[str, Any]:
     for _ in range(levels):
         schema = {"not": schema}
     return schema
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 
+pytest_plugins = ("tests.kit.scripted_server",)
+
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 LOOKUP = {
@@ -27,12 +29,6 @@ LOOKUP = {
         "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
     },
 }
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,10 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
+pytest_plugins = ("tests.kit.scripted_server",)
+
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello you"}]}
-
-
-@pytest.fixture
-async def script() -> AsyncIterator[ScriptedOpenAI]:
-    async with ScriptedOpenAI() as upstream:
-        yield upstream
 
 
 def written(data: Path) -> int:
