@@ -132,11 +132,11 @@ class Heart:
 
     async def hush(self, place: Place) -> None:
         """Nothing makes us speak unasked there, until that is lifted."""
-        for kind in Kind:
-            if kind not in ASKED:
-                suppressed = Acknowledgement(State.SUPPRESSED)
-                self._attention.acknowledged.put(kind, place, suppressed)
-                await self._kept(self._store.put_off(PutOff(kind, place)))
+        unasked = [kind for kind in Kind if kind not in ASKED]
+        for kind in unasked:
+            self._attention.acknowledged.put(kind, place, Acknowledgement(State.SUPPRESSED))
+        for kind in unasked:
+            await self._kept(self._store.put_off(PutOff(kind, place)))
 
     async def lift(self, place: Place) -> None:
         """What was hushed there counts again."""

@@ -106,10 +106,14 @@ def _own(folder: Path) -> Skill:
 
 async def _hinted(skill: Skill, question: str) -> str:
     """What a skill says to a question; one that fails says nothing."""
-    if skill.hint is None:
+    if (hinting := skill.hint) is None:
         return ""
-    limited = asyncio.wait_for(skill.hint(question), _HINT_TIME)
-    (hint,) = await asyncio.gather(limited, return_exceptions=True)
+
+    async def limited() -> str | None:
+        async with asyncio.timeout(_HINT_TIME):
+            return await hinting(question)
+
+    (hint,) = await asyncio.gather(limited(), return_exceptions=True)
     if isinstance(hint, BaseException):
         _log.warning("skills.no_hint", skill=skill.name, reason=type(hint).__name__)
         return ""
