@@ -244,7 +244,7 @@ def _asked(
 
 def _sent(step: Message) -> Message:
     """A step as it is sent; one of a person is a question that joined the first one."""
-    return _asked(step, ()) if step["role"] == "user" else step
+    return _asked(step, ()) if "name" in step else step
 
 
 def _anchors(turns: Iterable[Turn]) -> set[int]:

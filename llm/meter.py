@@ -39,7 +39,7 @@ class Meter:
 
     def __init__(self, client: AgentClient) -> None:
         self._client = client
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
 
     async def count(
         self,
@@ -52,20 +52,21 @@ class Meter:
 
         Raises ModelError.
         """
-        known = self._known.get(call.session)
+        key = (call.session, call.model)
+        known = self._known.get(key)
         most = known.most(messages, tools) if known else None
         if known and most is not None and most <= known.count.window - reserve:
             return Count(most, known.count.window)
         count = await self._client.count(messages, tools, call.model)
-        self._known[call.session] = _Known(tuple(messages), tools, count)
-        self._known.move_to_end(call.session)
+        self._known[key] = _Known(tuple(messages), tools, count)
+        self._known.move_to_end(key)
         if len(self._known) > _KEPT:
             self._known.popitem(last=False)
         return count
 
-    def forget(self, conversation: str) -> None:
+    def forget(self, call: Call) -> None:
         """Count anew the next time: the server did not agree."""
-        self._known.pop(conversation, None)
+        self._known.pop((call.session, call.model), None)
 
 
 def _most(message: Message) -> int:

@@ -62,3 +62,11 @@ class AgentSettings(Section):
     timeout: float = Field(300, gt=0, description="wall time of one turn, in seconds")
     model_timeout: float = Field(120, gt=0, description="wall time of one model call, in seconds")
     tool_timeout: float = Field(30, gt=0, description="wall time of one tool call, in seconds")
+    trace_days: int = Field(
+        14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"
+    )
+    trace_words: bool = Field(
+        False,
+        description="whether a trace has the question and the answer; those of private"
+        " conversations never have",
+    )

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -21,6 +22,10 @@ _MARK = "__terrarium_tool__"
 _LONG = 3_000  # characters of a result; a longer one is cut
 _SHORT = 2_500
 
+EFFECT_KEY: ContextVar[str] = ContextVar("EFFECT_KEY")
+"""While a tool with an effect runs: names this effect of this run, the same when it is done again,
+as after a crash. Put into a table where it must be unique, it makes the effect happen once."""
+
 F = TypeVar("F", bound=Callable[..., Awaitable[object]])
 
 _log = structlog.get_logger()
@@ -35,14 +40,16 @@ class Traits:
     """What kind of tool it is.
 
     `reads`: it only reads, so that several may run at once. `effect`: it changes something beyond
-    the run, so it runs once for the same arguments, whatever happens. `needs`: the right that who
-    asks must have at the moment when it runs, whatever the model was talked into. `speaks`: it is
-    a message to people. `quiet`: it only writes the model's own notes. `research`: it looks things
+    the run, so it runs once for the same arguments, whatever happens. `keyed`: an effect that heeds
+    `EFFECT_KEY`, so that it may be done again with the same key. `needs`: the right that who asks
+    must have at the moment when it runs, whatever the model was talked into. `speaks`: it is a
+    message to people. `quiet`: it only writes the model's own notes. `research`: it looks things
     up, which may take more uses. `timeout`, in seconds, takes the place of the configured one.
     """
 
     reads: bool = False
     effect: bool = False
+    keyed: bool = False
     needs: str = ""
     speaks: bool = False
     quiet: bool = False
@@ -64,10 +71,12 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a call, as the model reads it, and whether the tool did its work."""
+    """What came of a call, as the model reads it, and whether the tool did its work; `unsure` when
+    it failed so that nobody knows what it has done."""
 
     text: str
     ok: bool
+    unsure: bool = False
 
 
 @overload
@@ -79,6 +88,7 @@ def tool(
     *,
     reads: bool = False,
     effect: bool = False,
+    keyed: bool = False,
     needs: str = "",
     speaks: bool = False,
     quiet: bool = False,
@@ -133,6 +143,11 @@ class Toolbox:
         """What the tools are called."""
         return self._tools.keys()
 
+    def plus(self, *owners: object) -> Toolbox:
+        """These tools and those of more owners."""
+        more = Toolbox.of(*owners)._tools.values()
+        return Toolbox([*self._tools.values(), *more], self._rights)
+
     def __bool__(self) -> bool:
         return bool(self._tools)
 
@@ -162,7 +177,8 @@ class Toolbox:
             return refused(name, _reasons(error))
         (result,) = await asyncio.gather(_run(item, values, timeout), return_exceptions=True)
         text = _text(name, result, timeout)
-        return Result(wrapped(name, text), ok=isinstance(result, str))
+        ok = isinstance(result, str)
+        return Result(wrapped(name, text), ok, unsure=not (ok or isinstance(result, ToolError)))
 
 
 def refused(name: str, why: str) -> Result:

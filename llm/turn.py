@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 import structlog
 
 from llm.client import AgentClient, Call, OnText, ToolChoice
-from llm.guardrails import Guardrails, Verdict
-from llm.limits import Limits
-from llm.message import Message, Reply, ToolCall, Usage
+from llm.errors import ModelError
+from llm.execution import Execution
+from llm.guardrails import Guardrails
+from llm.limits import UNASKED, Limits, Profile
+from llm.message import Message, Reply, Usage
+from llm.outcome import Outcome
 from llm.settings import AgentSettings
-from llm.tools import Toolbox, refused
+from llm.steering import Deferring, Escalation
+from llm.step_history import condensed
+from llm.tools import Toolbox
+from llm.trace import Trace, now
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Given the steps of the run so far, the whole prompt, fitted to the model's window."""
@@ -23,25 +30,19 @@ Joining = Callable[[], Awaitable[Sequence[Message]]]
 
 SPEECHLESS = "I have no good answer to that."
 
+_CONFIDENCE, _FORCED, _LONG = 0.8, 0.2, 0.1
+_MANY = 3  # iterations, beyond which an answer is less sure
+_DOUBTED = 0.6  # an answer below is asked for again
+
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a turn ended: the answer, the messages that memory keeps, what it cost.
-
-    `forced` tells that the model was made to answer without tools.
-    """
-
-    text: str
-    messages: tuple[Message, ...]
-    usage: Usage
-    iterations: int
-    forced: bool
-
-
 class Turn:
-    """One run of the model with tools, within the limits of the settings."""
+    """One run of the model with tools, within the limits of the settings and the profile.
+
+    `call` is what goes with its requests now; where there is a `smart` model, the run may go over
+    to that. `trace` is told all that happens.
+    """
 
     def __init__(
         self,
@@ -51,72 +52,128 @@ class Turn:
         call: Call,
         on_text: OnText | None = None,
         joining: Joining | None = None,
+        *,
+        profile: Profile = "standard",
+        smart: str = "",
+        trace: Trace | None = None,
     ) -> None:
+        self.call = call
         self._client = client
         self._settings = settings
-        self._toolbox = toolbox
-        self._call = call
         self._on_text = on_text
         self._joining = joining
-        self._limits = Limits.of(settings)
-        self._guard = Guardrails(self._limits, toolbox.traits)
+        self._smart = smart if smart != call.model else ""
+        self._unasked = profile in UNASKED
+        self._limits = Limits.of(settings, profile)
+        self._trace = trace or Trace()
+        self._escalation, self._deferring = Escalation(), Deferring()
+        offered = [self._escalation] if self._smart else []
+        full = toolbox.plus(*offered, *([self._deferring] if self._unasked else []))
+        self._tools = toolbox
+        self._guard = Guardrails(self._limits, full.traits)
+        self._execution = Execution(full, self._guard, settings, self._trace, self._left)
         self._steps: list[Message] = []
         self._usage = Usage()
         self._iterations = 0
+        self._deadline = 0.0
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools that the model is offered now."""
+        return self._execution.toolbox.schemas()
 
     async def run(self, fit: Fit) -> Outcome:
         """Go on until the model answers. Raises ModelError when it cannot be asked."""
-        deadline = asyncio.get_running_loop().time() + self._settings.timeout
-        while self._may_go_on(deadline):
-            reply = await self._ask(fit, "auto")
+        self._deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        while self._may_go_on():
+            prompt, reply = await self._ask(fit, "auto")
             if not reply.calls:
-                break
+                return await self._answered(fit, reply)
             self._steps.append(reply.message())
-            verdicts = self._guard.judge(reply.calls)
-            for call, verdict in zip(reply.calls, verdicts, strict=True):
-                self._steps.append(await self._result(call, verdict, deadline))
-        else:
-            return await self._forced(fit)
-        return self._ended(reply, forced=False) if reply.text else await self._forced(fit)
+            self._steps += await self._execution.results(reply.calls, prompt)
+            if self._deferring.deferral:
+                return self._ended(Reply(silent=True), forced=False)
+            if self._escalation.asked:
+                self._go_over()
+        return await self._forced(fit)
 
-    def _may_go_on(self, deadline: float) -> bool:
-        in_time = asyncio.get_running_loop().time() < deadline
+    def _left(self) -> float:
+        return self._deadline - asyncio.get_running_loop().time()
+
+    def _may_go_on(self) -> bool:
         last = self._limits.iterations - 1  # one is kept for the forced answer
-        return in_time and self._iterations < last and not self._guard.exhausted
+        return self._left() > 0 and self._iterations < last and not self._guard.exhausted
 
-    async def _ask(self, fit: Fit, choice: ToolChoice) -> Reply:
+    async def _ask(
+        self, fit: Fit, choice: ToolChoice, *, shown: bool = True
+    ) -> tuple[list[Message], Reply]:
+        """The prompt, and what the model makes of it."""
         self._iterations += 1
         self._steps += await self._joining() if self._joining else ()
-        if self._on_text and self._iterations > 1:
-            await self._on_text("")
+        on_text = self._on_text if shown else None
+        if on_text and self._iterations > 1:
+            await on_text("")
+        prompt = await fit(condensed(self._steps))
+        began = now()
         reply = await self._client.chat(
-            await fit(self._steps),
-            self._call,
-            tools=self._toolbox.schemas(),
-            tool_choice=choice,
-            on_text=self._on_text,
+            prompt, self.call, tools=self.schemas, tool_choice=choice, on_text=on_text
         )
         self._usage += reply.usage
-        return reply
+        model = self.call.model or self._settings.model
+        self._trace.asked(model, reply.usage, began, len(reply.calls))
+        return prompt, reply
 
-    async def _result(self, call: ToolCall, verdict: Verdict, deadline: float) -> Message:
-        """Run a call that the guard rails let pass; its result, or why it did not run."""
-        why = verdict.words or self._guard.weary(call.name)
-        _log.info("turn.tool", tool=call.name, act=verdict.act, stopped=bool(why))
-        if why:
-            result = refused(call.name, f"not run: {why}")
-        else:
-            left = max(0.0, deadline - asyncio.get_running_loop().time())
-            own = self._toolbox.traits(call.name).timeout or self._settings.tool_timeout
-            result = await self._toolbox.call(call.name, call.arguments, min(own, left))
-            self._guard.ran(call.name, ok=result.ok)
-        return {"role": "tool", "tool_call_id": call.id, "content": result.text}
+    async def _answered(self, fit: Fit, reply: Reply) -> Outcome:
+        """An answer without calls; an empty one, where somebody waits, is asked for once more."""
+        if reply.text or reply.silent or self._unasked:
+            return self._ended(reply, forced=False)
+        return await self._forced(fit)
 
     async def _forced(self, fit: Fit) -> Outcome:
-        """One last call without tools: the person gets an answer, whatever happened."""
-        return self._ended(await self._ask(fit, "none"), forced=True)
+        """One last call without tools: the person gets an answer, whatever happened.
+
+        One that would not be sure, and changed nothing, is asked for again from a better model;
+        so nobody is shown it while it is written.
+        """
+        again = bool(self._smart) and not self._trace.changed and self._doubted()
+        _, reply = await self._ask(fit, "none", shown=not again)
+        if again and self._left() > 0:
+            reply = await self._second(fit, reply)
+        return self._ended(reply, forced=True)
+
+    def _doubted(self) -> bool:
+        """Whether a forced answer now would be too little sure."""
+        long = self._iterations + 1 > _MANY
+        return _CONFIDENCE - _FORCED - (_LONG if long else 0.0) < _DOUBTED
+
+    async def _second(self, fit: Fit, first: Reply) -> Reply:
+        """The answer of the better model; the first, when it has none."""
+        self._go_over()
+        try:
+            _, reply = await self._ask(fit, "none")
+        except ModelError as error:
+            _log.warning("turn.no_second_answer", error=str(error))
+            return first
+        return reply if reply.text or reply.silent else first
+
+    def _go_over(self) -> None:
+        """Let the better model go on, with the results so far."""
+        self._escalation.asked = False
+        self.call, self._smart = replace(self.call, model=self._smart), ""
+        kept = [self._deferring] if self._unasked else []
+        self._execution.toolbox = self._tools.plus(*kept)
+        self._execution.restart()
 
     def _ended(self, reply: Reply, *, forced: bool) -> Outcome:
-        final = Reply(reply.text or SPEECHLESS, reply.thought)
-        messages = (*self._steps, final.message())
-        return Outcome(final.text, messages, self._usage, self._iterations, forced)
+        text = reply.text or ("" if reply.silent or self._unasked else SPEECHLESS)
+        final = Reply(text, reply.thought).message() | {"content": text}
+        return Outcome(
+            text,
+            (*self._steps, final),
+            self._usage,
+            self._iterations,
+            forced,
+            reply.status,
+            self._deferring.deferral,
+            self.call.model,
+        )

@@ -11,7 +11,7 @@ import re
 _TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
     "|system|sys|think|thinking|thought|memory|topic"
-    "|facts|own_facts|summary|episodes|notes"  # sections of the prompt
+    "|facts|own_facts|summary|episodes|notes|steps"  # sections of the prompt
     "|skills?|lessons|guidance|worked_out|draft|request|faults"
 )
 _CONTROL = (  # tokens of models that are written with plain angles

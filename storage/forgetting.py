@@ -2,9 +2,9 @@
 
 What goes: the events; the bot's replies to them, and lines in which it quotes them; the turns of
 its memory that they began or that quote them, in every tendril's file, with all that was made of
-these; what it remembers about the person; long answers and messages on their way that quote them;
-vectors, with their events. What others have said stays, also about the person. Deleted words are
-overwritten in the file, in the index and in the write-ahead log.
+these, and their traces; what it remembers about the person; long answers and messages on their way
+that quote them; vectors, with their events. What others have said stays, also about the person.
+Deleted words are overwritten in the file, in the index and in the write-ahead log.
 
 Whose an event is: for somebody who asks for it themselves, `Person`; for whoever keeps the file, a
 nick or an account (`Named`), which they answer for.
@@ -25,6 +25,7 @@ from storage.erasing import erasing
 from storage.event import EVERYTHING, Event
 from storage.memory_forgetting import GoneTurn, forget_people, scrub
 from storage.quotes import Quotes
+from storage.runs import Runs
 from storage.skills import SkillTable
 from storage.spending import Spending
 
@@ -122,12 +123,13 @@ async def forget(
     async with erasing(database):
         turns = await _turns_of(database, lambda row: row["anchor"] in ids, quotes)
         await _forget_turns(database, turns, quotes, names, theirs)
+        await Runs(database).forget(ids, person.network, names, quotes)
         await _forget_texts(database, quotes)
         await Spending(database).forget_names()
         await SkillTable(database).forget_of(person.nick, quotes.within)
         await log.remove(sorted(ids | replies))
         await log.scrub()
-    elsewhere = [await _forget_elsewhere(path, quotes) for path in others]
+    elsewhere = [await _forget_elsewhere(path, person.network, names, quotes) for path in others]
     return Forgotten(len(ids), len(replies), len(turns) + sum(elsewhere))
 
 
@@ -221,8 +223,11 @@ async def _forget_texts(database: Database, quotes: Quotes) -> None:
                 await db.executemany(f"DELETE FROM {table} WHERE id = ?", gone)
 
 
-async def _forget_elsewhere(path: Path, quotes: Quotes) -> int:
+async def _forget_elsewhere(
+    path: Path, network: str | None, names: set[str], quotes: Quotes
+) -> int:
     async with Database.opened(path) as database, erasing(database):
+        await Runs(database).forget((), network, names, quotes)
         turns = await _turns_of(database, lambda row: False, quotes)
         await _forget_turns(database, turns, quotes)
         await _forget_texts(database, quotes)

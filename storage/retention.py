@@ -26,6 +26,7 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
         oldest = to_micros(now - timedelta(days=settings.retention_days))
         async with database.transaction() as db:
             await db.execute("DELETE FROM turns WHERE time < ?", [oldest])
+            await db.execute("DELETE FROM runs WHERE started < ?", [oldest])
             await db.execute("DELETE FROM skills WHERE room != '' AND time < ?", [oldest])
             await forget_before(db, oldest)
     return removed

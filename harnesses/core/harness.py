@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,18 @@ from weakref import WeakValueDictionary
 import structlog
 
 from harnesses.core.addresses import with_agent_address
-from harnesses.core.answer import Answer, Deliver, ended
+from harnesses.core.answer import NOTHING, Answer, Deliver, answered, done
 from harnesses.core.errors import root_cause
 from harnesses.core.lane import Lane
 from harnesses.core.reloading import follow
 from harnesses.core.status import Status
+from harnesses.core.tracing import Occasion, keep
 from llm.accounts import Accounts
 from llm.client import AgentClient, Call, OnText, Priority
 from llm.clock import Clock, SystemClock
 from llm.context import Context, Question
-from llm.errors import ContextTooLong, ModelError
+from llm.errors import ModelError
+from llm.limits import Profile
 from llm.log_view import LogView
 from llm.memory.memory import RoomMemory, TendrilMemory
 from llm.memory.settings import MemorySettings
@@ -40,6 +42,7 @@ from storage.config import Config, load
 from storage.conversations import Conversations, Window
 from storage.database import Database
 from storage.jobs import Jobs
+from storage.runs import Runs
 from storage.settings import StorageSettings
 from storage.skills import SkillTable
 
@@ -55,8 +58,8 @@ class Harness(ABC):
     """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
 
     `serve` turns the events of its medium into `await self.turn(...)`. While it runs, `client`,
-    `database`, `conversations`, `memory` and `jobs` are open, `models` knows what the agent server
-    has, `accounts` what was spent, and `status` tells others how it is.
+    `database`, `conversations`, `memory`, `jobs` and `runs` are open, `models` knows what the agent
+    server has, `accounts` what was spent, and `status` tells others how it is.
     """
 
     name: ClassVar[str]
@@ -68,6 +71,7 @@ class Harness(ABC):
     conversations: Conversations
     memory: TendrilMemory
     jobs: Jobs
+    runs: Runs
     skills: SkillTable
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
@@ -118,6 +122,7 @@ class Harness(ABC):
                 beside = [
                     tasks.create_task(self.status.renew()),
                     tasks.create_task(self._worker.run()),
+                    tasks.create_task(keep(self.runs, lambda: self.agent.trace_days, self.clock)),
                     tasks.create_task(follow(self.files, self.reload)),
                 ]
                 serving = tasks.create_task(self.serve())
@@ -153,6 +158,9 @@ class Harness(ABC):
         joins: bool = False,
         keeps: bool = True,
         deliver: Deliver | None = None,
+        profile: Profile = "standard",
+        private: bool = False,
+        run: str = "",
     ) -> Answer:
         """Answer `text`, which `who` asked in `conversation`; one turn at a time in each.
 
@@ -163,27 +171,23 @@ class Harness(ABC):
         instead of the tendril's), `model` is asked instead of the configured one, `on_text` is
         given each piece of the answer. A question that `joins` becomes part of the one being
         answered, if that still can; memory `keeps` it or not. `deliver` is given the answer before
-        the next question has its turn. Never raises.
+        the next has its turn. `profile` limits it; the trace of a `private` one names nobody; `run`
+        names it for who asks again after a crash (see `llm.trace`). Never raises.
         """
         lane = self._lanes.setdefault(conversation, Lane())
         line = view.line if view and joins else None
         if not await lane.enter(Question(who, text, line), joins and keeps):
-            return Answer("", ok=False)
+            return NOTHING
         memory = self.memory.of(room or conversation, conversation, person or who)
         tools, chosen = (self, *tools, *memory.tools(keeps)), self.prompts.personas.of(persona)
         asking = Asking(text, memory.room, chosen, values or {}, tools, rights)
         context = self._context(conversation, Question(who, text), view, memory)
 
-        async def answered() -> Answer:
-            call = await self._call(conversation, asking, priority, model)
-            answer = await self.safely(self._answer(lane, context, call, asking, memory, on_text))
-            await ended(lane, context, answer, deliver, memory)
-            return answer
-
-        try:
-            return await lane.run(answered(), keeps) or Answer("", ok=False)
-        finally:
-            lane.leave()
+        occasion = Occasion(conversation, text, view, profile, private, run)
+        call = partial(self._call, conversation, asking, priority, model)
+        work = partial(self._answer, lane, context, call, asking, memory, on_text, occasion)
+        safe = partial(self.safely, work)
+        return await answered(lane, safe, context, memory, deliver, keeps=keeps)
 
     def stop(self, conversation: str) -> bool:
         """End what is being answered in a conversation and what waits there; whether there was
@@ -197,6 +201,7 @@ class Harness(ABC):
         lane.discarded = True
         async with lane.memory:
             await self.accounts.forget(f"{self.name}/{conversation}")
+            await self.runs.clear(conversation)
             await self.skills.forget(conversation)
             room = await self.conversations.room(conversation)
             turns = await self.conversations.clear(conversation)
@@ -226,10 +231,10 @@ class Harness(ABC):
         """How many are being answered or wait for it."""
         return sum(map(len, self._lanes.values()))
 
-    async def safely(self, work: Awaitable[Answer]) -> Answer:
+    async def safely(self, work: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer, or a sentence for the person in place of whatever went wrong."""
         try:
-            return await work
+            return await work()
         except ModelError as error:
             _log.warning("turn.no_answer", reason=type(error).__name__, error=str(error))
             return Answer(error.sentence, ok=False)
@@ -268,11 +273,13 @@ class Harness(ABC):
         self,
         lane: Lane[Answer],
         context: Context,
-        call: Call,
+        calling: Callable[[], Awaitable[Call]],
         asking: Asking,
         memory: RoomMemory,
         on_text: OnText | None,
+        occasion: Occasion,
     ) -> Answer:
+        call = await calling()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(context.load())
             recalling = tasks.create_task(memory.sections(asking.text))
@@ -280,37 +287,22 @@ class Harness(ABC):
             prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
         stable, own = recalling.result()
         context.say(prompt.system, (*own, *prompt.beside), stable)
-        schemas, reserve = prompt.toolbox.schemas(), call.max_tokens or self.agent.max_tokens
-        turn = Turn(self.client, self.agent, prompt.toolbox, call, on_text, lane.joining)
-        try:
-            outcome = await turn.run(
-                lambda steps: context.fit(
-                    steps,
-                    lambda messages: self._meter.count(call, messages, schemas, reserve),
-                    reserve,
-                )
-            )
-        except ContextTooLong:
-            self._meter.forget(call.session)
-            raise
-        _log.info(
-            "turn.done",
-            conversation=call.session,
-            request=call.id,
-            iterations=outcome.iterations,
-            forced=outcome.forced,
-            prompt_tokens=outcome.usage.prompt,
-            cached_tokens=outcome.usage.cached,
-            completion_tokens=outcome.usage.completion,
+        trace = occasion.trace(self.runs, call, self.agent, self.clock)
+        turn = Turn(
+            self.client,
+            self.agent,
+            prompt.toolbox,
+            call,
+            on_text,
+            lane.joining,
+            profile=occasion.profile,
+            smart=await self.models.smart(),
+            trace=trace,
         )
-        return Answer(
-            outcome.text,
-            usage=outcome.usage,
-            messages=outcome.messages,
-            afterwards=partial(
-                self.prompts.used, self.skills, call.room, prompt, well=not outcome.forced
-            ),
-        )
+        reserve = call.max_tokens or self.agent.max_tokens
+        outcome = await done(turn, trace, context, self._meter, reserve)
+        used = partial(self.prompts.used, self.skills, call.room, prompt, well=not outcome.forced)
+        return Answer.of(outcome, used)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
@@ -323,6 +315,8 @@ class Harness(ABC):
             self.conversations = Conversations(self.database)
             self.skills = SkillTable(self.database)
             self.jobs = Jobs(self.database, self.clock.now)
+            self.runs = Runs(self.database)
+            await self.runs.interrupt()
             self._meter = Meter(self.client)
             self.models = Models(self.client, lambda: self.agent.model)
             self.memory = TendrilMemory(

@@ -112,10 +112,15 @@ class CronTendril(Harness):
             if job.source and not view:
                 return None
             answer = await self.turn(
-                f"cron/{job.name}", who="cron", text=job.prompt, view=view, priority="background"
+                f"cron/{job.name}",
+                who="cron",
+                text=job.prompt,
+                view=view,
+                priority="background",
+                profile="job",
             )
             if answer.ok:
-                return answer.text
+                return answer.text or None
             if wait is not None:
                 _log.warning("cron.no_answer_yet", job=job.name, again_in=wait)
                 await self.clock.sleep_until(self.clock.now() + timedelta(seconds=wait))

@@ -101,6 +101,7 @@ class Asking:
             persona=behaviour.persona,
             model=behaviour.model,
             joins=True,
+            private=request.private,
             keeps=request.line.event is not None or not behaviour.logging,
             on_text=reply.piece,
             deliver=deliver,

@@ -260,7 +260,7 @@ class IrcTendril(Harness):
         async def answered() -> Answer:
             return Answer(await command(request))
 
-        await self.tell(request, (await self.safely(answered())).text)
+        await self.tell(request, (await self.safely(answered)).text)
         self.hearing.answered(request)
 
     async def _post(self, network: Network, place: Place, text: str) -> bool:

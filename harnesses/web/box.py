@@ -39,7 +39,13 @@ class ChatBox:
             clock = self._harness.clock
             tools.append(TeachingTools(self._harness.skills, conversation, _WHO, clock.now))
         return await self._harness.turn(
-            conversation, who=_WHO, text=text, tools=tools, rights=lambda: {TEACH}, on_text=on_text
+            conversation,
+            who=_WHO,
+            text=text,
+            tools=tools,
+            rights=lambda: {TEACH},
+            on_text=on_text,
+            private=True,
         )
 
     async def history(self, conversation: str) -> list[Exchange]:

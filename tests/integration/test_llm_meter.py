@@ -64,6 +64,6 @@ async def test_a_prompt_that_begins_otherwise_is_counted(metered: Metered) -> No
 
 async def test_what_is_forgotten_is_counted_anew(metered: Metered) -> None:
     await metered.count("one")
-    metered.meter.forget("a")
+    metered.meter.forget(Call("a"))
     await metered.count("one")
     assert metered.asked == 2

@@ -14,9 +14,10 @@ import pytest
 from llm.client import AgentClient, Call
 from llm.errors import Refused
 from llm.message import Message, Usage
+from llm.outcome import Outcome
 from llm.settings import AgentSettings
 from llm.tools import Toolbox, tool
-from llm.turn import SPEECHLESS, Outcome, Turn
+from llm.turn import SPEECHLESS, Turn
 from storage.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
