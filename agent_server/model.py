@@ -18,6 +18,7 @@ from agent_server.model_settings import OneModel
 from agent_server.reasoning import split_reasoning
 from agent_server.requests import ChatRequest, Prompted, TokenizePrompt
 from agent_server.text_completions import CompletionRequest, continued
+from agent_server.visit import visit
 
 log = structlog.get_logger()
 
@@ -45,7 +46,7 @@ class Model:
         self.engine = engine
         self.settings = settings
         self.capabilities = Capabilities.of(settings, Traits())
-        self._chosen = {"model": upstream_model} if upstream_model else {}
+        self._chosen: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
 
     def variant(self, upstream_model: str) -> Model:
         """The same upstream's other model."""
@@ -80,7 +81,7 @@ class Model:
         """Stream what follows bare texts, as chat chunks. Raises ApiError."""
 
         def ask(body: Mapping[str, Any]) -> Chunks:
-            return self.engine.chat({**self._chosen, **body}, session)
+            return self.engine.chat({**self._own(), **body}, session)
 
         return normalise(continued(ask, request), head)
 
@@ -108,10 +109,16 @@ class Model:
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         limit = request.max_completion_tokens or request.max_tokens or self.settings.max_tokens
         return {
-            **self._chosen,
+            **self._own(),
             **self._offering(_wire(request, PASSED_ON)),
             "max_tokens": limit,
         }
+
+    def _own(self) -> dict[str, Any]:
+        """What this model's engine is told besides the request. vLLM takes low numbers first."""
+        if not self.settings.priority:
+            return self._chosen
+        return {**self._chosen, "priority": int(visit().background)}
 
     def _offering(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body without the tools of which the model cannot choose one."""

@@ -75,6 +75,11 @@ class OneModel(Section):
     embeddings: bool | None = Field(
         None, description="whether the upstream makes embeddings; by default what it says"
     )
+    priority: bool = Field(
+        False,
+        description="whether requests carry vLLM's field `priority`, so that background ones wait "
+        "inside the upstream too; for a vLLM that runs with `--scheduling-policy priority`",
+    )
     max_tokens: int = Field(
         1024, ge=1, description="longest answer when the request names no limit, in tokens"
     )

@@ -15,10 +15,11 @@ from typing import Any
 
 import structlog
 
+from agent_server.admission.ask import NOTHING, Ask
 from agent_server.admission.fair_queue import Request
 from agent_server.admission.gate import Gate
-from agent_server.admission.quota import Charge, Quotas
-from agent_server.engines.base import Chunk, Chunks, Engine, TokenCount, Traits
+from agent_server.admission.quota import Quotas
+from agent_server.engines.base import Chunks, Engine, TokenCount, Traits
 from agent_server.errors import ApiError, Unsupported
 from agent_server.ledger import Ledger
 from agent_server.metrics import Metrics
@@ -32,13 +33,8 @@ BYTES_PER_TOKEN = 4
 FIRST_GUESS = 128
 """Tokens of an answer, before one has been seen."""
 
-SAYING = ("content", "reasoning_content", "tool_calls")
-"""What of a delta people or programs wait for."""
-
 PROBE = 10.0
 """Seconds in which an engine that has failed must make a token to be ready again."""
-
-NOTHING = Usage()
 
 _NEWEST = 0.1
 """How much the last answer counts in the running mean of answers' lengths."""
@@ -193,45 +189,6 @@ class AdmittedEngine:
         who.usage = used if who.usage is None else who.usage + used
 
 
-@dataclass(slots=True)
-class Ask:
-    """One ask of an engine, and what it has brought so far."""
-
-    visit: Visit
-    request: Request
-    charge: Charge | None
-    prompt: int
-    variant: str | None = None
-    pieces: int = 0
-    first: float | None = None
-    usage: Usage | None = None
-
-    def note(self, chunk: Chunk) -> None:
-        """Take note of a part of the answer."""
-        if self.first is None and _says_something(chunk):
-            self.first = time.monotonic()
-        if isinstance(usage := chunk.get("usage"), dict):
-            read = Usage.from_wire(usage)
-            self.usage = read if self.usage is None else self.usage.beside(read)
-        if chunk.get("choices"):
-            self.pieces += 1
-
-    def model(self, name: str) -> str:
-        """What the model behind the engine `name` is called by those who ask for it."""
-        return f"{name}:{self.variant}" if self.variant else name
-
-    def used(self) -> Usage:
-        """What it took; an estimate where the answer broke off, nothing where none came."""
-        return self.usage or (Usage(self.prompt, self.pieces) if self.pieces else NOTHING)
-
-
 def _limit(body: Mapping[str, Any]) -> float:
     limit = body.get("max_tokens")
     return limit if isinstance(limit, int) else math.inf
-
-
-def _says_something(chunk: Chunk) -> bool:
-    return any(
-        choice.get("text") or any((choice.get("delta") or {}).get(key) for key in SAYING)
-        for choice in chunk.get("choices") or ()
-    )
