@@ -21,6 +21,7 @@ from benchmarks import (
     log,
     meaning,
     pages,
+    prefix,
     prefix_server,
     reply,
     server,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "embeddings": embeddings.figures,
     "fairness": fairness.figures,
     "leaving": leaving.figures,
+    "prefix": prefix.figures,
     "prefix-server": prefix_server.figures,
     "server": server.figures,
 }

@@ -1,0 +1,171 @@
+"""Two ways to put a channel into a prompt: ours, and the one that most bots have."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+from typing import ClassVar, Protocol
+
+import harnesses.cron
+import harnesses.irc
+from benchmarks.replay import BOT, Asked, Channel
+from harnesses.core.harness import Harness
+from llm.channel_threads import ChannelThreads
+from llm.client import AgentClient, Call
+from llm.irc_logs import block
+from llm.log_view import LogView
+from llm.message import Message, Usage
+from storage.chat_log import ChatLog, Query
+from storage.config import Config
+from storage.event import SPOKEN, Place, Scope
+
+LINES = 50
+_TURNS = 15  # that a sliding window keeps of a conversation
+_DIGEST = 20  # lines
+_ANSWER = 24  # tokens
+
+
+@dataclass(slots=True)
+class Timed:
+    """An answer, its tokens, and the seconds until its first word."""
+
+    began: float = field(default_factory=time.perf_counter)
+    first: float | None = None
+    text: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+    async def on_text(self, piece: str) -> None:
+        """To be given each piece as it comes."""
+        if piece and self.first is None:
+            self.first = time.perf_counter() - self.began
+
+    def ended(self, text: str, usage: Usage) -> Timed:
+        """With the whole answer."""
+        self.text, self.usage = text, usage
+        return self
+
+
+class Layout(Protocol):
+    """A way to build the prompt of a question."""
+
+    async def ask(self, channel: Channel, asked: Asked) -> Timed:
+        """Answer a question that was asked on a channel."""
+
+
+class Ours(Harness):
+    """Answers as the tendril of IRC does, on channels that are played to it."""
+
+    name: ClassVar[str] = "irc"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.open = asyncio.Event()
+        self._threads: dict[Place, ChannelThreads] = {}
+
+    async def serve(self) -> None:
+        """Wait to be asked."""
+        self.open.set()
+        await asyncio.Event().wait()
+
+    async def ask(self, channel: Channel, asked: Asked) -> Timed:
+        """Answer a question that was asked on a channel."""
+        place, room = channel.place, str(channel)
+        view = LogView(
+            log=channel.log,
+            place=place,
+            anchor=asked.anchor,
+            last=LINES,
+            speaker=asked.who,
+            threads=self._threads.setdefault(place, ChannelThreads(channel.log, place)),
+        )
+        timed = Timed()
+        answer = await self.turn(
+            f"{room}/{asked.who}",
+            who=asked.who,
+            text=asked.text,
+            room=room,
+            view=view,
+            values=_values(channel),
+            on_text=timed.on_text,
+        )
+        assert answer.ok, answer.text
+        return timed.ended(answer.text, answer.usage)
+
+
+class SlidingWindow:
+    """Persona, then the last lines as they are now, then the turns."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self._client = client
+        self._turns: dict[str, deque[list[Message]]] = defaultdict(lambda: deque(maxlen=_TURNS))
+
+    async def ask(self, channel: Channel, asked: Asked) -> Timed:
+        """Answer a question that was asked on a channel."""
+        conversation = f"{channel}/{asked.who}"
+        turns = self._turns[conversation]
+        question: Message = {"role": "user", "content": f"{asked.who} asks: {asked.text}"}
+        messages = [
+            {"role": "system", "content": _persona(harnesses.irc, channel)},
+            {"role": "user", "content": await _newest(channel, asked, LINES)},
+            *(message for turn in turns for message in turn),
+            question,
+        ]
+        timed = Timed()
+        reply = await self._client.chat(messages, Call(conversation), on_text=timed.on_text)
+        turns.append([question, reply.message()])
+        return timed.ended(reply.text, reply.usage)
+
+
+async def digest(client: AgentClient, channel: Channel, asked: Asked) -> Timed:
+    """What a job of cron asks of the same model between the questions."""
+    lines = await _newest(channel, asked, _DIGEST)
+    messages: list[Message] = [
+        {"role": "system", "content": _persona(harnesses.cron, channel)},
+        {"role": "user", "content": f"{lines}Say in one sentence what it was about."},
+    ]
+    timed = Timed()
+    call = Call("cron/digest", "background")
+    reply = await client.chat(messages, call, on_text=timed.on_text)
+    return timed.ended(reply.text, reply.usage)
+
+
+@asynccontextmanager
+async def ours(data: Path, url: str) -> AsyncIterator[Ours]:
+    """The tendril's base with the persona of IRC, open."""
+    persona = str(_file(harnesses.irc))
+    agent = {"api_url": url, "max_tokens": _ANSWER, "personas": {Ours.name: persona}}
+    bot = Ours(Config({"agent": agent}, None, data))
+    running = asyncio.create_task(bot.run())
+    try:
+        await bot.open.wait()
+        yield bot
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def _newest(channel: Channel, asked: Asked, lines: int) -> str:
+    """What people said last, and all that happened between."""
+    scope = Scope.of(channel.place)
+    said = Query(scope=scope, before_id=asked.anchor, types=SPOKEN, own=False, limit=lines)
+    first, *_ = await channel.log.for_model(said)
+    since = Query(scope=scope, before_id=asked.anchor, after_id=first.id - 1, limit=5_000)
+    return block(await channel.log.for_model(since))
+
+
+def _persona(tendril: object, channel: Channel) -> str:
+    return Template(_file(tendril).read_text()).safe_substitute(_values(channel))
+
+
+def _file(tendril: object) -> Path:
+    return Path(str(getattr(tendril, "__file__"))).with_name("persona.md")
+
+
+def _values(channel: Channel) -> dict[str, str]:
+    return {"nick": BOT, "channel": channel.place.channel, "topic": "(none)"}
