@@ -9,11 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import ClassVar, Protocol
 
-import harnesses.cron
-import harnesses.irc
 from benchmarks.replay import BOT, Asked, Channel
 from harnesses.core.harness import Harness
 from llm.channel_threads import ChannelThreads
@@ -21,14 +18,20 @@ from llm.client import AgentClient, Call
 from llm.irc_logs import block
 from llm.log_view import LogView
 from llm.message import Message, Usage
-from storage.chat_log import ChatLog, Query
+from llm.persona import Persona
+from storage.chat_log import Query
 from storage.config import Config
 from storage.event import SPOKEN, Place, Scope
+
+ROOT = Path(__file__).parents[1]
 
 LINES = 50
 _TURNS = 15  # that a sliding window keeps of a conversation
 _DIGEST = 20  # lines
 _ANSWER = 24  # tokens
+_IRC = ROOT / "harnesses" / "irc" / "persona.md"
+_PERSONA = Persona.read(_IRC)
+_CRON = Persona.read(ROOT / "harnesses" / "cron" / "persona.md")
 
 
 @dataclass(slots=True)
@@ -111,7 +114,7 @@ class SlidingWindow:
         turns = self._turns[conversation]
         question: Message = {"role": "user", "content": f"{asked.who} asks: {asked.text}"}
         messages = [
-            {"role": "system", "content": _persona(harnesses.irc, channel)},
+            {"role": "system", "content": _PERSONA.said(_values(channel))},
             {"role": "user", "content": await _newest(channel, asked, LINES)},
             *(message for turn in turns for message in turn),
             question,
@@ -126,7 +129,7 @@ async def digest(client: AgentClient, channel: Channel, asked: Asked) -> Timed:
     """What a job of cron asks of the same model between the questions."""
     lines = await _newest(channel, asked, _DIGEST)
     messages: list[Message] = [
-        {"role": "system", "content": _persona(harnesses.cron, channel)},
+        {"role": "system", "content": _CRON.said(_values(channel))},
         {"role": "user", "content": f"{lines}Say in one sentence what it was about."},
     ]
     timed = Timed()
@@ -138,8 +141,7 @@ async def digest(client: AgentClient, channel: Channel, asked: Asked) -> Timed:
 @asynccontextmanager
 async def ours(data: Path, url: str) -> AsyncIterator[Ours]:
     """The tendril's base with the persona of IRC, open."""
-    persona = str(_file(harnesses.irc))
-    agent = {"api_url": url, "max_tokens": _ANSWER, "personas": {Ours.name: persona}}
+    agent = {"api_url": url, "max_tokens": _ANSWER, "personas": {Ours.name: str(_IRC)}}
     bot = Ours(Config({"agent": agent}, None, data))
     running = asyncio.create_task(bot.run())
     try:
@@ -154,17 +156,10 @@ async def _newest(channel: Channel, asked: Asked, lines: int) -> str:
     """What people said last, and all that happened between."""
     scope = Scope.of(channel.place)
     said = Query(scope=scope, before_id=asked.anchor, types=SPOKEN, own=False, limit=lines)
-    first, *_ = await channel.log.for_model(said)
-    since = Query(scope=scope, before_id=asked.anchor, after_id=first.id - 1, limit=5_000)
-    return block(await channel.log.for_model(since))
-
-
-def _persona(tendril: object, channel: Channel) -> str:
-    return Template(_file(tendril).read_text()).safe_substitute(_values(channel))
-
-
-def _file(tendril: object) -> Path:
-    return Path(str(getattr(tendril, "__file__"))).with_name("persona.md")
+    [found] = await channel.log.for_model(said)
+    since = Query(scope=scope, before_id=asked.anchor, after_id=found[0].id - 1, limit=5_000)
+    [events] = await channel.log.for_model(since)
+    return block(events)
 
 
 def _values(channel: Channel) -> dict[str, str]:

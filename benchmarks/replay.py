@@ -37,14 +37,9 @@ class Channel:
     def __str__(self) -> str:
         return f"{self.place.network}/{self.place.channel}"
 
-    async def goes_on(self, spoken: int) -> None:
-        """People say so many lines, and come and go meanwhile."""
-        events: list[Event] = []
-        while spoken:
-            kind, nick, text = next(self._lines)
-            events.append(self._event(kind, nick, text))
-            spoken -= kind in SPOKEN
-        await self.log.add(events)
+    async def goes_on(self, lines: int) -> None:
+        """The log has so many lines more."""
+        await self.log.add([self._event(*next(self._lines)) for _ in range(lines)])
 
     async def question(self) -> Asked:
         """The next line that somebody said, said to the bot."""
@@ -61,9 +56,7 @@ class Channel:
         event = self._event(EventType.PRIVMSG, BOT, f"{asked.who}: {text}", asked.anchor)
         await self.log.add([event])
 
-    def _event(
-        self, kind: EventType, nick: str, text: str, reply_to: int | None = None
-    ) -> Event:
+    def _event(self, kind: EventType, nick: str, text: str, reply_to: int | None = None) -> Event:
         self._time += ubuntu.PAUSE
         return Event(
             network=self.place.network,

@@ -8,22 +8,32 @@ begins is remembered, and moves rarely and far.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from llm.client import Count
 from llm.errors import ContextTooLong
-from llm.irc_logs import EARLIER, block, line
-from llm.log_view import LogView
+from llm.irc_logs import EARLIER, block
+from llm.log_view import Lines, LogView, Shown
 from llm.message import Message
+from llm.past import (
+    anchors,
+    in_order,
+    in_shared_order,
+    length,
+    newest,
+    not_read_as_lines,
+    others_answered,
+    size,
+    too_many,
+)
 from llm.sections import Section, joined
 from llm.untrusted import neutral
 from storage.conversations import Conversations, Turn, Window
 from storage.entry import Entry
 from storage.event import Event
 
-_MOST_MESSAGES = 30  # of earlier turns that are sent; beyond, half of them
 _DROPPED = "[left out: too long]"
 
 Counter = Callable[[Sequence[Message]], Awaitable[Count]]
@@ -78,6 +88,8 @@ class Context:
         self._name = name
         self._room = room or name
         self._person = person
+        self._shared = self._room != name
+        self._several = False  # who ask in the room, as far as its lines are shown
         self._system = system
         self._stable = list(stable)
         self._beside = list(beside)
@@ -86,8 +98,9 @@ class Context:
         self._view = view
         self._known = Window()
         self._next_turn = 0  # the id from which on turns are shown when none is left
+        self._turn_start = 0
         self._turns: list[Turn] = []
-        self._events: list[Event] = []
+        self._shown = Shown(0, [])
         self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
 
     def say(self, system: str, beside: Sequence[Section], stable: Sequence[Section] = ()) -> None:
@@ -101,30 +114,71 @@ class Context:
         """Read the turns and the log lines that belong to the prompt."""
         async with asyncio.TaskGroup() as tasks:
             recalling = tasks.create_task(self._memory.recall(self._name))
+            starting = tasks.create_task(self._memory.window(self._room))
             if view := self._view:
                 settling = tasks.create_task(view.settled())
                 related = await view.related(self._question.text)
         self._known, turns = recalling.result()
         self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
-        self._turns = _recent(turns)
+        self._turns = newest(turns) if too_many(turns) else turns
+        self._turn_start = self._first_turn()
         if view:
-            self._view = settling.result()
-            await self._load_lines(self._view, related)
+            self._view = view = settling.result()
+            start = max(self._known.log_start, starting.result().log_start)
+            cut = len(self._turns) < len(turns)
+            await self._load_lines(view, start, related, cut=cut)
 
-    async def _load_lines(self, view: LogView, related: Sequence[int]) -> None:
+    async def _load_lines(
+        self, view: LogView, start: int, related: Sequence[int], *, cut: bool
+    ) -> None:
         """The newest lines, and those from further back: what each turn was shown, and what the
         question needs beside all that is shown already, which is what is `related` to it. To one
-        who begins a conversation also belongs what they said last, however long ago."""
-        asked = _anchors(self._turns)
+        who begins a conversation also belongs what they said last, however long ago.
+
+        In a room with others the newest begin with the same line for all, unless this conversation
+        had no place for so many. By oneself they begin anew when turns were `cut`, and turns when
+        lines do: what is left of the prompt is then one piece of the one before.
+        """
+        asked: set[int] = set() if self._shared else anchors(self._turns)
         before = {event for turn in self._turns for event in turn.related}
-        named = before.union(related)
-        lines = await view.lines(self._known.log_start, asked, named, own=not self._turns)
-        self._events = lines.events
+        own = self._shared or not self._turns
+        lines = await view.lines(start, asked, before.union(related), own=own)
+        shown = lines.newest
+        if cut and not self._others(shown):
+            shown = await view.newest(0, asked)
+        await self._show(shown, moved=shown.start > start)
+        self._relate(lines, related)
+
+    def _others(self, shown: Shown) -> int:
+        """Up to which event others in the room were answered; 0 when nobody was."""
+        view = self._live()
+        return others_answered(shown, view.speaker) if view and self._shared else 0
+
+    async def _show(self, shown: Shown, *, moved: bool) -> None:
+        """Show these lines, which begin elsewhere than before if they have `moved`."""
+        others = self._others(shown)
+        self._several = others > 0
+        if moved and self._live():
+            if not others:
+                self._turns = newest(self._turns)
+                self._turn_start = self._first_turn()
+            if self._shared:
+                await self._memory.move_window(self._room, Window(shown.start))
+        if others:
+            self._turns = not_read_as_lines(self._turns, shown.start, others)
+        self._shown = shown.without(anchors(self._turns))
+
+    def _relate(self, lines: Lines, related: Sequence[int]) -> None:
+        """Take from `lines` those from further back that are shown nowhere else."""
         found = {event.id: event for event in lines.named}
         for turn in self._turns:
             self._related[turn.id] = [found[event] for event in turn.related if event in found]
-        shown = asked | before | {event.id for event in self._events}
-        fresh = found | {event.id: event for event in lines.own}
+        asked = anchors(self._turns)
+        shown = asked | {event.id for event in self._shown.events}
+        shown.update(event for turn in self._turns for event in turn.related)
+        fresh = {event: found[event] for event in related if event in found}
+        if not self._turns:
+            fresh |= {event.id: event for event in lines.own}
         beside = [fresh[event] for event in sorted(fresh) if event not in shown]
         self._related[0] = [event for event in beside if event.reply_to not in asked]
 
@@ -139,9 +193,12 @@ class Context:
         messages = self._messages(kept)
         counted = await count(messages)
         room = counted.window - reserve
+        if counted.tokens > room and not steps and await self._begun_anew():
+            messages = self._messages(kept)
+            counted = await count(messages)
         goal = room if counted.tokens <= room else room // 2
-        while counted.tokens > goal and (self._turns or self._events or self._related.get(0)):
-            await self._leave_out(sum(map(_length, messages)) * (1 - goal / counted.tokens))
+        while counted.tokens > goal and self._has_past():
+            await self._leave_out(sum(map(length, messages)) * (1 - goal / counted.tokens))
             messages = self._messages(kept)
             counted = await count(messages)
         while counted.tokens > room and (
@@ -174,11 +231,19 @@ class Context:
         return self._view if self._view and self._view.since is None else None
 
     def _window(self) -> Window:
-        turn_start = self._turns[0].id if self._turns else self._next_turn
-        live = self._live()
-        if live is None:
-            return Window(self._known.log_start, turn_start)
-        return Window(self._events[0].id if self._events else live.anchor, turn_start)
+        log_start = self._shown.start if self._live() else self._known.log_start
+        return Window(log_start, self._turn_start)
+
+    def _first_turn(self) -> int:
+        return self._turns[0].id if self._turns else self._next_turn
+
+    def _has_past(self) -> bool:
+        return bool(self._turns or self._shown.events or self._related.get(0))
+
+    def _past(self) -> list[Event | Turn]:
+        if self._several:
+            return in_shared_order(self._shown, self._turns)
+        return in_order(self._shown.events, self._turns)
 
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
         system = "\n\n".join(filter(None, (self._system, joined(self._stable))))
@@ -196,40 +261,35 @@ class Context:
         )
         return [*messages, question, *map(_sent, steps)]
 
-    def _past(self) -> list[Event | Turn]:
-        """Log lines and turns in order of arrival."""
-        past: list[Event | Turn] = []
-        waiting = self._events
-        for turn in self._turns:
-            before = [event for event in waiting if event.id < turn.anchor]
-            waiting = waiting[len(before) :]
-            past += [*before, turn]
-        return past + waiting
+    async def _begun_anew(self) -> bool:
+        """Let the lines begin anew for all in the room, if that makes them far fewer."""
+        view = self._live()
+        if view is None or not self._shared:
+            return False
+        shown = await view.newest(0, ())
+        if len(shown.events) > len(self._shown.events) / 2:
+            return False
+        await self._show(shown, moved=True)
+        return True
 
     async def _leave_out(self, characters: float) -> None:
         """Leave out the oldest of the past, of so many characters or a little more."""
         self._related.pop(0, None)  # the furthest back of all
-        past = self._past()
+        past = in_order(self._shown.events, self._turns)
         while past and characters > 0:
-            characters -= _size(past.pop(0))
-        self._turns = [item for item in past if isinstance(item, Turn)]
-        self._events = [item for item in past if isinstance(item, Event)]
-        if (live := self._live()) and self._events:
+            characters -= size(past.pop(0))
+        turns = [item for item in past if isinstance(item, Turn)]
+        if len(turns) < len(self._turns):
+            self._turns = turns
+            self._turn_start = self._first_turn()
+        events = [item for item in past if isinstance(item, Event)]
+        live = self._live()
+        if live is None:
+            self._shown = Shown(self._shown.start, events)
+        else:
+            start = events[0].id if events else live.anchor
             # Questions and answers that are shown as turns no longer are log lines now.
-            asked = _anchors(self._turns)
-            self._events = await live.events(self._events[0].id, asked)
-
-
-def _recent(turns: list[Turn]) -> list[Turn]:
-    """All turns while they are few enough, else the newest half of that; never part of one."""
-    if sum(len(turn.messages) for turn in turns) <= _MOST_MESSAGES:
-        return turns
-    kept = turns[-1:]  # one turn may be longer than that
-    for turn in reversed(turns[:-1]):
-        if sum(len(each.messages) for each in [turn, *kept]) > _MOST_MESSAGES // 2:
-            break
-        kept.insert(0, turn)
-    return kept
+            self._shown = (await live.newest(start, ())).without(anchors(turns))
 
 
 def _asked(
@@ -245,24 +305,6 @@ def _asked(
 def _sent(step: Message) -> Message:
     """A step as it is sent; one of a person is a question that joined the first one."""
     return _asked(step, ()) if "name" in step else step
-
-
-def _anchors(turns: Iterable[Turn]) -> set[int]:
-    """The log events that are shown as turns: the questions, those that joined included."""
-    joined = {message.get("anchor", 0) for turn in turns for message in turn.messages}
-    return joined | {turn.anchor for turn in turns}
-
-
-def _size(item: Event | Turn) -> int:
-    """About how many characters an item of the past has in the prompt."""
-    if isinstance(item, Event):
-        return len(line(item))
-    return sum(map(_length, item.messages))
-
-
-def _length(message: Message) -> int:
-    """About how many characters a message has in the prompt."""
-    return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
 
 
 def _leave_out_last(sections: list[Section]) -> bool:

@@ -13,15 +13,29 @@ from storage.event import SPOKEN, Event, Place, Scope
 from storage.stores import LogReader
 
 _OWN_WORDS = 3  # lines
+_GROWTH = 3  # times the wanted lines
 _MOST = 5_000  # events read for one prompt
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """What a prompt shows of the log, each list oldest first: the newest `events`, those `named`,
-    and the speaker's `own` words."""
+class Shown:
+    """Events to show, oldest first: all that may be, from the id `start` on."""
 
+    start: int
     events: list[Event]
+
+    def without(self, asked: Collection[int]) -> Shown:
+        """Less the questions that are shown as turns (by event id), and our answers to them."""
+        events = self.events
+        return Shown(self.start, [e for e in events if not {e.id, e.reply_to} & set(asked)])
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What a prompt shows of the log: the newest events, those that are `named`, and the speaker's
+    `own` words, both oldest first."""
+
+    newest: Shown
     named: list[Event]
     own: list[Event]
 
@@ -55,28 +69,29 @@ class LogView:
         """All that there is to show, in one reading.
 
         The newest events begin at the event `start` (0: not known yet) and grow, until people have
-        said twice the wanted lines: then they begin anew. Questions that are shown as turns
-        (`asked`, by event id) and our answers to them are left out of them. Beside them it is those
-        of the `named` events that are still there, and with `own` what the speaker said last.
+        said three times the wanted lines: then they begin anew. Questions that are shown as turns
+        (`asked`, by event id) do not count. Beside them it is those of the `named` events that are
+        still there, and with `own` what the speaker said last.
         """
         live, none_wanted = self.since is None, self.last == 0
         if not live:
             start = 0
-        elif start == 0 and not none_wanted:
+        elif none_wanted:
+            start = self.anchor
+        elif start == 0:
             start = await self._first(asked)
         events, others, words = await self.log.for_model(
             self._from(start, 0 if live and none_wanted else _MOST),
             self._named(named),
             self._own_words(_OWN_WORDS if own and self.speaker and not none_wanted else 0),
         )
-        if live and sum(_said(event, asked) for event in events) > 2 * self.last:
+        if live and sum(_said(event, asked) for event in events) > _GROWTH * self.last:
             start = await self._first(asked)
-        events = [e for e in events if e.id >= start and not _of_turn(e, asked)]
-        return Lines(events, others, words)
+        return Lines(Shown(start, [e for e in events if e.id >= start]), others, words)
 
-    async def events(self, start: int, asked: Collection[int]) -> list[Event]:
+    async def newest(self, start: int, asked: Collection[int]) -> Shown:
         """The newest events alone."""
-        return (await self.lines(start, asked, (), own=False)).events
+        return (await self.lines(start, asked, (), own=False)).newest
 
     async def related(self, text: str) -> list[int]:
         """The ids of lines that belong to what the speaker asks: as many as are wanted."""
@@ -116,7 +131,3 @@ class LogView:
 def _said(event: Event, asked: Collection[int]) -> bool:
     """Whether an event counts: somebody said it, and it is not shown as a turn."""
     return event.type in SPOKEN and not event.own and event.id not in asked
-
-
-def _of_turn(event: Event, asked: Collection[int]) -> bool:
-    return event.id in asked or event.reply_to in asked

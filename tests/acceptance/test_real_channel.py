@@ -82,7 +82,7 @@ async def test_500_real_lines_three_questions_and_a_second_start_that_remembers(
     assert [e.text for e in events if e.nick == "alice"] == [f".terrarium {q}" for q in QUESTIONS]
 
     first, second, third = seen.prompts
-    earlier, newest = first[1]["content"].split("<irc_logs>\n")
+    newest, earlier = first[1]["content"].split("</irc_logs>\n")
     said = re.findall(r"^\[[-\d]{10} [:\d]{8}\] <rita> (.*)$", newest, re.MULTILINE)
     assert [line.encode() for line in said] == lines[-50:]
     assert not set(earlier.encode().splitlines()) & set(newest.encode().splitlines())

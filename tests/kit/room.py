@@ -25,7 +25,8 @@ LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] (?:<\w+> |\* \w+ |-\w+- )
 
 @dataclass
 class Room:
-    """A channel with its log and its memory, as a tendril sees it."""
+    """A channel with its log and its memory, as a tendril sees it. In one that is `shared` each
+    nick has a conversation of its own, as on IRC."""
 
     log: ChatLog
     memory: Conversations
@@ -36,6 +37,7 @@ class Room:
     threads: ChannelThreads | None = None
     stable: Sequence[Section] = ()
     beside: Sequence[Section] = ()
+    shared: bool = False
     lines: int = field(default=0)
 
     async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
@@ -52,22 +54,31 @@ class Room:
         return await self.log.append(Event(**(whole | values)))
 
     async def asks(
-        self, text: str, *steps: Message, answer: str | None = "So.", meanwhile: str = ""
+        self,
+        text: str,
+        *steps: Message,
+        nick: str = "bob",
+        answer: str | None = "So.",
+        meanwhile: str = "",
     ) -> list[Message]:
         """Somebody asks, and hears the answer unless it is None; returns what the model is sent.
 
         `meanwhile` is what somebody else says before the answer comes.
         """
-        anchor = await self.says(f".terrarium {text}", "bob")
-        view = self.view(anchor)
+        anchor = await self.says(f".terrarium {text}", nick)
+        view = self.view(anchor, nick)
         sent = await self.sent(text, view, steps, answer)
         if meanwhile:
             await self.says(meanwhile)
         if answer is not None:
-            await self.says(f"bob: {answer}", "Terra", own=True, reply_to=anchor)
+            await self.says(f"{nick}: {answer}", "Terra", own=True, reply_to=anchor)
         return sent
 
-    def view(self, anchor: int) -> LogView:
+    def conversation(self, nick: str) -> str:
+        """The name of the conversation of somebody here."""
+        return f"{self.name}/{nick}" if self.shared else self.name
+
+    def view(self, anchor: int, nick: str = "bob") -> LogView:
         """What belongs to a question that the event `anchor` asks."""
         return LogView(
             log=self.log,
@@ -76,18 +87,20 @@ class Room:
             last=self.last,
             since=self.since,
             threads=self.threads,
-            speaker="bob",
+            speaker=nick,
         )
 
     async def sent(
         self, text: str, view: LogView | None, steps: Sequence[Message], answer: str | None
     ) -> list[Message]:
+        nick = view.speaker if view else "bob"
         context = Context(
             self.memory,
-            self.name,
+            self.conversation(nick),
             "You are Terra.",
-            Question("bob", text),
+            Question(nick, text),
             view,
+            room=self.name,
             stable=self.stable,
             beside=self.beside,
         )
