@@ -19,6 +19,7 @@ from storage.memory import HEARSAY, Layer, Memory
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril
+from tests.kit.summing import seen
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 POND = "irc/#pond"
@@ -60,11 +61,10 @@ class World:
         return f"{messages[0]['content']}\n{messages[-1]['content']}"
 
     def _made(self, body: dict[str, Any]) -> str:
-        """A summary that has every number which the old one and the messages have."""
-        task, shown = (message["content"] for message in body["messages"])
-        if "JSON" in task:
+        """The facts of the test, or what the messages have."""
+        if "JSON" in body["messages"][0]["content"]:
             return json.dumps({"facts": self.facts})
-        return "seen " + " ".join(dict.fromkeys(re.findall(r"q\d+", shown)))
+        return seen(body)
 
 
 @pytest.fixture

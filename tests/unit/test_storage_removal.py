@@ -36,9 +36,12 @@ async def count(log: ChatLog, text: str) -> int:
 
 
 def tables(path: Path) -> set[str]:
-    """The full-text tables of a file."""
+    """The full-text tables of a log."""
     with closing(sqlite3.connect(path)) as file:
-        rows = file.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL%'")
+        rows = file.execute(
+            "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL%'"
+            " AND (name LIKE 'words%' OR name LIKE 'parts%')"
+        )
         return {row[0] for row in rows}
 
 
