@@ -5,6 +5,7 @@ A signal says that something happened, where and by whom, never with which words
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -99,6 +100,19 @@ class AttentionStore:
         if gone:
             async with self._database.transaction() as db:
                 await db.executemany("DELETE FROM signals WHERE id = ?", gone)
+
+    async def forget(
+        self, network: str | None, names: Iterable[str], anchors: Iterable[int]
+    ) -> None:
+        """Remove what is about people of these names, on one network or on all, or about these
+        events."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "DELETE FROM signals WHERE (?1 IS NULL OR network = ?1) AND person COLLATE NOCASE"
+                " IN (SELECT value FROM json_each(?2))"
+                " OR anchor IN (SELECT value FROM json_each(?3))",
+                [network, json.dumps(list(names)), json.dumps(list(anchors))],
+            )
 
     async def put_off(self, what: PutOff) -> None:
         """Something does not count for a while."""

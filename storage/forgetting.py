@@ -2,9 +2,10 @@
 
 What goes: the events; the bot's replies to them, and lines in which it quotes them; the turns of
 its memory that they began or that quote them, in every tendril's file, with all that was made of
-these, and their traces; what it remembers about the person; long answers and messages on their way
-that quote them; vectors, with their events. What others have said stays, also about the person.
-Deleted words are overwritten in the file, in the index and in the write-ahead log.
+these, and their traces; what it remembers about the person; their reminders; long answers and
+messages on their way that quote them; vectors, with their events. What others have said stays, also
+about the person. Deleted words are overwritten in the file, in the index and in the write-ahead
+log.
 
 Whose an event is: for somebody who asks for it themselves, `Person`; for whoever keeps the file, a
 nick or an account (`Named`), which they answer for.
@@ -19,12 +20,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from storage.attention import AttentionStore
 from storage.chat_log import ChatLog, Query
 from storage.database import Database
 from storage.erasing import erasing
 from storage.event import EVERYTHING, Event
 from storage.memory_forgetting import GoneTurn, forget_people, scrub
 from storage.quotes import Quotes
+from storage.reminders import Owner, Reminders
 from storage.runs import Runs
 from storage.skills import SkillTable
 from storage.spending import Spending
@@ -57,6 +60,11 @@ class Person:
     def names(self) -> set[str]:
         """What they are called."""
         return {self.nick}
+
+    @property
+    def owner(self) -> Owner:
+        """They, as the owner of reminders."""
+        return Owner(self.network, self.nick, self.user, self.host, self.account)
 
     def owns(self, event: Event) -> bool:
         """Whether a found event is theirs."""
@@ -113,7 +121,7 @@ async def forget(
     events = await _events_of(log, person, quotes)
     ids = {event.id for event in events}
     names = person.names | {event.nick for event in events}
-    if not ids and isinstance(person, Person):
+    if not ids and not await _has_reminders(database, person):
         return Forgotten()
     replies = await _replies(log, ids, quotes)
 
@@ -125,12 +133,29 @@ async def forget(
         await _forget_turns(database, turns, quotes, names, theirs)
         await Runs(database).forget(ids, person.network, names, quotes)
         await _forget_texts(database, quotes)
+        await _forget_reminders(database, person)
+        await AttentionStore(database).forget(person.network, names, ids)
         await Spending(database).forget_names()
         await SkillTable(database).forget_of(person.nick, quotes.within)
         await log.remove(sorted(ids | replies))
         await log.scrub()
     elsewhere = [await _forget_elsewhere(path, person.network, names, quotes) for path in others]
     return Forgotten(len(ids), len(replies), len(turns) + sum(elsewhere))
+
+
+async def _has_reminders(database: Database, person: Person | Named) -> bool:
+    """Whether there may be something of them although they have said nothing."""
+    if isinstance(person, Named):
+        return True
+    return bool(await Reminders(database).of(person.owner))
+
+
+async def _forget_reminders(database: Database, person: Person | Named) -> None:
+    if isinstance(person, Named):
+        kept = Reminders(database)
+        await kept.forget_named(person.network, person.nick, person.account)
+    else:
+        await Reminders(database).forget(person.owner)
 
 
 def other_files(data: Path, log: Path) -> list[Path]:

@@ -27,7 +27,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """`rule` is the cron expression, in the time zone `zone`, of one that comes again."""
+    """`rule` is the cron expression, in the time zone `zone`, of one that comes again; `anchor` the
+    log's id of the line that asked for it, 0 where it is not logged."""
 
     owner: Owner
     place: Place
@@ -36,6 +37,7 @@ class Reminder:
     due: datetime
     rule: str = ""
     zone: str = "UTC"
+    anchor: int = 0
     id: int = 0
 
 
@@ -57,8 +59,8 @@ class Reminders:
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "INSERT INTO reminders (network, channel, private, nick, user, host, account,"
-                " text, due, rule, zone) SELECT :network, :channel, :private, :nick, :user, :host,"
-                " :account, :text, :due, :rule, :zone"
+                " text, due, rule, zone, anchor) SELECT :network, :channel, :private, :nick,"
+                " :user, :host, :account, :text, :due, :rule, :zone, :anchor"
                 f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MOST}"
                 " AND (SELECT count(*) FROM reminders WHERE network = :network"
                 f" AND channel = :channel) < {MOST_THERE} RETURNING id",
@@ -97,6 +99,22 @@ class Reminders:
             cursor = await db.execute(f"DELETE FROM reminders WHERE id = :id {mine}", values)
             return cursor.rowcount > 0
 
+    async def forget(self, owner: Owner) -> int:
+        """Remove all that are somebody's; how many."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(f"DELETE FROM reminders WHERE {_OWN}", _owner(owner))
+            return cursor.rowcount
+
+    async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
+        """Remove all under a nick, an account, or both, of one network or of all; how many."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "DELETE FROM reminders WHERE (?1 IS NULL OR network = ?1)"
+                " AND (?2 IS NULL OR nick = ?2) AND (?3 IS NULL OR account = ?3)",
+                [network, nick, account],
+            )
+            return cursor.rowcount
+
 
 _ALL = "SELECT * FROM reminders"
 
@@ -114,6 +132,7 @@ def _values(reminder: Reminder) -> dict[str, object]:
         "due": to_micros(reminder.due),
         "rule": reminder.rule,
         "zone": reminder.zone,
+        "anchor": reminder.anchor,
     }
 
 
@@ -126,5 +145,6 @@ def _reminder(row: Row) -> Reminder:
         from_micros(row["due"]),
         row["rule"],
         row["zone"],
+        row["anchor"],
         row["id"],
     )

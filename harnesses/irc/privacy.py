@@ -23,6 +23,7 @@ from storage.event import Place
 from storage.forgetting import Person, count, forget, other_files
 from storage.memory_forgetting import leave_out
 from storage.privacy import OptOuts
+from storage.reminders import Reminders
 from storage.settings import log_path
 
 UNLOGGED = frozenset({"nolog", "forget"})
@@ -95,14 +96,16 @@ class PrivacyCommands:
     async def _asked_back(self, person: Person) -> str:
         """What would go, and the word that confirms it."""
         found = await count(self._registry.log, person)
-        if not found:
+        reminders = await Reminders(self._registry.database).of(person.owner)
+        if not found and not reminders:
             return "There is nothing that I know to be yours." + _how(person)
         now = datetime.now(UTC)
         self._wishes = {who: wish for who, wish in self._wishes.items() if wish.until > now}
         word = secrets.token_hex(3)
         self._wishes[person] = _Wish(word, now + _CONFIRM)
         return (
-            f"{found:,} events are yours, and go for ever, with what I answered to them."
+            f"{found:,} events are yours, and {len(reminders)} reminders; they go for ever, with"
+            " what I answered to them."
             f"{_how(person)} To have it done, write within two minutes: forget me {word}"
         )
 

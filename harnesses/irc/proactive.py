@@ -153,10 +153,10 @@ class Proactive:
             return None
         if wake.kind is Kind.THOUGHT and not network.member(place.channel, wake.person):
             return None
-        said = await self._line(wake) if wake.kind in ASKED else None
-        if wake.kind in ASKED and said is None:
+        said = await self._line(wake) if wake.anchor else None
+        if wake.anchor and said is None:
             return None
-        answer = await self._turn(wake, network, behaviour, said)
+        answer = await self._turn(wake, network, behaviour, said if wake.kind in ASKED else None)
         if answer.ok:
             return None
         return Acknowledgement(State.DEFERRED, wake.value, tendril.clock.now() + LATER)

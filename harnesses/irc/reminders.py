@@ -20,6 +20,7 @@ from llm.timetable import Timetable, parse_zone
 from llm.when import NotUnderstood, When, when
 from llm.worker import Worker
 from storage.database import Database, to_micros
+from storage.entry import Entry
 from storage.jobs import Job, Jobs
 from storage.reminders import Owner, Reminder, Reminders
 
@@ -74,6 +75,7 @@ class Reminding:
             time.due,
             time.rule,
             self._zone(),
+            await request.line.written(),
         )
         kept = await self._kept.add(reminder)
         if kept is None:
@@ -129,7 +131,10 @@ def reminding_of(tendril: IrcTendril) -> Reminding:
         hides = tendril.opt_outs.rules.hides_person
         target = tendril.target_at(network, place, reminder.private)
         logged = target.logged and not hides(owner.network, owner.nick, owner.account)
-        return await tendril.speech.say(replace(target, nick=owner.nick, logged=logged), text)
+        asked = Entry(None)  # so that what we say goes when what was asked for is forgotten
+        asked.written_as(reminder.anchor)
+        target = replace(target, nick=owner.nick, logged=logged, answers=asked)
+        return await tendril.speech.say(target, text)
 
     lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
     return Reminding(tendril.database, tendril.clock, lambda: tendril.agent.timezone, say, lock)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from storage.attention import AttentionStore, Signal
 from storage.chat_log import ChatLog, Query
 from storage.conversations import Conversations, Turn
 from storage.database import Database
@@ -19,6 +20,7 @@ from storage.forgetting import Forgotten, Named, Person, count, forget, other_fi
 from storage.outbox import Outbox
 from storage.pastes import Pastes
 from storage.quotes import Quotes
+from storage.reminders import Reminder, Reminders
 from storage.spending import Expense, Spending
 from storage.usage import Amount
 
@@ -224,3 +226,37 @@ async def test_erasing_leaves_nothing_of_what_was_deleted_before(tmp_path: Path)
 async def test_nobody_is_forgotten_when_there_is_nobody(tmp_path: Path) -> None:
     async with opened(tmp_path / "irc.db") as (database, log):
         assert await forget(database, log, ADA) == Forgotten()
+
+
+async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_said_of_them(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        place = Place("irc", "#frogs")
+        (asked,) = await stored(log, said(".remind in 1h tea xyzzy"))
+        await stored(
+            log, said("ada: reminder: tea xyzzy", 60, nick="Terra", own=True, reply_to=asked)
+        )
+        attention, reminders = AttentionStore(database), Reminders(database)
+        kept = await attention.put(Signal("thought", place, NOON, person="bob"))
+        await attention.put(Signal("thought", place, NOON, person="Ada"))
+        await attention.put(Signal("direct_message", place, NOON, person="_", anchor=asked))
+        await reminders.add(Reminder(ADA.owner, place, False, "tea xyzzy", NOON))
+        await forget(database, log, ADA)
+        assert (await attention.past()).signals == (kept,)
+        assert await reminders.all() == []
+        assert await texts(log) == []
+        assert b"xyzzy" not in raw(tmp_path)
+        assert b"Ada" not in raw(tmp_path)
+
+
+async def test_one_who_has_only_reminders_can_be_forgotten_too(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        reminders = Reminders(database)
+        place = Place("irc", "#frogs")
+        await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
+        assert await forget(database, log, ADA) == Forgotten()
+        assert SECRET.encode() not in raw(tmp_path)
+        await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
+        assert await forget(database, log, Named(None, "ADA")) == Forgotten()
+        assert SECRET.encode() not in raw(tmp_path)

@@ -51,6 +51,26 @@ async def test_a_borrowed_nick_sees_and_cancels_nothing(tmp_path: Path) -> None:
         assert await kept.remove(plain.id, ADA)
 
 
+async def test_forgotten_reminders_are_those_of_the_person_or_of_all_under_a_name(
+    tmp_path: Path,
+) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        kept = Reminders(database)
+        owners = [
+            ADA,
+            replace(ADA, account="ada"),
+            replace(ADA, host="cafe.example"),
+            replace(ADA, network="oftc"),
+        ]
+        for owner in owners:
+            place = Place(owner.network, "#frogs")
+            await kept.add(replace(TEA, owner=owner, place=place))
+        assert await kept.forget(ADA) == 1
+        assert await kept.forget_named("irc", None, "ADA") == 1
+        assert await kept.forget_named("irc", "Ada", None) == 1
+        assert [each.owner for each in await kept.all()] == [replace(ADA, network="oftc")]
+
+
 async def test_nobody_has_more_than_twenty_and_others_have_room_all_the_same(
     tmp_path: Path,
 ) -> None:
