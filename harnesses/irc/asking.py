@@ -87,6 +87,7 @@ class Asking:
         async def deliver(answer: Answer) -> None:
             tendril.hearing.answered(request)
             await reply.whole(answer)
+            await tendril.proactive.answered(request, answer)
 
         await tendril.turn(
             self.conversation(request),

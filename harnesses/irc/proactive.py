@@ -36,7 +36,6 @@ from llm.attention.settings import AttentionSettings
 from llm.attention.wake import Wake
 from llm.log_tools import LogTools
 from llm.log_view import LogView
-from llm.message import Status
 from llm.output import FOLLOW_UP
 from storage.attention import AttentionStore, Signal
 from storage.entry import Entry
@@ -77,7 +76,7 @@ class Proactive:
 
     def state(self, place: Place) -> str:
         """How we are, and what we would have said at a place, for admins."""
-        state = f"energy {self.heart.energy:.0%}, {self.heart.waiting} signals wait"
+        state = f"energy {self.heart.energy:.0%}, {len(self.heart.waiting)} signals wait"
         if wakes := [wake for wake in self.heart.wakes if wake.place == place]:
             state += f", last woken at {wakes[-1].time:%H:%M} UTC by {wakes[-1].kind}"
         if would := self._would.get(place):
@@ -108,23 +107,34 @@ class Proactive:
             kind = Kind.REACTION if reacts else Kind.DIRECT
             tendril.spawn(self._signal(kind, place, line.person, entry))
 
-    async def answered(self, request: Request, status: Status | None) -> None:
+    async def answered(self, request: Request, answer: Answer) -> None:
         """Somebody was answered: when it may be time to come back to them."""
-        network, tendril = request.network, self._tendril
+        network = request.network
         place = Place(network.name, network.fold(request.place.channel))
-        behaviour = tendril.behaviours.of(place)
-        if request.private or behaviour.proactive == "off" or not request.line.event:
+        if request.private or self._tendril.behaviours.of(place).proactive == "off":
             return
-        person, now = network.fold(request.nick), tendril.clock.now()
-        seconds = FOLLOW_UP.get(status) if status else None
-        if status == "awaiting_answer" and seconds:
-            self._awaited[place, person] = now + timedelta(seconds=seconds)
+        if anchor := await request.line.written():
+            await self._follow_up(place, network.fold(request.nick), anchor, answer)
+
+    async def cleared(self, request: Request) -> None:
+        """Somebody has had their conversation forgotten: there is nothing to come back to."""
+        network = request.network
+        place = Place(network.name, network.fold(request.place.channel))
+        person = network.fold(request.nick)
+        self._awaited.pop((place, person), None)
+        await self.heart.drop(Kind.THOUGHT, place, person)
+
+    async def _follow_up(self, place: Place, person: str, anchor: int, answer: Answer) -> None:
+        """Think of somebody again when the status of the answer to their line says so."""
+        seconds = FOLLOW_UP.get(answer.status) if answer.status else None
         if seconds is None:
             await self.heart.drop(Kind.THOUGHT, place, person)
-        else:
-            due, anchor = now + timedelta(seconds=seconds), request.line.id
-            thought = Signal(Kind.THOUGHT, place, due, person=person, anchor=anchor)
-            await self.heart.signal(thought, alone=True)
+            return
+        due = self._tendril.clock.now() + timedelta(seconds=seconds)
+        if answer.status == "awaiting_answer":
+            self._awaited[place, person] = due
+        thought = Signal(Kind.THOUGHT, place, due, person=person, anchor=anchor)
+        await self.heart.signal(thought, alone=True)
 
     async def hush(self, place: Place) -> None:
         """We are not wanted there: nothing unasked until an admin sets `proactive` anew."""
@@ -157,9 +167,10 @@ class Proactive:
         if wake.anchor and said is None:
             return None
         answer = await self._turn(wake, network, behaviour, said if wake.kind in ASKED else None)
-        if answer.ok:
+        if answer.ok and not answer.deferral:
             return None
-        return Acknowledgement(State.DEFERRED, wake.value, tendril.clock.now() + LATER)
+        later = timedelta(hours=answer.deferral.hours) if answer.deferral else LATER
+        return Acknowledgement(State.DEFERRED, wake.value, tendril.clock.now() + later)
 
     async def _line(self, wake: Wake) -> Event | None:
         """What was said to us, unless it has been forgotten."""
@@ -181,6 +192,8 @@ class Proactive:
         async def deliver(answer: Answer) -> None:
             if answer.ok and answer.text:
                 await self._say(wake, behaviour, self._target(wake, network, nick, said), answer)
+            if said and answer.ok and behaviour.proactive == "on":
+                await self._follow_up(place, wake.person, said.id, answer)
 
         return await tendril.turn(
             conversation_of(place, nick, network.fold) if own else room,
@@ -202,6 +215,7 @@ class Proactive:
             persona=behaviour.persona,
             model=behaviour.model,
             priority="background",
+            profile=wake.profile,
             keeps=said is not None and behaviour.proactive == "on",
             deliver=deliver,
         )

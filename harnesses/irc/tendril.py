@@ -149,6 +149,7 @@ class IrcTendril(Harness):
 
     async def clear_for(self, request: Request) -> int:
         """Forget the conversation of whoever asks; how many turns it had."""
+        await self.proactive.cleared(request)
         return await self.clear(self._asking.conversation(request))
 
     async def compact_for(self, request: Request) -> int:

@@ -51,6 +51,11 @@ class Attention:
         """The signals that are not dealt with."""
         return [signal for room in self._rooms.values() for signal in room.waiting]
 
+    @property
+    def busy(self) -> int:
+        """For how many places something runs."""
+        return sum(room.busy for room in self._rooms.values())
+
     def hear(self, place: Place, line: Line, nick: str) -> None:
         """Somebody has said something; `nick` is our folded nick there."""
         self._room(place).channel.hear(line, nick)

@@ -93,9 +93,14 @@ class Heart:
         return bool(self._attention)
 
     @property
-    def waiting(self) -> int:
-        """How many signals wait."""
-        return len(self._attention.waiting)
+    def thinking(self) -> int:
+        """How many runs of the model there are at the moment."""
+        return self._attention.busy
+
+    @property
+    def waiting(self) -> list[Signal]:
+        """The signals that are not dealt with."""
+        return self._attention.waiting
 
     async def beat(self) -> None:
         """Tick whenever there is something to look at, for ever."""

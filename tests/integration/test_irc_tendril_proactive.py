@@ -15,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.irc.tendril import IrcTendril
+from llm.attention.kind import Kind
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
@@ -67,6 +68,10 @@ class World:
     @property
     def beats(self) -> int:
         return self.tendril.proactive.heart.beats
+
+    def waits(self, kind: Kind) -> int:
+        """How many signals of a kind wait."""
+        return sum(signal.kind == kind for signal in self.tendril.proactive.heart.waiting)
 
     @property
     def woken(self) -> int:
@@ -146,7 +151,7 @@ async def test_who_names_it_in_passing_may_get_a_word(tmp_path: Path) -> None:
     async with world(tmp_path, "on") as it:
         it.script.say("I do.")
         await it.says(it.bob, "I wonder whether Terra knows")
-        await it.until(lambda: it.tendril.proactive.heart.waiting > 0)
+        await it.until(lambda: it.waits(Kind.DIRECT) > 0)
         await it.passes(MINUTE, lambda: it.woken > 0)
         await it.bob.expect(rf"PRIVMSG {ROOM} :bob: I do\.$")
         assert "bob asks: I wonder whether Terra knows" in str(it.script.requests[0]["messages"])
@@ -199,3 +204,64 @@ async def test_an_apology_is_never_said_unasked(tmp_path: Path) -> None:
         await it.script.arrived(1)
         await it.passes(5 * MINUTE)
         assert it.said() == []
+
+
+async def test_the_model_may_stay_silent(tmp_path: Path) -> None:
+    async with world(tmp_path, "on") as it:
+        it.script.say('{"response": ""}')
+        await it.says(it.alice, QUESTION)
+        await it.passes(10 * MINUTE, lambda: it.woken > 0)
+        await it.script.arrived(1)
+        await it.passes(10 * MINUTE)
+        assert it.said() == []
+
+
+async def test_what_the_model_puts_off_comes_up_when_its_time_has_come(tmp_path: Path) -> None:
+    async with world(tmp_path, "on") as it:
+        it.script.call("defer", {"signal": "cd", "hours": 2, "reason": "they are busy"})
+        await it.says(it.bob, "I wonder whether Terra knows")
+        await it.until(lambda: it.waits(Kind.DIRECT) > 0)
+        await it.passes(MINUTE, lambda: it.woken > 0)
+        await it.until(lambda: not it.tendril.proactive.heart.thinking)
+        await it.passes(115 * MINUTE)
+        assert (it.asked, it.said()) == (1, [])
+        it.script.say("I know now.")
+        await it.passes(10 * MINUTE, lambda: it.woken > 1)
+        await it.bob.expect("bob: I know now")
+
+
+async def test_an_answer_that_it_asked_for_needs_no_address(tmp_path: Path) -> None:
+    async with world(tmp_path, "on") as it:
+        it.script.say('{"response": "Which version?", "status": "awaiting_answer"}')
+        await it.alice.say(ROOM, f".terrarium {QUESTION}")
+        await it.alice.expect("alice: Which version\\?$")
+        await it.until(lambda: it.waits(Kind.THOUGHT) > 0)
+        it.script.say('{"response": "Then mount /cdrom.", "status": "closed"}')
+        await it.says(it.bob, "what is it about")
+        await it.says(it.alice, "the newest")
+        await it.until(lambda: it.waits(Kind.REACTION) > 0)
+        await it.passes(MINUTE, lambda: it.woken > 0)
+        await it.alice.expect("alice: Then mount /cdrom")
+        assert "alice asks: the newest" in str(it.script.requests[1]["messages"][-1])
+        await it.says(it.alice, "thanks")  # asked for no more
+        assert it.woken == 1
+
+
+async def test_it_comes_back_to_one_who_has_not_answered_and_not_after_clear(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, "on") as it:
+        for client in (it.alice, it.bob):
+            it.script.say('{"response": "Which version?", "status": "awaiting_answer"}')
+            await client.say(ROOM, f".terrarium {QUESTION}")
+            await client.expect(f"{client.nick}: Which version\\?$")
+        await it.until(lambda: it.waits(Kind.THOUGHT) == 2)
+        await it.bob.say(ROOM, ".clear")
+        await it.bob.expect("Forgotten")
+        it.script.say("Did you find out?")
+        await it.passes(2 * MINUTE)
+        assert it.woken == 0
+        await it.passes(4 * MINUTE, lambda: it.woken > 0)
+        await it.alice.expect(rf"PRIVMSG {ROOM} :alice: Did you find out\?$")
+        await it.passes(40 * MINUTE)
+        assert it.asked == 3
