@@ -5,9 +5,10 @@ order serves for reading, for searching the newest first and for finding a time,
 is imported years later takes its place among what was there.
 
 Those who follow the log ask for what comes after the last id they saw. So that they miss nothing,
-a line that comes at most `LATE` after its time is numbered after the newest of all; only an older
-one, which is history, goes back in time. An id is therefore never before its event's time and
-seldom much after it; `Placed.drift` says by how much at most.
+a line that comes at most `LATE` after its time is numbered after the newest of all, and one that is
+said now at most `CLOCK`, whatever a server's clock has been put back to; only an older one, which
+is history, goes back in time. An id is therefore never before its event's time and seldom much
+after it; `Placed.drift` says by how much at most.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 LATE = 300_000  # milliseconds that a line may be on its way: a net split, a slow server
+CLOCK = 86_400_000  # milliseconds that the time of a line may be behind although it is said now
 _NEAR = 1_024  # ids looked at behind each time to find one that is free
 _TAKEN = (
     "SELECT DISTINCT events.id FROM json_each(?) t"
@@ -33,14 +35,15 @@ class Placed:
     drift: int
 
 
-def place(connection: sqlite3.Connection, times: Sequence[int]) -> Placed:
-    """Ids for events with these times (microseconds), inside the transaction that stores them."""
+def place(connection: sqlite3.Connection, times: Sequence[int], late: int = LATE) -> Placed:
+    """Ids for events with these times (microseconds), inside the transaction that stores them.
+    Those that are `late` by more milliseconds are history."""
     newest = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
     wanted = [max(1, time // 1000) for time in times]
     ids: list[int] = []
     history: list[int] = []  # positions of those that go back in time
     for position, begin in enumerate(wanted):
-        if begin < newest - LATE:
+        if begin < newest - late:
             history.append(position)
             ids.append(0)
         else:

@@ -84,7 +84,9 @@ class Writer:
         return batch
 
     async def _write(self, events: Sequence[Event]) -> Sequence[int]:
-        return await self._database.write(lambda db: insert(db, events), lasting=False)
+        return await self._database.write(
+            lambda db: insert(db, events, event_ids.CLOCK), lasting=False
+        )
 
     async def _store_all(self) -> None:
         while True:
@@ -117,12 +119,15 @@ async def store(database: Database, events: Sequence[Event]) -> Sequence[int]:
     return await database.write(lambda db: insert(db, events))
 
 
-def insert(connection: sqlite3.Connection, events: Sequence[Event]) -> Sequence[int]:
-    """Store events inside the transaction of `connection`; their ids, in the same order."""
+def insert(
+    connection: sqlite3.Connection, events: Sequence[Event], late: int = event_ids.LATE
+) -> Sequence[int]:
+    """Store events inside the transaction of `connection`; their ids, in the same order. Those
+    that are `late` by more milliseconds are history."""
     events = [event_row.storable(event) for event in events]
     channels, private = _channels(connection, events)
     times = [event_row.micros(event) for event in events]
-    placed = event_ids.place(connection, times)
+    placed = event_ids.place(connection, times, late)
     rows = [
         event_row.values(event, event_id, channels[event.network, folded(event.channel)], time)
         for event, event_id, time in zip(events, placed.ids, times, strict=True)

@@ -25,7 +25,8 @@ class Member:
 class Channel:
     """A channel that we are in; `names` collects a NAMES reply until its end.
 
-    `joined` is when we came, by the server's clock; None where that is not told.
+    `joined` is when we came, by the server's clock; None where that is not told, and from the first
+    line on that was said since.
     """
 
     name: str

@@ -135,8 +135,10 @@ class State:
         target, msgid = message.param(0), message.tags.get("msgid")
         channel = self.roster.channel(self.isupport.channel_of(target) or "")
         since, time = channel.joined if channel else None, tagged_time(message)
-        if since and time and since - time > SKEW:
-            return True
+        if channel and since and time:
+            if since - time > SKEW:
+                return True
+            channel.joined = None  # what comes now is new, also when the clock is put back
         if not msgid:
             return False
         known = (msgid, target) in self.seen

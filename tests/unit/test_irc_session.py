@@ -132,6 +132,17 @@ def test_what_came_before_us_is_known_by_a_wrong_clock_too(year: str) -> None:
     assert [event.time for event in story.feed(*said)] == [NOON]
 
 
+def test_what_is_said_after_a_clock_was_put_back_is_new() -> None:
+    story = Story()
+    story.feed(*WELCOME, "@time=2026-01-01T12:00:00Z :Terra!~t@host.example JOIN #c")
+    times = ("11:59:00", "12:01:00", "11:01:00", "11:02:00")
+    said = [f"@time=2026-01-01T{time}Z :a!b@c PRIVMSG #c :{time}" for time in times]
+    assert [event.text for event in story.feed(*said)] == ["12:01:00", "11:01:00", "11:02:00"]
+    story.feed(":Terra!~t@host.example PART #c")
+    story.feed("@time=2026-01-01T11:03:00Z :Terra!~t@host.example JOIN #c")
+    assert story.feed(said[-1]) == []  # told of anew to who comes back
+
+
 def test_accounts_are_known_from_joins_where_lines_are_not_tagged() -> None:
     story = inside(":dan!d@h JOIN #c danacc :Dan", ":eve!e@h JOIN #c * :Eve")
     assert story.feed(":dan!d@h PRIVMSG #c :x")[0].account == "danacc"
