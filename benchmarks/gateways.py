@@ -161,12 +161,10 @@ async def load(gateway: Gateway, body: dict[str, object], connections: int, coun
 async def _started(
     *command: str, env: dict[str, str], log: IO[bytes]
 ) -> AsyncIterator[psutil.Process]:
+    # In this session, as the others: Linux shares the processor evenly among sessions (sched(7),
+    # autogroup), and one of its own would wait for the rest of a busy machine with each request.
     process = await asyncio.create_subprocess_exec(
-        *command,
-        env=env,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+        *command, env=env, stdout=log, stderr=subprocess.STDOUT
     )
     try:
         yield psutil.Process(process.pid)
