@@ -30,7 +30,8 @@ _log = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class Asking:
     """What a prompt is made for: a question in a room, who is to answer it, with what `values` in
-    place of the persona's `$names`, and which tools and rights there are."""
+    place of the persona's `$names`, and which tools and rights there are. An answer of more than
+    `review_over` characters gets a second look; None: whatever its length, it gets none."""
 
     text: str
     room: str
@@ -38,6 +39,7 @@ class Asking:
     values: Mapping[str, str]
     tools: Sequence[object] = ()
     rights: Rights = frozenset
+    review_over: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

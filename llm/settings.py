@@ -59,6 +59,12 @@ class AgentSettings(Section):
     max_messages: int = Field(
         4, ge=0, description="messages that tools may send to people in one turn"
     )
+    review_over: int = Field(
+        0,
+        ge=0,
+        description="an answer of more characters is scored by the model and, when it is weak,"
+        " written anew before anybody sees it, so nothing is shown while it is written; 0: none is",
+    )
     timeout: float = Field(300, gt=0, description="wall time of one turn, in seconds")
     model_timeout: float = Field(120, gt=0, description="wall time of one model call, in seconds")
     tool_timeout: float = Field(30, gt=0, description="wall time of one tool call, in seconds")

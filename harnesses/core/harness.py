@@ -34,6 +34,7 @@ from llm.meter import Meter
 from llm.models import Models
 from llm.process import told_to_stop
 from llm.prompts import Asking, Prompts
+from llm.reviewer import Reviewer
 from llm.settings import AgentSettings
 from llm.tools import Rights
 from llm.turn import Turn
@@ -160,9 +161,10 @@ class Harness(ABC):
         deliver: Deliver | None = None,
         profile: Profile = "standard",
         private: bool = False,
+        review: bool = False,
         run: str = "",
     ) -> Answer:
-        """Answer `text`, which `who` asked in `conversation`; one turn at a time in each.
+        """Answer `text`, which `who` asked in `conversation`; one at a time in each. Never raises.
 
         `person` is whom memory takes the asker for, if not `who`; `room` is what the conversation
         shares with others, as those on a channel do. `view` is the log that belongs to it, `tools`
@@ -171,8 +173,8 @@ class Harness(ABC):
         instead of the tendril's), `model` is asked instead of the configured one, `on_text` is
         given each piece of the answer. A question that `joins` becomes part of the one being
         answered, if that still can; memory `keeps` it or not. `deliver` is given the answer before
-        the next has its turn. `profile` limits it; the trace of a `private` one names nobody; `run`
-        names it for who asks again after a crash (see `llm.trace`). Never raises.
+        the next has its turn. `profile` limits it; the trace of a `private` one names nobody; there
+        may be a `review`; `run` names it for who asks again after a crash (`llm.trace`).
         """
         lane = self._lanes.setdefault(conversation, Lane())
         line = view.line if view and joins else None
@@ -180,9 +182,9 @@ class Harness(ABC):
             return NOTHING
         memory = self.memory.of(room or conversation, conversation, person or who)
         tools, chosen = (self, *tools, *memory.tools(keeps)), self.prompts.personas.of(persona)
-        asking = Asking(text, memory.room, chosen, values or {}, tools, rights)
+        over = 0 if review else self.agent.review_over or None
+        asking = Asking(text, memory.room, chosen, values or {}, tools, rights, over)
         context = self._context(conversation, Question(who, text), view, memory)
-
         occasion = Occasion(conversation, text, view, profile, private, run)
         call = partial(self._call, conversation, asking, priority, model)
         work = partial(self._answer, lane, context, call, asking, memory, on_text, occasion)
@@ -293,7 +295,7 @@ class Harness(ABC):
             self.agent,
             prompt.toolbox,
             call,
-            on_text,
+            on_text if asking.review_over is None else None,
             lane.joining,
             profile=occasion.profile,
             smart=await self.models.smart(),
@@ -301,6 +303,8 @@ class Harness(ABC):
         )
         reserve = call.max_tokens or self.agent.max_tokens
         outcome = await done(turn, trace, context, self._meter, reserve)
+        if asking.review_over is not None and len(outcome.text) > asking.review_over:
+            outcome = await Reviewer(self.client, call).reviewed(asking.text, outcome)
         used = partial(self.prompts.used, self.skills, call.room, prompt, well=not outcome.forced)
         return Answer.of(outcome, used)
 

@@ -18,3 +18,4 @@ class Job:
     prompt: str
     source: LogSource | None
     delivery: Delivery
+    review: bool = False

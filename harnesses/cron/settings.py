@@ -55,6 +55,11 @@ class JobSettings(BaseModel):
     lines: int = Field(
         300, ge=1, le=5_000, description="how many lines that people said are shown at most"
     )
+    review: bool = Field(
+        False,
+        description="whether the model scores its text before it is delivered, and writes it anew"
+        " when it is weak",
+    )
     deliver: Annotated[str, AfterValidator(_target)] = Field(
         description='where the answer goes: "#channel", "network/#channel", "file:PATH" '
         '(appended; a relative PATH is inside the data folder) or "https://..." (POST of JSON)'

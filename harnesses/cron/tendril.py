@@ -118,6 +118,7 @@ class CronTendril(Harness):
                 view=view,
                 priority="background",
                 profile="job",
+                review=job.review,
             )
             if answer.ok:
                 return answer.text or None
@@ -135,6 +136,7 @@ class CronTendril(Harness):
                 settings.prompt,
                 self._source(config, name, settings),
                 self._delivery(config, name, settings),
+                settings.review,
             )
             for name, settings in config.section(CronSettings).jobs.items()
         }

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from storage.conversations import Conversations
 from storage.database import Database
 from storage.event import Event, EventType, Place
 from storage.outbox import Outbox, Parcel, outbox_path
+from storage.spending import Spending
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -100,6 +101,23 @@ async def test_a_job_runs_at_its_time_and_its_text_goes_into_the_outbox(world: W
     assert "Greet the channel." in world.model.requests[0]["messages"][-1]["content"]
     assert world.model.headers[0]["x-priority"] == "background"
     assert world.model.headers[0]["x-session-id"] == "cron/cron/hello"
+
+
+async def test_a_job_with_a_review_delivers_the_better_text(world: World) -> None:
+    clock = ManualClock(START)
+    low, high = '{"score": 4, "faults": "It rambles."}', '{"score": 9, "faults": ""}'
+    world.model.say("Well, hm, good morning.").say(low).say("Good morning.").say(high)
+    async with world.cron(clock, {"hello": job(review=True)}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await clock.asleep()
+    (parcel,) = await world.outbox()
+    assert parcel.text == "Good morning."
+    async with Database.opened(world.data / "cron.db") as database:
+        (turn,) = await Conversations(database).turns("cron/hello")
+        spent = await Spending(database).by_purpose(date.min, date.max)
+    assert turn.messages[-1]["content"] == "Good morning."
+    assert (spent["answer"].requests, spent["review"].requests) == (1, 3)
 
 
 async def test_jobs_come_go_and_change_while_it_runs(world: World) -> None:

@@ -298,6 +298,22 @@ async def test_a_persona_of_the_folder_brings_its_model_its_words_and_its_tools(
     assert "tools" not in request
 
 
+async def test_only_long_answers_are_reviewed_and_nothing_is_shown_before(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    async def show(piece: str) -> None:
+        shown.append(piece)
+
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url, review_over=9) as tendril:
+        ask = partial(tendril.turn, "kitchen", who="ada", text="Hi", on_text=show)
+        script.say("Short.")
+        assert (await ask()).text == "Short."
+        script.say("A long answer.").say('{"score": 9, "faults": ""}')
+        assert (await ask()).text == "A long answer."
+        assert len(script.requests) == 3
+        assert shown == []
+
+
 async def test_a_tendril_says_how_it_is(tmp_path: Path) -> None:
     async with small(tmp_path, "http://127.0.0.1:9"):
         said = report(tmp_path, "small")
