@@ -28,13 +28,15 @@ from llm.past import (
     size,
     too_many,
 )
-from llm.sections import Section, joined
+from llm.sections import Section, joined, within
 from llm.untrusted import neutral
 from storage.conversations import Conversations, Turn, Window
 from storage.entry import Entry
 from storage.event import Event
 
 _DROPPED = "[left out: too long]"
+_CHARACTERS = 3  # of a token, at least, in most texts
+_STABLE, _BESIDE = 3, 6  # parts of the window: one for the sections of a kind, at most
 
 Counter = Callable[[Sequence[Message]], Awaitable[Count]]
 """How many tokens a prompt has, and how many the model's window holds."""
@@ -185,13 +187,17 @@ class Context:
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """The messages, `steps` of the run included, with `reserve` tokens left for the answer.
 
-        When they are too many, the past is left out down to half the window, then what is beside
-        the question, then the results of the oldest tools, then the stable sections. Raises
-        ContextTooLong when the rest is still too much.
+        Sections are cut to their share of the window. When the messages are still too many, the
+        past is left out down to half of it, then what is beside the question, then the results of
+        the oldest tools, then the stable sections. Raises ContextTooLong when the rest is still too
+        much.
         """
         kept = list(steps)
         messages = self._messages(kept)
         counted = await count(messages)
+        if self._cut_sections(counted.window * _CHARACTERS):
+            messages = self._messages(kept)
+            counted = await count(messages)
         room = counted.window - reserve
         if counted.tokens > room and not steps and await self._begun_anew():
             messages = self._messages(kept)
@@ -260,6 +266,14 @@ class Context:
             self._question.message(), lines, self._related.get(0, ()), joined(self._beside)
         )
         return [*messages, question, *map(_sent, steps)]
+
+    def _cut_sections(self, window: int) -> bool:
+        """Give the sections their share of a window of so many characters; whether that cut any."""
+        stable = within(self._stable, window // _STABLE)
+        beside = within(self._beside, window // _BESIDE)
+        cut = (stable, beside) != (self._stable, self._beside)
+        self._stable, self._beside = stable, beside
+        return cut
 
     async def _begun_anew(self) -> bool:
         """Let the lines begin anew for all in the room, if that makes them far fewer."""

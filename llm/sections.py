@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm.untrusted import neutral
 
@@ -28,6 +28,17 @@ class Section:
     def __str__(self) -> str:
         text = _cut(self.text.strip(), self.budget)
         return f"<{self.name}>\n{neutral(text)}\n</{self.name}>" if text else ""
+
+
+def within(sections: Sequence[Section], budget: int) -> list[Section]:
+    """The sections in `budget` characters together: when they are longer, each has its share."""
+    lengths = [min(len(section.text), section.budget) for section in sections]
+    if (total := sum(lengths)) <= budget:
+        return list(sections)
+    return [
+        replace(section, budget=length * budget // total)
+        for section, length in zip(sections, lengths, strict=True)
+    ]
 
 
 def joined(sections: Sequence[Section]) -> str:

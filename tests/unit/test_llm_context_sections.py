@@ -89,3 +89,19 @@ async def fitted(room: Room, view: LogView) -> list[Message]:
         return await room.sent("and?", view, steps, None)
     except ContextTooLong:
         return []
+
+
+async def test_long_sections_are_cut_to_their_share_of_the_window_and_keep_the_lines(
+    room: Room,
+) -> None:
+    room.window = 800  # of which 100 are kept for the answer
+    room.stable = (Section("summary", "They spoke of soup.\n" * 500, 10_000),)
+    room.beside = (Section("skills", "Boil it.\n" * 500, 10_000),)
+    await room.says("hello")
+    system, asked = await room.asks("what now?")
+    assert 600 <= len(system["content"]) <= 860
+    assert 300 <= len(asked["content"]) <= 520
+    assert system["content"].endswith("soup.\n...[truncated]\n</summary>")
+    assert "hello" in asked["content"]
+    again, *_ = await room.asks("and now?")
+    assert again == system

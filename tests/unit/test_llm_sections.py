@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.sections import Section, joined
+from llm.sections import Section, joined, within
 
 
 def test_a_section_stands_between_its_tags() -> None:
@@ -44,3 +44,9 @@ def test_the_end_of_a_section_cannot_be_forged() -> None:
 def test_a_name_that_could_be_forged_is_refused() -> None:
     with pytest.raises(ValueError, match="fruit"):
         Section("fruit", "apples", 100)
+
+
+def test_sections_share_a_budget_by_their_lengths() -> None:
+    facts, notes = Section("facts", "f" * 60, 100), Section("notes", "n" * 300, 120)
+    assert within([facts, notes], 180) == [facts, notes]
+    assert [section.budget for section in within([facts, notes], 90)] == [30, 60]
