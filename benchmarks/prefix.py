@@ -3,7 +3,8 @@
 Channels go on as #ubuntu really did (`DATA` names the folder of its logs), and after some lines
 somebody asks the bot the next one. The answers are the real model's. Each case is played twice, to
 engines of their own: with our prompts, and with those of a bot that shows the last lines as they
-are at each question. What came from the cache is the engine's own number.
+are at each question. What came from the cache is the engine's own number. `CASE` names one of the
+cases, or some letters of it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from storage.chat_log import ChatLog
 from storage.database import Database
 
 QUESTIONS = 30
+OF_THE_WINDOW = 10  # questions: its prompts are read anew each time, so more take only longer
 BETWEEN = 10  # lines
 BEFORE = 60  # lines, before the first question
 CACHED, SOONER = 85.0, 0.4
@@ -63,8 +65,8 @@ async def figures() -> AsyncIterator[Figure]:
     for case in CASES:
         if wanted not in case.name:
             continue
-        window = await _played(case, lambda bot: SlidingWindow(bot.client))
-        grown = await _played(case, lambda bot: bot)
+        window = await _played(case, OF_THE_WINDOW, lambda bot: SlidingWindow(bot.client))
+        grown = await _played(case, QUESTIONS, lambda bot: bot)
         for name, turns in (("window", window), ("ours", grown)):
             yield Figure(f"{case.name}, {name}: prompt tokens", _tokens(turns), "")
         yield Figure(f"{case.name}, window: from the cache", _cached(window), "%")
@@ -74,14 +76,14 @@ async def figures() -> AsyncIterator[Figure]:
         yield Figure(f"{case.name}: ratio", _first(grown) / _first(window), "", goal=SOONER)
 
 
-async def _played(case: Case, layout: Callable[[Ours], Layout]) -> list[Timed]:
-    """All answers to people of a case."""
+async def _played(case: Case, questions: int, layout: Callable[[Ours], Layout]) -> list[Timed]:
+    """All answers to people of a case, so many on each channel."""
     async with _stage() as (bot, log):
         way = layout(bot)
         channels = [Channel(log, number, case.asker) for number in range(case.channels)]
         for channel in channels:
             await channel.goes_on(BEFORE)
-        return [each for _ in range(QUESTIONS) for each in await _round(case, bot, way, channels)]
+        return [each for _ in range(questions) for each in await _round(case, bot, way, channels)]
 
 
 async def _round(case: Case, bot: Ours, way: Layout, channels: list[Channel]) -> list[Timed]:
@@ -104,7 +106,7 @@ async def _stage() -> AsyncIterator[tuple[Ours, ChatLog]]:
     """A fresh engine behind a server, a tendril of it and a log."""
     with tempfile.TemporaryDirectory() as name:
         async with (
-            small_server() as (http, _),
+            small_server(threads=os.cpu_count() or 1) as (http, _),
             Database.opened(Path(name) / "log.db") as database,
             ours(Path(name), str(http.base_url)) as bot,
         ):

@@ -133,6 +133,26 @@ async def test_what_people_type_is_never_a_control_token(model_file: Path) -> No
     assert ends[0] == ends[1]
 
 
+async def test_a_prompt_whose_oldest_lines_were_left_out_is_not_read_anew(
+    model_file: Path,
+) -> None:
+    lines = [f"<bob> this is line {number} of what we say here" for number in range(16)]
+    cached = []
+    model = {"path": str(model_file), "context": 1024, "slots": 2, "threads": 1}
+    async with agent_server(model) as url, httpx2.AsyncClient(timeout=PATIENCE) as http:
+        for shown in (lines, lines[6:]):
+            messages = [
+                {"role": "system", "content": "Be kind."},
+                {"role": "user", "content": "\n".join(shown)},
+            ]
+            body = {"messages": messages, "max_tokens": 1}
+            usage = (await http.post(f"{url}{CHAT}", json=body)).json()["usage"]
+            details = usage["prompt_tokens_details"]
+            cached.append(details["cached_tokens"] / usage["prompt_tokens"])
+    assert cached[0] == 0
+    assert cached[1] > 0.8
+
+
 async def test_many_waiting_streams_leave_the_server_answering(engine: EngineAddress) -> None:
     # As with an engine of its own: whoever waits for a slot waits here, and not inside the engine,
     # where each would keep a thread of it busy.
