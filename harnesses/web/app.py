@@ -20,6 +20,7 @@ from harnesses.web import (
     pages,
     paste,
     preferences,
+    runs,
     searching,
 )
 from harnesses.web.compression import Compression
@@ -38,7 +39,7 @@ Private conversations are never shown here. Times are ISO 8601 with a zone. An e
 """
 PAGES = tuple(
     part.router
-    for part in (pages, channel, insight, searching, feeds, chat, login, preferences, paste)
+    for part in (pages, channel, insight, searching, feeds, chat, login, preferences, paste, runs)
 )
 
 

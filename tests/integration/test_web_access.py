@@ -10,6 +10,7 @@ import pytest
 from storage.event import EventType
 from tests.kit.axe import barriers
 from tests.kit.browser import DESKTOP, PHONE, browser, visit
+from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import two_days, web_site
 
 PAGES = [
@@ -27,6 +28,8 @@ PAGES = [
     "/search?q=nothing+like+it",
     "/chat",
     "/tendrils",
+    "/runs",
+    "/runs/web-1",
     "/zone",
     "/login",
     "/no-such-page",
@@ -37,7 +40,12 @@ PAGES = [
 async def test_nothing_grave_keeps_anybody_out_of_a_page(
     tmp_path: Path, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
-    async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
+    async with (
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, events=two_days(), agent_url=script.url) as site,
+        browser() as chromium,
+    ):
+        await site.http.post("/chat", json={"text": "hello?"})  # a run
         await site.said("waves", type=EventType.ACTION, channel="#terrarium")
         await site.said("careful", type=EventType.NOTICE, channel="#terrarium", own=True)
         page = await visit(chromium, "about:blank", size=size, scheme=scheme)
