@@ -29,10 +29,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.kit.openai_wire import call_delta, chat_choice, error_object, event, text_choice, words
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
-
-"""How many seconds a test waits for something before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ class ScriptedOpenAI:
             answer = self._next(body)
         if answer.status != 200:
             headers = dict(answer.headers or {})
-            return JSONResponse(_error(answer.text), answer.status, headers)
+            return JSONResponse(error_object(answer.text), answer.status, headers)
         if body.get("stream"):
             return StreamingResponse(self._events(body, answer), media_type="text/event-stream")
         if answer.hang or answer.cut:
@@ -213,12 +212,12 @@ class ScriptedOpenAI:
 
     async def _events(self, body: dict[str, Any], answer: Answer) -> AsyncIterator[str]:
         head = self._head("chat.completion.chunk")
-        choice = _text_choice if "prompt" in body else _choice
+        choice = text_choice if "prompt" in body else chat_choice
         try:
             if answer.late:
                 await self._released.wait()
             for delta in _deltas(answer):
-                yield _event({**head, "choices": [choice(delta)]})
+                yield event({**head, "choices": [choice(delta)]})
                 await asyncio.sleep(0)
             if answer.cut:
                 return
@@ -230,9 +229,9 @@ class ScriptedOpenAI:
         last = choice({}, _finish(answer))
         if answer.stop_reason:
             last["stop_reason"] = answer.stop_reason
-        yield _event({**head, "choices": [last]})
+        yield event({**head, "choices": [last]})
         if (body.get("stream_options") or {}).get("include_usage"):
-            yield _event({**head, "choices": [], "usage": self._usage(body, answer)})
+            yield event({**head, "choices": [], "usage": self._usage(body, answer)})
         yield "data: [DONE]\n\n"
 
     async def _embeddings(self, request: Request) -> Response:
@@ -245,7 +244,7 @@ class ScriptedOpenAI:
             {"object": "embedding", "index": index, "embedding": [0.5, -0.5]}
             for index, _ in enumerate(texts)
         ]
-        tokens = _words(texts)
+        tokens = words(texts)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return JSONResponse({"object": "list", "data": data, "model": self.model, "usage": usage})
 
@@ -257,14 +256,14 @@ class ScriptedOpenAI:
         name = request.path_params["name"]
         self.asked_models.append(name)
         if name not in self.models:
-            return JSONResponse(_error(f"no model is called {name}"), 404)
+            return JSONResponse(error_object(f"no model is called {name}"), 404)
         card = {"id": name, "object": "model", "root": self.roots.get(name, name)}
         return JSONResponse(card | {"capabilities": {"tools": self.tools}})
 
     async def _tokenize(self, request: Request) -> Response:
         body = await request.json()
         self.counted += 1
-        count = _words(body.get("messages", body.get("prompt", "")))
+        count = words(body.get("messages", body.get("prompt", "")))
         tokens = list(range(count))
         limit = self.max_model_len
         return JSONResponse({"count": count, "max_model_len": limit, "tokens": tokens})
@@ -282,8 +281,8 @@ class ScriptedOpenAI:
         }
 
     def _usage(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        prompt = _words(body.get("messages", body.get("prompt", [])))
-        output = _words(answer.text) + _words([name + " " + text for name, text in answer.calls])
+        prompt = words(body.get("messages", body.get("prompt", [])))
+        output = words(answer.text) + words([name + " " + text for name, text in answer.calls])
         return {
             "prompt_tokens": prompt,
             "completion_tokens": output,
@@ -304,14 +303,10 @@ def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
         yield {"content": piece}
     for index, call in enumerate(_tool_calls(answer)):
         name, text = call["function"]["name"], call["function"]["arguments"]
-        yield _call_delta(index, {**call, "function": {"name": name, "arguments": ""}})
+        yield call_delta(index, {**call, "function": {"name": name, "arguments": ""}})
         half = len(text) // 2
-        yield _call_delta(index, {"function": {"arguments": text[:half]}})
-        yield _call_delta(index, {"function": {"arguments": text[half:]}})
-
-
-def _call_delta(index: int, call: dict[str, Any]) -> dict[str, Any]:
-    return {"tool_calls": [{"index": index, **call}]}
+        yield call_delta(index, {"function": {"arguments": text[:half]}})
+        yield call_delta(index, {"function": {"arguments": text[half:]}})
 
 
 def _tool_calls(answer: Answer) -> list[dict[str, Any]]:
@@ -325,41 +320,9 @@ def _tool_calls(answer: Answer) -> list[dict[str, Any]]:
     ]
 
 
-def _choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-    return {"index": 0, "delta": delta, "finish_reason": finish}
-
-
-def _text_choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-    """The choice of a bare prompt, with the log probabilities of its one token."""
-    text = delta.get("content") or ""
-    tops = {text: -0.5, "else": -1.5}
-    logprobs = {"tokens": [text], "token_logprobs": [-0.5], "top_logprobs": [tops]}
-    choice = {"index": 0, "text": text, "finish_reason": finish}
-    return {**choice, "logprobs": logprobs} if text else choice
-
-
 def _finish(answer: Answer) -> str:
     return answer.finish or ("tool_calls" if answer.calls else "stop")
 
 
-def _event(data: dict[str, Any]) -> str:
-    return f"data: {json.dumps(data)}\n\n"
-
-
-def _error(message: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": "script_error", "param": None, "code": None}}
-
-
 def _json(arguments: Mapping[str, Any] | str) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
-
-
-def _words(value: Any) -> int:
-    """The words in a text, or in all texts of a list of messages or of content parts."""
-    if isinstance(value, str):
-        return len(value.split())
-    if isinstance(value, int):
-        return 1  # a token's number
-    if isinstance(value, Mapping):
-        return _words(value.get("content") or value.get("text") or "")
-    return sum(_words(item) for item in value or [])

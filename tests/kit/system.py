@@ -1,7 +1,7 @@
-"""The programs from outside Python that tests use: installed by apt as root, or named.
+"""What tests use from outside Python: programs, installed by apt as root or named, and the model.
 
 `python -m tests.kit.system` is the first step of `make test`. It always succeeds: a test whose
-program is missing skips and says so.
+program is missing skips and says so. The model is pulled before many tests want it at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from agent_server import model_store
+from agent_server.errors import PullError
+from agent_server.model_settings import ModelSettings
+from storage.config import Config
 
 NEEDED = {
     "ngircd": "tests on ngircd, a plain IRC server",
@@ -47,6 +52,10 @@ def main() -> None:
         reason = _install(wanted)
     for name in missing():
         _say(f"{name} is not installed ({reason}): skipping {NEEDED[name]}")
+    try:
+        model_store.ensure(Config({}, None, Path("data")).section(ModelSettings))
+    except PullError as error:
+        _say(f"tests of the real model will fail: {error}")
 
 
 def _install(names: Sequence[str]) -> str:

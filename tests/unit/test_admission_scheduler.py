@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent_server.admission.fair_queue import FairQueue, Request
 from agent_server.admission.scheduler import Scheduler
@@ -266,95 +265,3 @@ def test_the_time_to_drain_is_measured() -> None:
         assert request
         scheduler.end(request, 4, 10)
     assert scheduler.drain_seconds(4) == pytest.approx(6 * 4 / 2)
-
-
-class Places(RuleBasedStateMachine):
-    """Whatever clients do, no place and no request is lost, and the limits hold."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting: list[Request] = []
-        self.running: list[Request] = []
-        self.now = 0.0
-
-    @initialize(places=st.integers(1, 4), reserved=st.integers(0, 2), yields=st.booleans())
-    def begin(self, places: int, reserved: int, yields: bool) -> None:
-        self.places = places
-        self.scheduler = Scheduler(places, reserved=reserved, most_waiting=5, yields=yields)
-
-    @rule(
-        key=st.sampled_from("abc"),
-        background=st.booleans(),
-        cost=st.floats(1, 500),
-        parallel=st.sampled_from([None, 1, 2]),
-    )
-    def arrive(self, key: str, background: bool, cost: float, parallel: int | None) -> None:
-        request = Request(key, cost, background=background, parallel=parallel)
-        loser = self.scheduler.arrive(request)
-        self.waiting.append(request)
-        if loser is not None:
-            self.waiting.remove(loser)
-        self.fill()
-
-    @precondition(lambda self: self.running)
-    @rule(data=st.data())
-    def speak(self, data: st.DataObject) -> None:
-        self.scheduler.spoke(data.draw(st.sampled_from(self.running)))
-        self.fill()
-
-    @rule()
-    def make_room(self) -> None:
-        for request in self.scheduler.in_the_way():
-            assert request.background
-            self.running.remove(request)
-            self.waiting.append(request)
-            self.scheduler.put_back(request)
-        self.fill()
-
-    @precondition(lambda self: self.running)
-    @rule(data=st.data(), cost=st.floats(0, 2000))
-    def end(self, data: st.DataObject, cost: float) -> None:
-        request = data.draw(st.sampled_from(self.running))
-        self.running.remove(request)
-        self.scheduler.end(request, self.now, cost)
-        self.fill()
-
-    @precondition(lambda self: self.waiting)
-    @rule(data=st.data())
-    def abandon(self, data: st.DataObject) -> None:
-        request = data.draw(st.sampled_from(self.waiting))
-        self.waiting.remove(request)
-        self.scheduler.abandon(request)
-        self.fill()
-
-    def fill(self) -> None:
-        self.now += 1
-        while request := self.scheduler.start(self.now):
-            self.waiting.remove(request)
-            self.running.append(request)
-
-    @invariant()
-    def nothing_is_lost(self) -> None:
-        if not hasattr(self, "scheduler"):
-            return
-        interactive = self.scheduler.waiting(background=False)
-        assert interactive + self.scheduler.waiting(background=True) == len(self.waiting)
-        assert len(self.waiting) <= 5 + self.places  # those that made room were let in before
-        assert self.scheduler.running == len(self.running) <= self.places
-
-    @invariant()
-    def no_place_is_idle_while_somebody_could_have_it(self) -> None:
-        if not hasattr(self, "scheduler") or len(self.running) == self.places:
-            return
-        of_key = Counter(request.key for request in self.running)
-        for request in self.waiting:
-            limited = any(
-                other.parallel and of_key[other.key] >= other.parallel
-                for other in self.waiting
-                if other.key == request.key and other.background == request.background
-            )
-            assert limited or request.background
-
-
-Places.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
-TestPlaces = Places.TestCase
