@@ -21,6 +21,7 @@ from storage.outbox import Outbox
 from storage.pastes import Pastes
 from storage.quotes import Quotes
 from storage.reminders import Reminder, Reminders
+from storage.skills import SkillTable, Taught
 from storage.spending import Expense, Spending
 from storage.usage import Amount
 
@@ -114,6 +115,23 @@ async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(tmp_path: 
         await forget(database, log, ADA)
         spent = await Spending(database).by_purpose(NOON.date(), NOON.date())
         assert spent == {"answer": Amount(1, 20, 0, 3)}
+        assert SECRET.encode() not in raw(tmp_path)
+
+
+async def test_what_somebody_has_taught_or_is_quoted_in_what_others_taught_goes(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(log, said(f"the {SECRET} squeaks when it rains"))
+        table = SkillTable(database)
+        for name, how, teacher in (
+            ("own", f"Oil the {SECRET} pump.", "Ada"),
+            ("quote", f"As she said: the {SECRET} squeaks when it rains", "bob"),
+            ("other", "Ask bob.", "bob"),
+        ):
+            await table.teach("irc/#frogs", Taught(name, "when it squeaks", how, teacher), NOON)
+        await forget(database, log, ADA)
+        assert [skill.name for skill in await table.taught("irc/#frogs")] == ["other"]
         assert SECRET.encode() not in raw(tmp_path)
 
 

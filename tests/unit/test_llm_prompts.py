@@ -1,0 +1,125 @@
+"""A prompt is put together by rule: the same for a room, and beside a question what that needs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from llm.persona import Persona
+from llm.prompts import Asking, Prompt, Prompts
+from llm.router import CORE, TOOLS, helps
+from llm.tools import tool
+from storage.database import Database
+from storage.skills import FILES, SkillTable, Taught
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+PERSONA = Persona("You are $nick.")
+SEARCH = "search_chat_logs"
+
+
+@tool(reads=True)
+async def search_chat_logs() -> str:
+    """Search."""
+    return "nothing"
+
+
+@pytest.fixture
+async def table(tmp_path: Path) -> AsyncIterator[SkillTable]:
+    async with Database.opened(tmp_path / "t.db") as database:
+        yield SkillTable(database)
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Prompts:
+    own = tmp_path / "persona.md"
+    own.write_text("You are $nick.")
+    prompts = Prompts()
+    prompts.read(own, tmp_path / "personas", tmp_path / "skills")
+    return prompts
+
+
+def asking(text: str, room: str = "irc/#pond", persona: Persona = PERSONA) -> Asking:
+    return Asking(text, room, persona, {"nick": "Terra"}, (search_chat_logs,))
+
+
+def beside(prompt: Prompt) -> dict[str, str]:
+    return {section.name: section.text for section in prompt.beside}
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("who said that the pump is broken?", "Look it up before"),
+        ("did anyone mention frogs yesterday?", "Look it up before"),
+        ("look at https://example.org/x", "You cannot open links"),
+        ("tell bob that I am late", "You can speak only here"),
+    ],
+)
+def test_a_question_gets_the_help_that_fits_it(question: str, said: str) -> None:
+    assert any(help.startswith(said) for help in helps(question, [SEARCH]))
+
+
+def test_help_with_a_tool_is_given_only_where_there_is_the_tool() -> None:
+    assert helps("remind me at 18:00", []) == []
+    assert helps("remind me at 18:00", ["remind"]) != []
+    assert helps("who said that?", []) == []
+
+
+@pytest.mark.parametrize(
+    "question", ["hi", "how are you?", "why is the sky blue?", "tell me a joke", "what is a frog?"]
+)
+def test_plain_chat_gets_no_help(question: str) -> None:
+    assert helps(question, [SEARCH, "remind", "recall", "remember"]) == []
+
+
+async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
+    prompts: Prompts, table: SkillTable
+) -> None:
+    questions = ("hi", "what is 2*3?", "who said that?", "roll a die")
+    found = [await prompts.of(table, asking(text), chooses_tools=True) for text in questions]
+    assert {prompt.system for prompt in found} == {f"You are Terra.\n\n{CORE} {TOOLS}"}
+
+
+async def test_a_model_that_cannot_choose_tools_is_told_of_none(
+    prompts: Prompts, table: SkillTable
+) -> None:
+    prompt = await prompts.of(table, asking("who said 2*3?"), chooses_tools=False)
+    assert prompt.system == f"You are Terra.\n\n{CORE}"
+    assert beside(prompt)["worked_out"] == "2*3 = 6"
+    assert "Look it up" not in beside(prompt)["guidance"]
+
+
+async def test_tools_of_a_skill_come_with_the_first_question_for_it_and_stay_in_that_room(
+    prompts: Prompts, table: SkillTable
+) -> None:
+    async def names(text: str, room: str) -> list[str]:
+        prompt = await prompts.of(table, asking(text, room), chooses_tools=True)
+        return list(prompt.toolbox.names())
+
+    assert await names("hi", "a") == [SEARCH]
+    assert await names("what is 2*3?", "a") == [SEARCH, "calculate", "convert_unit"]
+    assert await names("hi again", "a") == [SEARCH, "calculate", "convert_unit"]
+    assert await names("hi", "b") == [SEARCH]
+
+
+async def test_a_persona_may_have_few_skills_and_tools(prompts: Prompts, table: SkillTable) -> None:
+    persona = Persona("Arr.", skills=("dice",), tools=("calculate",))
+    prompt = await prompts.of(table, asking("what is 2*3?", persona=persona), chooses_tools=True)
+    assert prompt.beside == ()
+    assert not prompt.toolbox
+
+
+async def test_what_was_taught_is_shown_and_every_use_is_counted(
+    prompts: Prompts, table: SkillTable
+) -> None:
+    lesson = Taught("pump", "the pump squeaks", "Oil it.", "ada")
+    await table.teach("irc/#pond", lesson, NOON)
+    question = asking("roll a die: why does the pump squeaks?")
+    prompt = await prompts.of(table, question, chooses_tools=True)
+    assert "the pump squeaks: Oil it." in beside(prompt)["lessons"]
+    await prompts.used(table, "irc/#pond", prompt, well=True)
+    assert list(await table.scores(FILES)) == ["dice"]
+    assert (await table.taught("irc/#pond"))[0].uses == 1
