@@ -75,6 +75,7 @@ class Personas:
         self.own = own
         self.named = named
         self.problems = problems
+        self._missed: set[str] = set()
 
     @classmethod
     def read(cls, own: Path, folder: Path, before: Personas) -> Personas:
@@ -107,7 +108,12 @@ class Personas:
             return self.own
         if persona := self.named.get(chosen.lower()):
             return persona
-        return self.own if NAME.fullmatch(chosen.lower()) else Persona(chosen)
+        if not NAME.fullmatch(chosen.lower()):
+            return Persona(chosen)
+        if chosen not in self._missed:
+            self._missed.add(chosen)
+            _log.warning("personas.unknown", persona=chosen)
+        return self.own
 
     def require(self, chosen: str) -> None:
         """Raises ValueError, with a sentence for people, for the name of a persona that there is

@@ -67,7 +67,10 @@ def test_a_persona_has_its_own_model_words_and_tools(own: Path, folder: Path) ->
 
 def test_what_is_chosen_is_a_name_or_a_text(own: Path, folder: Path) -> None:
     personas = Personas.read(own, folder, NOBODY)
-    assert personas.of(None).text == personas.of("gone").text == "You are Terra."
+    with capture_logs() as log:
+        asked = [personas.of(name).text for name in (None, "gone", "gone")]
+    assert asked == ["You are Terra."] * 3
+    assert [(each["event"], each["persona"]) for each in log] == [("personas.unknown", "gone")]
     assert personas.of("You are a parrot.").text == "You are a parrot."
     personas.require("pirate")
     personas.require("You are a parrot.")

@@ -143,6 +143,8 @@ async def test_the_time_elsewhere_is_told_with_the_question() -> None:
 async def test_what_is_left_to_chance_is_left_to_no_model() -> None:
     assert (await worked("roll 2d6"))[0].startswith("rolled 2d6: ")
     assert (await worked("flip a coin"))[0] in ("the coin shows heads", "the coin shows tails")
+    assert (await worked("please roll a die"))[0].startswith("rolled 1d6: ")
+    assert await worked("do you like rock and roll?") == []
     picked = (await worked("choose between tea, coffee or beer"))[0]
     assert picked.removeprefix("picked at random: ") in ("tea", "coffee", "beer")
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from llm.tools import tool
 
 _DICE = re.compile(r"\b(\d{0,2})d(\d{1,4})\b", re.IGNORECASE)
-_ROLL = re.compile(r"\broll\b", re.IGNORECASE)
+_ROLL = re.compile(r"\broll\b.*?(?:\bdi[ec]e?\b|\b\d{0,2}d\d)", re.IGNORECASE)
 _COIN = re.compile(r"\b(?:flip|toss)\b.*\bcoin\b", re.IGNORECASE)
 _CHOICE = re.compile(r"\b(?:choose between|pick one of|choose one of)\s+(.+)", re.IGNORECASE)
 
