@@ -69,7 +69,7 @@ class ScriptedOpenAI:
         self.tools = "native"
         self.cached_tokens = 0
         self.ready = True
-        self.default = Answer("ok")
+        self.default: Answer | Callable[[dict[str, Any]], Answer | str] = Answer("ok")
         self.requests: list[dict[str, Any]] = []
         self.beside: list[dict[str, Any]] = []
         self.summed: Callable[[dict[str, Any]], Answer | str] = lambda _: "nothing"
