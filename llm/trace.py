@@ -68,6 +68,8 @@ class Trace:
         return bool(self._effects)
 
     async def __aenter__(self) -> Self:
+        """Open the run, while it goes on already."""
+        self._opening = asyncio.create_task(self._begin())
         return self
 
     async def __aexit__(
@@ -77,6 +79,7 @@ class Trace:
         trace: TracebackType | None,
     ) -> None:
         """Close the run by its `outcome`, or by what ended it."""
+        await self._opening
         if kind is None and self.outcome:
             await self._end(_how(self.outcome), "", self.outcome)
         elif kind and issubclass(kind, asyncio.CancelledError):
@@ -84,8 +87,8 @@ class Trace:
         else:
             await self._end("failed", kind.__name__ if kind else "", None)
 
-    async def begin(self) -> None:
-        """Open the run. Never raises: an answer does not depend on its trace."""
+    async def _begin(self) -> None:
+        """Never raises: an answer does not depend on its trace."""
         try:
             if self._ledger and self._begun:
                 effects = await self._ledger.begin(self._begun)
@@ -136,7 +139,6 @@ class Trace:
     async def _end(self, how: str, reason: str, outcome: Outcome | None) -> None:
         if self._ledger is None:
             return
-        await self._opened.wait()
         usage = self._spent()
         ended = Ended(
             datetime.now(UTC),

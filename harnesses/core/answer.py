@@ -61,19 +61,15 @@ NOTHING = Answer("", ok=False)
 
 async def done(turn: Turn, trace: Trace, context: Context, meter: Meter, reserve: int) -> Outcome:
     """Run a turn, with `reserve` tokens of the window left for its answer. Raises ModelError."""
-
-    async def run() -> Outcome:
-        return await turn.run(
-            lambda steps: context.fit(
-                steps,
-                lambda messages: meter.count(turn.call, messages, turn.schemas, reserve),
-                reserve,
-            )
-        )
-
     async with trace:
         try:
-            _, outcome = await asyncio.gather(trace.begin(), run())
+            outcome = await turn.run(
+                lambda steps: context.fit(
+                    steps,
+                    lambda messages: meter.count(turn.call, messages, turn.schemas, reserve),
+                    reserve,
+                )
+            )
         except ContextTooLong:
             meter.forget(turn.call)
             raise

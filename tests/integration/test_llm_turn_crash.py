@@ -125,7 +125,6 @@ async def turn(data: Path, url: str, point: int) -> Outcome:
         await runs.interrupt()
         toolbox = Toolbox.of(Pond(Outbox(database), data / "kicks", fate))
         async with Trace(run, runs) as trace:
-            await trace.begin()
             trace.outcome = await Turn(client, settings, toolbox, Call("a"), trace=trace).run(fit)
         return trace.outcome
 
