@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks import (
     context,
+    day,
     embeddings,
     fairness,
     irc_latency,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "irc": irc_latency.figures,
     "soak": soak.figures,
     "context": context.figures,
+    "day": day.figures,
     "pages": pages.figures,
     "log": log.figures,
     "meaning": meaning.figures,

@@ -1,0 +1,172 @@
+"""A day on a channel in a minute: real lines at simulated times, and questions among them.
+
+The model is scripted; beside answers it writes as much as it may, so that what that costs is the
+most that it can be. A token is four characters of a request's messages and tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from llm.channel_threads import ChannelThreads
+from llm.log_view import LogView
+from storage.chat_log import ChatLog
+from storage.config import Config
+from storage.event import Event, EventType, Place
+from tests.kit.clock import ManualClock
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.small_tendril import SmallTendril
+
+MIDNIGHT = datetime(2026, 5, 1, tzinfo=UTC)
+DAY = timedelta(hours=24)
+PLACE = Place("libera", "#ubuntu")
+ROOM = "libera/#ubuntu"
+
+_WINDOW = 8_192  # tokens
+_LINES = 50  # of the log, in a prompt
+_ANSWER = 40  # words
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was measured: tokens of each question's prompts and of what memory asked beside, both
+    with what was written; characters of what is kept, and rows of the tables, hour by hour."""
+
+    prompts: list[int] = field(default_factory=list)
+    answered: int = 0
+    beside: dict[str, list[int]] = field(default_factory=dict)
+    kept: list[int] = field(default_factory=list)
+    rows: list[dict[str, int]] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """What is done beside answers costs so much of what these cost."""
+        return sum(map(sum, self.beside.values())) / self.answered
+
+
+class SimulatedDay:
+    """Spreads `lines`, nicks and texts, over a day; one of `every` is a question to the bot."""
+
+    def __init__(self, folder: Path, lines: Sequence[tuple[str, str]], every: int) -> None:
+        self._path = folder / "small.db"
+        self._lines = lines
+        self._every = every
+        self.clock = ManualClock(MIDNIGHT)
+        self.seen = Seen()
+        self.questions = 0
+        words = [word for _, text in lines for word in text.split()]
+        self._words = cycle(words)
+
+    @asynccontextmanager
+    async def lived(self) -> AsyncIterator[SmallTendril]:
+        """The tendril at the end of the day."""
+        async with ScriptedOpenAI(max_model_len=_WINDOW) as script:
+            script.summed = self._summed
+            config = Config({"agent": {"api_url": script.url}}, None, self._path.parent)
+            tendril = SmallTendril(config, self.clock)
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(tendril.run())
+                await tendril.is_ready.wait()
+                async with ChatLog.opened(tendril.database) as log:
+                    await self._live(tendril, log, script)
+                yield tendril
+                running.cancel()
+
+    async def _live(self, tendril: SmallTendril, log: ChatLog, script: ScriptedOpenAI) -> None:
+        threads = ChannelThreads(log, PLACE)
+        hour = 0
+        for number, (nick, text) in enumerate(self._lines):
+            await self.clock.set(MIDNIGHT + DAY * number / len(self._lines))
+            anchor = await log.append(self._event(nick, text))
+            if number % self._every == 0:
+                script.say(self._said(_ANSWER))
+                await self._ask(tendril, log, threads, nick, text, anchor)
+                self._count(script)
+            if self.clock.now() >= MIDNIGHT + timedelta(hours=hour):
+                await self._look(tendril)
+                hour += 1
+        await tendril.settled()
+        await self._look(tendril)
+
+    async def _ask(
+        self,
+        tendril: SmallTendril,
+        log: ChatLog,
+        threads: ChannelThreads,
+        nick: str,
+        text: str,
+        anchor: int,
+    ) -> None:
+        view = LogView(
+            log=log, place=PLACE, anchor=anchor, last=_LINES, speaker=nick, threads=threads
+        )
+        answer = await tendril.turn(
+            f"{ROOM}/{nick.lower()}", who=nick, text=text, room=ROOM, view=view
+        )
+        assert answer.ok
+        self.questions += 1
+        await tendril.settled()
+
+    def _count(self, script: ScriptedOpenAI) -> None:
+        """Count the requests since the last look."""
+        prompts = list(map(tokens, script.requests))
+        self.seen.prompts.append(max(prompts))
+        self.seen.answered += sum(prompts) + 2 * _ANSWER
+        script.requests.clear()
+
+    async def _look(self, tendril: SmallTendril) -> None:
+        """Measure what there is in the file."""
+        rows = {}
+        for table in ("turns", "memories", "memory_sources", "memory_gaps", "jobs"):
+            row = await tendril.database.one(f"SELECT count(*) FROM {table}")
+            assert row
+            rows[table] = int(row[0])
+        self.seen.rows.append(rows)
+        size = await tendril.database.one(
+            "SELECT sum(length(text)) + (SELECT coalesce(sum(length(messages)), 0) FROM turns)"
+            " FROM memories"
+        )
+        assert size
+        self.seen.kept.append(int(size[0] or 0))
+
+    def _event(self, nick: str, text: str) -> Event:
+        return Event(
+            network=PLACE.network,
+            channel=PLACE.channel,
+            type=EventType.PRIVMSG,
+            time=self.clock.now(),
+            nick=nick,
+            text=text,
+        )
+
+    def _said(self, count: int) -> str:
+        return " ".join(next(self._words) for _ in range(count))
+
+    def _summed(self, body: dict[str, Any]) -> str:
+        """As many words as the call allows; for facts, a few about whoever speaks."""
+        task = body["messages"][0]["content"]
+        purpose = "facts" if "JSON" in task else "summary" if "old summary" in task else "episode"
+        spent = tokens(body) + body["max_tokens"]
+        self.seen.beside.setdefault(purpose, []).append(spent)
+        if purpose != "facts":
+            return self._said(body["max_tokens"] * 2 // 3)
+        line = body["messages"][1]["content"].split("\n")[1]
+        about = line.split(":")[0].split(" ", 1)[1]
+        facts = [
+            {"line": 1, "about": about, "key": self._said(2), "value": self._said(20)}
+            for _ in range(6)
+        ]
+        return json.dumps({"facts": facts})
+
+
+def tokens(body: dict[str, Any]) -> int:
+    """About how many tokens a request has."""
+    return len(json.dumps([body["messages"], body.get("tools", [])])) // 4
