@@ -78,6 +78,14 @@ async def test_a_client_like_irssi_finds_what_it_asks_for() -> None:
         await client.wait_closed()
 
 
+async def test_what_was_asked_just_before_a_quit_is_answered() -> None:
+    async with embedded_ircd() as server, irc_client(server.port, "irssi") as client:
+        await client.send_raw(b"BOGUS\r\nQUIT :bye\r\n")
+        await client.expect("421 irssi BOGUS")
+        await client.expect("ERROR :Closing link")
+        await client.wait_closed()
+
+
 async def test_every_byte_arrives_as_it_was_sent() -> None:
     everything = bytes(b for b in range(1, 256) if b not in b"\r\n")
     texts = [

@@ -69,5 +69,11 @@ def _pong(server: Server, client: Client, message: Message) -> None:
 
 @command("QUIT", registered=False)
 def _quit(server: Server, client: Client, message: Message) -> None:
-    server.gone(client, f"Quit: {message.param(0)}" if message.param(0) else "Quit")
+    reason = f"Quit: {message.param(0)}" if message.param(0) else "Quit"
+    # irc3d answers what came before in the next turn of the loop, and this comes after it.
+    server.loop.call_soon(_gone, server, client, reason)
+
+
+def _gone(server: Server, client: Client, reason: str) -> None:
+    server.gone(client, reason)
     client.end("Quit")
