@@ -101,7 +101,7 @@ class Harness(ABC):
         self.configure(config)
         self.client.configure(self.agent)
 
-    def files(self) -> Iterator[Path]:
+    def _followed(self) -> Iterator[Path]:
         """Whatever is to be read again when it changes."""
         if self.config.path:
             yield self.config.path
@@ -124,7 +124,7 @@ class Harness(ABC):
                     tasks.create_task(self.status.renew()),
                     tasks.create_task(self._worker.run()),
                     tasks.create_task(keep(self.runs, lambda: self.agent.trace_days, self.clock)),
-                    tasks.create_task(follow(self.files, self.reload)),
+                    tasks.create_task(follow(self._followed, self.reload)),
                 ]
                 serving = tasks.create_task(self.serve())
                 stopping = tasks.create_task(told_to_stop())
