@@ -14,28 +14,31 @@ from datetime import UTC, datetime
 
 from llm.client import Count
 from llm.errors import ContextTooLong
-from llm.irc_logs import EARLIER, block
+from llm.irc_logs import block
 from llm.log_view import Lines, LogView, Shown
 from llm.message import Message
 from llm.past import (
     anchors,
+    asked,
     in_order,
     in_shared_order,
     length,
     newest,
     not_read_as_lines,
     others_answered,
+    sent,
     size,
     too_many,
 )
 from llm.sections import Section, joined, within
-from llm.untrusted import neutral
 from storage.conversations import Conversations, Turn, Window
 from storage.entry import Entry
 from storage.event import Event
 
 _DROPPED = "[left out: too long]"
 _CHARACTERS = 3  # of a token, at least, in most texts
+_NEARLY = 0.87  # of the room for a prompt: another question or two
+_LONG = 1_024  # tokens that are worth to be read ahead
 _STABLE, _BESIDE = 3, 6  # parts of the window: one for the sections of a kind, at most
 
 Counter = Callable[[Sequence[Message]], Awaitable[Count]]
@@ -104,6 +107,7 @@ class Context:
         self._turns: list[Turn] = []
         self._shown = Shown(0, [])
         self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
+        self._nearly_full = self._long = False
 
     def say(self, system: str, beside: Sequence[Section], stable: Sequence[Section] = ()) -> None:
         """Begin with another system text, with these stable sections too, and put these beside
@@ -141,13 +145,13 @@ class Context:
         had no place for so many. By oneself they begin anew when turns were `cut`, and turns when
         lines do: what is left of the prompt is then one piece of the one before.
         """
-        asked: set[int] = set() if self._shared else anchors(self._turns)
+        as_turns: set[int] = set() if self._shared else anchors(self._turns)
         before = {event for turn in self._turns for event in turn.related}
         own = self._shared or not self._turns
-        lines = await view.lines(start, asked, before.union(related), own=own)
+        lines = await view.lines(start, as_turns, before.union(related), own=own)
         shown = lines.newest
         if cut and not self._others(shown):
-            shown = await view.newest(0, asked)
+            shown = await view.newest(0, as_turns)
         await self._show(shown, moved=shown.start > start)
         self._relate(lines, related)
 
@@ -175,14 +179,14 @@ class Context:
         found = {event.id: event for event in lines.named}
         for turn in self._turns:
             self._related[turn.id] = [found[event] for event in turn.related if event in found]
-        asked = anchors(self._turns)
-        shown = asked | {event.id for event in self._shown.events}
+        as_turns = anchors(self._turns)
+        shown = as_turns | {event.id for event in self._shown.events}
         shown.update(event for turn in self._turns for event in turn.related)
         fresh = {event: found[event] for event in related if event in found}
         if not self._turns:
             fresh |= {event.id: event for event in lines.own}
         beside = [fresh[event] for event in sorted(fresh) if event not in shown]
-        self._related[0] = [event for event in beside if event.reply_to not in asked]
+        self._related[0] = [event for event in beside if event.reply_to not in as_turns]
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """The messages, `steps` of the run included, with `reserve` tokens left for the answer.
@@ -199,6 +203,7 @@ class Context:
             messages = self._messages(kept)
             counted = await count(messages)
         room = counted.window - reserve
+        self._nearly_full, self._long = counted.tokens > _NEARLY * room, counted.tokens > _LONG
         if counted.tokens > room and not steps and await self._begun_anew():
             messages = self._messages(kept)
             counted = await count(messages)
@@ -232,6 +237,21 @@ class Context:
         if window != self._known:
             await self._memory.move_window(self._name, window)
 
+    async def ahead(self) -> list[Message]:
+        """The beginning of the room's next prompt, if the lines had better begin anew before the
+        next question; they do then. While the engine still has what remains of them, that costs
+        next to nothing, and nobody waits for it."""
+        view = self._live()
+        if view is None or not self._several or not self._long:
+            return []
+        if not self._nearly_full and not view.nearly_too_many(self._shown):
+            return []
+        shown = await view.newest(0, ())
+        if len(shown.events) > len(self._shown.events) / 2:
+            return []
+        await self._memory.move_window(self._room, Window(shown.start))
+        return [self._system_message(), {"role": "user", "content": block(shown.events)}]
+
     def _live(self) -> LogView | None:
         """The view, when it goes on from one question to the next and holds the questions."""
         return self._view if self._view and self._view.since is None else None
@@ -251,21 +271,24 @@ class Context:
             return in_shared_order(self._shown, self._turns)
         return in_order(self._shown.events, self._turns)
 
-    def _messages(self, steps: Sequence[Message]) -> list[Message]:
+    def _system_message(self) -> Message:
         system = "\n\n".join(filter(None, (self._system, joined(self._stable))))
-        messages: list[Message] = [{"role": "system", "content": system}]
+        return {"role": "system", "content": system}
+
+    def _messages(self, steps: Sequence[Message]) -> list[Message]:
+        messages = [self._system_message()]
         lines: list[Event] = []
         for item in self._past():
             if isinstance(item, Event):
                 lines.append(item)
             else:
-                question = _asked(item.messages[0], lines, self._related.get(item.id, ()))
-                messages += [question, *map(_sent, item.messages[1:])]
+                question = asked(item.messages[0], lines, self._related.get(item.id, ()))
+                messages += [question, *map(sent, item.messages[1:])]
                 lines = []
-        question = _asked(
+        question = asked(
             self._question.message(), lines, self._related.get(0, ()), joined(self._beside)
         )
-        return [*messages, question, *map(_sent, steps)]
+        return [*messages, question, *map(sent, steps)]
 
     def _cut_sections(self, window: int) -> bool:
         """Give the sections their share of a window of so many characters; whether that cut any."""
@@ -304,21 +327,6 @@ class Context:
             start = events[0].id if events else live.anchor
             # Questions and answers that are shown as turns no longer are log lines now.
             self._shown = (await live.newest(start, ())).without(anchors(turns))
-
-
-def _asked(
-    question: Message, events: Sequence[Event], related: Sequence[Event] = (), beside: str = ""
-) -> Message:
-    """A question as it is sent: the lines just before it, which others are shown too, the lines
-    from further back that belong to it, what else does, then who asked it, once."""
-    text = neutral(f"{question['name']} asks: {question['content']}")
-    more = f"{beside}\n\n" if beside else ""
-    return {"role": "user", "content": block(events) + block(related, EARLIER) + more + text}
-
-
-def _sent(step: Message) -> Message:
-    """A step as it is sent; one of a person is a question that joined the first one."""
-    return _asked(step, ()) if "name" in step else step
 
 
 def _leave_out_last(sections: list[Section]) -> bool:

@@ -14,6 +14,7 @@ from storage.stores import LogReader
 
 _OWN_WORDS = 3  # lines
 _GROWTH = 3  # times the wanted lines
+_NEARLY = 0.87  # of that: another question or two
 _MOST = 5_000  # events read for one prompt
 
 
@@ -88,6 +89,10 @@ class LogView:
         if live and sum(_said(event, asked) for event in events) > _GROWTH * self.last:
             start = await self._first(asked)
         return Lines(Shown(start, [e for e in events if e.id >= start]), others, words)
+
+    def nearly_too_many(self, shown: Shown) -> bool:
+        """Whether people have said nearly as much as lets the events begin anew."""
+        return sum(_said(event, ()) for event in shown.events) > _NEARLY * _GROWTH * self.last
 
     async def newest(self, start: int, asked: Collection[int]) -> Shown:
         """The newest events alone."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from llm.irc_logs import line
+from llm.irc_logs import EARLIER, block, line
 from llm.log_view import Shown
 from llm.message import Message
+from llm.untrusted import neutral
 from storage.conversations import Turn
 from storage.event import Event
 
@@ -92,3 +93,18 @@ def size(item: Event | Turn) -> int:
 def length(message: Message) -> int:
     """About how many characters a message has in the prompt."""
     return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
+
+
+def asked(
+    question: Message, events: Sequence[Event], related: Sequence[Event] = (), beside: str = ""
+) -> Message:
+    """A question as it is sent: the lines just before it, which others are shown too, the lines
+    from further back that belong to it, what else does, then who asked it, once."""
+    text = neutral(f"{question['name']} asks: {question['content']}")
+    more = f"{beside}\n\n" if beside else ""
+    return {"role": "user", "content": block(events) + block(related, EARLIER) + more + text}
+
+
+def sent(step: Message) -> Message:
+    """A step as it is sent; one of a person is a question that joined the first one."""
+    return asked(step, ()) if "name" in step else step

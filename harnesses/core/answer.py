@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from harnesses.core.lane import Lane
-from llm.client import Call
+from llm.client import AgentClient, Call
 from llm.context import Context
-from llm.errors import ContextTooLong
+from llm.errors import ContextTooLong, ModelError
 from llm.memory.memory import RoomMemory
 from llm.message import Message, Status, Usage
 from llm.meter import Meter
@@ -76,6 +76,17 @@ async def done(turn: Turn, trace: Trace, context: Context, meter: Meter, reserve
         trace.outcome = outcome
     _tell(turn.call, outcome)
     return outcome
+
+
+async def read_ahead(client: AgentClient, turn: Turn, context: Context) -> None:
+    """Let the engine read the beginning of the room's next prompt, if that begins anew: nobody
+    waits for it now."""
+    try:
+        if messages := await context.ahead():
+            call = replace(turn.call, priority="background", purpose="ahead", max_tokens=1)
+            await client.chat(messages, call, tools=turn.schemas)
+    except (ModelError, StorageError) as error:  # then it is read when somebody asks
+        _log.info("turn.not_read_ahead", reason=type(error).__name__)
 
 
 async def answered(

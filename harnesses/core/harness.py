@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from harnesses.core.addresses import with_agent_address
-from harnesses.core.answer import NOTHING, Answer, Deliver, answered, done
+from harnesses.core.answer import NOTHING, Answer, Deliver, answered, done, read_ahead
 from harnesses.core.errors import root_cause
 from harnesses.core.lane import Lane
 from harnesses.core.reloading import follow
@@ -306,7 +306,12 @@ class Harness(ABC):
         if asking.review_over is not None and len(outcome.text) > asking.review_over:
             outcome = await Reviewer(self.client, call).reviewed(asking.text, outcome)
         used = partial(self.prompts.used, self.skills, call.room, prompt, well=not outcome.forced)
-        return Answer.of(outcome, used)
+
+        async def afterwards() -> None:
+            await used()
+            await read_ahead(self.client, turn, context)
+
+        return Answer.of(outcome, afterwards)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:

@@ -38,6 +38,7 @@ class Room:
     stable: Sequence[Section] = ()
     beside: Sequence[Section] = ()
     shared: bool = False
+    ahead: Sequence[Message] = ()  # what is read before the next question, after the last answer
     lines: int = field(default=0)
 
     async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
@@ -108,6 +109,7 @@ class Room:
         messages = await context.fit(steps, self.count, reserve=100)
         if answer is not None:
             await context.remember([*steps, {"role": "assistant", "content": answer}])
+            self.ahead = await context.ahead()
         return [wire(message) for message in messages]
 
     async def count(self, messages: Sequence[Message]) -> Count:

@@ -117,6 +117,21 @@ async def test_turns_that_are_lines_now_are_turns_again_when_the_lines_are_gone(
     ]
 
 
+async def test_the_next_beginning_is_read_ahead_when_the_lines_are_nearly_too_many(
+    room: Room,
+) -> None:
+    await chat(room, 5)
+    await room.asks("one", nick="kim")
+    assert room.ahead == []
+    for number in range(8):
+        await room.says(f"{number} " + "x" * 600)
+    await room.asks("two")
+    system, asked = room.ahead
+    assert [line[:1] for line in spoken(asked)] == ["3", "4", "5", "6", "7"]
+    prompt = flat(await room.asks("three", nick="eve"))
+    assert prompt.startswith(flat([system, asked]).partition("\n</irc_logs>")[0])
+
+
 async def test_lines_that_do_not_fit_begin_anew_for_all(room: Room) -> None:
     room.last = 2
     await room.says("line 0 " + "x" * 400)

@@ -1,0 +1,55 @@
+"""A channel's prompts, from the log to the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.chat_log import ChatLog
+from storage.database import Database
+from tests.integration.test_harness_turn import small
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.room import Room
+from tests.kit.small_tendril import SmallTendril
+
+
+async def ask(room: Room, tendril: SmallTendril, nick: str) -> None:
+    """Somebody asks, and hears the answer."""
+    anchor = await room.says(".terrarium hi", nick)
+    answer = await tendril.turn(
+        room.conversation(nick),
+        who=nick,
+        text="hi",
+        room=room.name,
+        view=room.view(anchor, nick),
+    )
+    assert answer.ok
+    await room.says(f"{nick}: {answer.text}", "Terra", own=True, reply_to=anchor)
+
+
+async def test_the_beginning_of_the_next_prompt_is_read_when_nobody_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    async with (
+        Database.opened(tmp_path / "log.db") as database,
+        ChatLog.opened(database) as log,
+        ScriptedOpenAI() as script,
+        small(tmp_path, script.url) as tendril,
+    ):
+        room = Room(log, tendril.conversations, "#pond", last=5, shared=True)
+        for _ in range(5):
+            await room.says("before")
+        await ask(room, tendril, "kim")
+        for number in range(8):
+            await room.says(f"line {number} " + "word " * 200)
+        await ask(room, tendril, "bob")
+        await ask(room, tendril, "eve")
+        _, _, ahead, third = script.requests
+        assert ahead["max_tokens"] == 1
+        assert [each["x-priority"] for each in script.headers] == [
+            *("interactive", "interactive", "background", "interactive")
+        ]
+        assert third["messages"][0] == ahead["messages"][0]
+        lines = ahead["messages"][1]["content"].removesuffix("\n</irc_logs>\n\n")
+        assert lines.startswith("<irc_logs>\n")
+        assert "line 3" in lines
+        assert third["messages"][1]["content"].startswith(lines)
