@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+import httpx2
+
 from benchmarks.figure import Figure
 from benchmarks.layouts import Layout, Ours, SlidingWindow, Timed, digest, ours
-from benchmarks.replay import Channel
+from benchmarks.replay import Asked, Channel
 from benchmarks.small_server import small_server
 from benchmarks.ubuntu import NoCorpus, lines
 from llm.message import Usage
@@ -54,55 +56,78 @@ CASES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The mean tokens of a prompt, how much of all prompts came from the cache (percent), and the
+    mean time to the first word (seconds). What is read ahead counts as prompts do, except that
+    nobody waits for it; what cron asks counts for neither."""
+
+    tokens: float
+    cached: float
+    first: float
+
+
 async def figures() -> AsyncIterator[Figure]:
-    """For each case the share of cached tokens and the time to the first word, and the ratio."""
+    """For each case what comes from the cache, and how soon the answer begins."""
     try:
         lines()
     except NoCorpus as error:
         print(f"  skipped: {error}")
         return
     wanted = os.environ.get("CASE", "")
-    for case in CASES:
-        if wanted not in case.name:
-            continue
+    for case in (case for case in CASES if wanted in case.name):
         window = await _played(case, OF_THE_WINDOW, lambda bot: SlidingWindow(bot.client))
-        grown = await _played(case, QUESTIONS, lambda bot: bot)
-        for name, turns in (("window", window), ("ours", grown)):
-            yield Figure(f"{case.name}, {name}: prompt tokens", _tokens(turns), "")
-        yield Figure(f"{case.name}, window: from the cache", _cached(window), "%")
-        yield Figure(f"{case.name}, ours: from the cache", _cached(grown), "%", least=CACHED)
-        yield Figure(f"{case.name}, window: first word", _first(window), "s")
-        yield Figure(f"{case.name}, ours: first word", _first(grown), "s")
-        yield Figure(f"{case.name}: ratio", _first(grown) / _first(window), "", goal=SOONER)
+        ours = await _played(case, QUESTIONS, lambda bot: bot)
+        for name, played in (("window", window), ("ours", ours)):
+            least = CACHED if played is ours else None
+            yield Figure(f"{case.name}, {name}: prompt", played.tokens, "tokens")
+            yield Figure(f"{case.name}, {name}: cached", played.cached, "%", least=least)
+            yield Figure(f"{case.name}, {name}: first word", played.first, "s")
+        yield Figure(f"{case.name}: ours to window", ours.first / window.first, "", goal=SOONER)
 
 
-async def _played(case: Case, questions: int, layout: Callable[[Ours], Layout]) -> list[Timed]:
-    """All answers to people of a case, so many on each channel."""
-    async with _stage() as (bot, log):
-        way = layout(bot)
+async def _played(case: Case, questions: int, layout: Callable[[Ours], Layout]) -> Played:
+    """A case with so many questions on each channel."""
+    async with _stage() as (http, bot, log):
+        way, cron = layout(bot), Usage()
         channels = [Channel(log, number, case.asker) for number in range(case.channels)]
         for channel in channels:
             await channel.goes_on(BEFORE)
-        return [each for _ in range(questions) for each in await _round(case, bot, way, channels)]
+        turns: list[Timed] = []
+        for _ in range(questions):
+            asked = [await _asked(channel) for channel in channels]
+            turns += await _answered(case, way, asked)
+            if case.cron:
+                cron += (await digest(bot.client, *asked[0])).usage
+        used = (await http.get("/usage")).json()["total"]
+    prompt = used["prompt_tokens"] - cron.prompt
+    return Played(
+        fmean(turn.usage.prompt for turn in turns),
+        (used["cached_tokens"] - cron.cached) / prompt * 100,
+        fmean(turn.first for turn in turns if turn.first is not None),
+    )
 
 
-async def _round(case: Case, bot: Ours, way: Layout, channels: list[Channel]) -> list[Timed]:
-    """One question on each channel, and what cron asks."""
-    asked = []
-    for channel in channels:
-        await channel.goes_on(BETWEEN)
-        asked.append((channel, await channel.question()))
-    work = [way.ask(channel, question) for channel, question in asked]
-    timed = list(await asyncio.gather(*work)) if case.at_once else [await each for each in work]
-    for (channel, question), each in zip(asked, timed, strict=True):
-        await channel.answered(question, each.text)
-    if case.cron:
-        await digest(bot.client, *asked[0])
-    return timed
+async def _asked(channel: Channel) -> tuple[Channel, Asked]:
+    await channel.goes_on(BETWEEN)
+    return channel, await channel.question()
+
+
+async def _answered(case: Case, way: Layout, asked: list[tuple[Channel, Asked]]) -> list[Timed]:
+    """One question on each channel is answered, in turn or at once."""
+
+    async def answered(channel: Channel, question: Asked) -> Timed:
+        timed = await way.ask(channel, question)
+        await channel.answered(question, timed.text)
+        return timed
+
+    if case.at_once:
+        return list(await asyncio.gather(*(answered(*each) for each in asked)))
+    return [await answered(*each) for each in asked]
 
 
 @asynccontextmanager
-async def _stage() -> AsyncIterator[tuple[Ours, ChatLog]]:
+async def _stage() -> AsyncIterator[tuple[httpx2.AsyncClient, Ours, ChatLog]]:
     """A fresh engine behind a server, a tendril of it and a log."""
     with tempfile.TemporaryDirectory() as name:
         async with (
@@ -110,17 +135,4 @@ async def _stage() -> AsyncIterator[tuple[Ours, ChatLog]]:
             Database.opened(Path(name) / "log.db") as database,
             ours(Path(name), str(http.base_url)) as bot,
         ):
-            yield bot, ChatLog(database)
-
-
-def _tokens(turns: list[Timed]) -> float:
-    return fmean(turn.usage.prompt for turn in turns)
-
-
-def _cached(turns: list[Timed]) -> float:
-    used = sum((turn.usage for turn in turns), Usage())
-    return used.cached / used.prompt * 100
-
-
-def _first(turns: list[Timed]) -> float:
-    return fmean(turn.first for turn in turns if turn.first is not None)
+            yield http, bot, ChatLog(database)
