@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import (
+    attention,
     context,
     day,
     embeddings,
@@ -34,6 +35,7 @@ from benchmarks.figure import Figure
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "startup": startup.figures,
+    "attention": attention.figures,
     "reply": reply.figures,
     "irc": irc_latency.figures,
     "soak": soak.figures,

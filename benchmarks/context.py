@@ -44,8 +44,8 @@ class Measured:
 
 async def figures() -> AsyncIterator[Figure]:
     """Coverage, its worst file, and the time of a selection and of a line."""
-    with _folder() as folder:
-        measured = [_measure(file) for file in annotated(folder)]
+    with folder() as path:
+        measured = [_measure(file) for file in annotated(path)]
     if not measured:
         print("  skipped: DATA and SPLIT name no folder with *.raw.txt and *.annotation.txt")
         return
@@ -76,7 +76,8 @@ _NAMES = {
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def folder() -> Iterator[Path]:
+    """The folder that `DATA` and `SPLIT` name, while it is there."""
     data = Path(os.environ.get("DATA", "../shared/data"))
     split = os.environ.get("SPLIT", "dev")
     with tempfile.TemporaryDirectory() as unpacked:

@@ -1,0 +1,168 @@
+"""What attention costs, and how often it would wake on real channels.
+
+The time of processing is measured for ten busy channels at once, for a line, and for a tendril on
+whose channels `proactive` is off. Wakes are counted on logs of #ubuntu with hand-made reply links
+(DATA and SPLIT as in `context`), a tick a second, each run over at once: how many an hour, and of
+how many questions that it woke for somebody had answered by then, as far as the links tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from benchmarks.context import folder
+from benchmarks.context_data import Annotated, Said, annotated
+from benchmarks.figure import Figure
+from llm.attention.attention import Attention
+from llm.attention.energy import Energy
+from llm.attention.heart import Heart
+from llm.attention.kind import Kind
+from llm.attention.line import Line
+from llm.attention.settings import AttentionSettings
+from llm.attention.wake import Wake
+from llm.clock import SystemClock
+from storage.attention import AttentionStore
+from storage.database import Database
+from storage.event import Place
+
+_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+_CHANNELS, _TICKS = 10, 3_600
+_REST = 5.0  # seconds
+_SHARE = 0.1  # percent of a processor, the goal
+_WAKES = 2.0  # an hour on one channel, the most that the pause between them lets through
+
+
+@dataclass(slots=True)
+class Day:
+    """What came of one file."""
+
+    hours: float = 0.0
+    wakes: list[Wake] = field(default_factory=list)
+    answered: list[bool] = field(default_factory=list)  # of each question that is annotated
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Processor time of ticks and lines, and wakes on real lines."""
+    with folder() as path:
+        files = list(annotated(path))
+    if not files:
+        print("  skipped: DATA and SPLIT name no folder with *.raw.txt and *.annotation.txt")
+        return
+    lines = [line for line in files[0].lines if isinstance(line, Said)]
+    tick, line = _costs(lines)
+    yield Figure(f"ticks of {_CHANNELS} busy channels, of a processor", tick / 1e4, "%", _SHARE)
+    yield Figure("a line is heard", line, "us")
+    yield Figure("all channels off, of a processor", await _resting(), "%", _SHARE)
+    days = [_day(file) for file in files]
+    hours = sum(day.hours for day in days)
+    yield Figure("hours of #ubuntu", hours, "h")
+    rates = [len(day.wakes) / day.hours for day in days]
+    yield Figure("wakes an hour", sum(len(day.wakes) for day in days) / hours, "", goal=_WAKES)
+    yield Figure("wakes an hour, the busiest file", max(rates), "")
+    for kind in (Kind.CONTACT, Kind.SILENCE):
+        count = sum(wake.kind is kind for day in days for wake in day.wakes)
+        yield Figure(f"of them by {kind.value}", count, "")
+    answered = [each for day in days for each in day.answered]
+    if answered:
+        yield Figure("questions woken for that are annotated", len(answered), "")
+        share = 100 * sum(answered) / len(answered)
+        yield Figure("of them answered by somebody by then", share, "%")
+
+
+def _costs(lines: list[Said]) -> tuple[float, float]:
+    """Microseconds of a tick with all channels busy, and of a line."""
+    attention = Attention(Energy(10**9, 1.0))
+    places = [Place("irc", f"#channel{number}") for number in range(_CHANNELS)]
+    heard = ticked = 0.0
+    count = 0
+    for second in range(_TICKS):
+        now = _BEGIN + timedelta(seconds=second)
+        began = time.process_time()
+        for place in places if second % 5 == 0 else ():
+            said = lines[count % len(lines)]
+            count += 1
+            attention.hear(place, Line.read(said.text, said.nick, now.timestamp()), "terra")
+        between = time.process_time()
+        for wake in attention.tick(now, 1.0):
+            attention.done(wake)
+        heard, ticked = heard + between - began, ticked + time.process_time() - between
+    return 1e6 * ticked / _TICKS, 1e6 * heard / count
+
+
+async def _resting() -> float:
+    """Percent of a processor that a heart takes that hears nothing."""
+
+    async def think(wake: Wake) -> None:
+        return None
+
+    with tempfile.TemporaryDirectory() as path:
+        async with Database.opened(Path(path) / "irc.db") as database:
+            store, settings = AttentionStore(database), AttentionSettings()
+            heart = await Heart.remembering(store, settings, SystemClock(), int, think)
+            beating = asyncio.create_task(heart.beat())
+            began = time.process_time()
+            await asyncio.sleep(_REST)
+            spent = time.process_time() - began
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+    return 100 * spent / _REST
+
+
+def _day(file: Annotated) -> Day:
+    """Let attention hear a whole file."""
+    attention, place, day = Attention(Energy(10**9, 1.0)), Place("irc", "#ubuntu"), Day()
+    asked: dict[str, int] = {}  # the line of somebody's last question to all
+    timed = list(_timed(file))
+    answers = {a: b for a, b in reversed(file.links) if a != b and _another(file, a, b)}
+    first = min(b for _, b in file.links)
+    end, seconds = timed[-1][0], dict[int, list[int]]()
+    for second, index in timed:
+        seconds.setdefault(second, []).append(index)
+    when = {index: second for second, index in timed}
+    for second in range(timed[0][0], end + 1):
+        now = _BEGIN + timedelta(seconds=second)
+        for index in seconds.get(second, ()):
+            said = file.lines[index]
+            assert isinstance(said, Said)
+            line = Line.read(said.text, said.nick, now.timestamp())
+            attention.hear(place, line, "terra")
+            if line.asks:
+                asked.setdefault(line.person, index)
+        for wake in attention.tick(now, 1.0):
+            attention.done(wake)
+            day.wakes.append(wake)
+            question = asked.get(wake.person, 0)
+            if question >= first:
+                answer = answers.get(question)
+                day.answered.append(answer is not None and when[answer] <= second)
+        asked = {who: index for who, index in asked.items() if when[index] > second - 1800}
+    day.hours = (end - timed[0][0]) / 3600
+    return day
+
+
+def _timed(file: Annotated) -> Iterator[tuple[int, int]]:
+    """The second and the index of each line: those of one minute are spread over it. Where a log
+    jumps back, it goes on a minute later."""
+    minutes: dict[int, list[int]] = {}
+    last = behind = 0
+    for index, line in enumerate(file.lines):
+        if isinstance(line, Said):
+            if line.minute < last:
+                behind += last - line.minute + 1
+            last = line.minute
+            minutes.setdefault(line.minute + behind, []).append(index)
+    for minute, indexes in minutes.items():
+        for number, index in enumerate(indexes):
+            yield minute * 60 + number * 60 // len(indexes), index
+
+
+def _another(file: Annotated, first: int, second: int) -> bool:
+    """Whether a line replies to somebody else's."""
+    a, b = file.lines[first], file.lines[second]
+    return isinstance(a, Said) and isinstance(b, Said) and a.nick != b.nick
