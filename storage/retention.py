@@ -10,6 +10,9 @@ from storage.event import EVERYTHING, Place
 from storage.memory_forgetting import forget_before
 from storage.settings import StorageSettings
 
+_WITHOUT_QUESTION = """
+DELETE FROM runs WHERE anchor > 0 AND outcome != 'running'
+    AND NOT EXISTS (SELECT 1 FROM events WHERE id = anchor)"""
 _STEP = 2_000  # events removed before others are looked at
 
 
@@ -22,6 +25,8 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
             removed += await _expire_place(log, channel.place, now - timedelta(days=days))
     if removed:
         await log.scrub()
+        async with database.transaction() as db:
+            await db.execute(_WITHOUT_QUESTION)
     if settings.retention_days:
         oldest = to_micros(now - timedelta(days=settings.retention_days))
         async with database.transaction() as db:

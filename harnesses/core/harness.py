@@ -185,7 +185,7 @@ class Harness(ABC):
         over = 0 if review else self.agent.review_over or None
         asking = Asking(text, memory.room, chosen, values or {}, tools, rights, over)
         context = self._context(conversation, Question(who, text), view, memory)
-        occasion = Occasion(conversation, text, view, profile, private, run)
+        occasion = Occasion(conversation, text, view, profile, private, keeps, run)
         call = partial(self._call, conversation, asking, priority, model)
         work = partial(self._answer, lane, context, call, asking, memory, on_text, occasion)
         safe = partial(self.safely, work)
@@ -285,6 +285,7 @@ class Harness(ABC):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(context.load())
             recalling = tasks.create_task(memory.sections(asking.text))
+            smart = tasks.create_task(self.models.smart())
             chooses = await self.models.chooses_tools(call.model)
             prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
         stable, own = recalling.result()
@@ -298,7 +299,7 @@ class Harness(ABC):
             on_text if asking.review_over is None else None,
             lane.joining,
             profile=occasion.profile,
-            smart=await self.models.smart(),
+            smart=smart.result(),
             trace=trace,
         )
         reserve = call.max_tokens or self.agent.max_tokens

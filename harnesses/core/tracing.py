@@ -27,7 +27,8 @@ class Occasion:
     """What a turn is about: who asks what where, and what has set it off.
 
     `view` has the event of the log that asks; the trace of a `private` one names nobody; `key`
-    names the run for somebody who may ask the same again.
+    names the run for somebody who may ask the same again. Of what nobody `keeps` it has numbers
+    alone.
     """
 
     conversation: str
@@ -35,6 +36,7 @@ class Occasion:
     view: LogView | None
     profile: Profile
     private: bool
+    keeps: bool
     key: str
 
     def trace(self, runs: Runs, call: Call, settings: AgentSettings, clock: Clock) -> Trace:
@@ -43,12 +45,12 @@ class Occasion:
         anchor = line.id if line else self.view.anchor if self.view else 0
         run = Run(
             self.key or call.id,
-            self.conversation,
+            self.conversation if self.keeps else "",
             self.profile,
             call.model or settings.model,
             clock.now(),
             anchor,
-            self.private,
+            self.private or not self.keeps,
             settings.trace_words,
             self.text,
         )

@@ -16,6 +16,11 @@ from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
 
 
+def small_files(data: Path) -> list[Path]:
+    """The tendril's database and what lies beside it."""
+    return list(data.glob("small.db*"))
+
+
 async def last(data: Path) -> PastRun:
     """The newest run, with its steps."""
     [run] = await newest(data, 1)
@@ -48,6 +53,18 @@ async def test_words_are_in_a_trace_only_where_wanted_and_nobody_is_alone(
         await tendril.turn("kitchen", who="ada", text="How many?", private=private)
         run = await last(tmp_path)
     assert (run.question, run.answer) == (("", "") if private else ("How many?", "ok"))
+
+
+async def test_of_who_is_not_to_be_remembered_a_trace_keeps_only_numbers(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        small(tmp_path, script.url, trace_words=True) as tendril,
+    ):
+        await tendril.turn("kitchen/adalovelace", who="adalovelace", text="plugh", keeps=False)
+        run = await last(tmp_path)
+        files = b"".join(path.read_bytes() for path in small_files(tmp_path))
+    assert (run.private, run.conversation, run.outcome) == (True, "", "answered")
+    assert b"plugh" not in files
 
 
 async def test_a_turn_that_fails_or_is_stopped_says_so_in_its_trace(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from storage.database import Database
 from storage.event import EVERYTHING, Event, EventType
 from storage.privacy import OptOuts, Rules
 from storage.retention import expire
+from storage.runs import Ended, Run, Runs
 from storage.settings import StorageSettings
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -55,6 +56,19 @@ async def test_only_what_is_older_than_its_channel_allows_is_removed(tmp_path: P
         "#toads 3",
     }
     assert [turn.messages[0]["content"] for turn in turns] == ["3"]
+
+
+async def test_the_trace_of_a_turn_goes_with_its_question(tmp_path: Path) -> None:
+    settings = StorageSettings(channel_retention_days={"#frogs": 2})
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        runs = Runs(database)
+        for days in (3, 1):
+            asked = said(f"{days} days ago", days=days)
+            run = Run(f"{days}", "irc/#frogs/ada", "standard", "terra", asked.time)
+            await runs.begin(replace(run, anchor=await log.append(asked)))
+            await runs.end(run.key, Ended(asked.time, "answered"), [])
+        assert await expire(database, log, settings, NOW) == 1
+        assert [row[0] for row in await database.all("SELECT key FROM runs")] == ["1"]
 
 
 async def test_by_default_everything_stays(tmp_path: Path) -> None:
