@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -95,9 +95,13 @@ class Worker:
         return True
 
     async def _do(self, job: Job) -> None:
-        (result,) = await asyncio.gather(self._limited(job), return_exceptions=True)
         try:
+            (result,) = await asyncio.gather(self._limited(job), return_exceptions=True)
             await self._tell(job, result)
+        except asyncio.CancelledError:  # we are to stop: that is no fault of the job
+            with suppress(StorageError):
+                await asyncio.shield(self._jobs.postponed(job, self._clock.now()))
+            raise
         except StorageError as error:  # its lease ends, and it is done again
             _log.error("worker.not_told", kind=job.kind, job=job.id, error=str(error))
         self._running -= 1

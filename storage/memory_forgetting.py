@@ -13,7 +13,11 @@ from dataclasses import dataclass
 import aiosqlite
 
 from storage.database import Database
+from storage.jobs import Jobs
 from storage.memory import Layer, Memory, forget_shown, memory_of, person_of
+
+TEND = "memory.tend"
+"""The kind of the job that looks in every room for what is to be made."""
 
 _MADE = (Layer.EPISODE, Layer.SUMMARY)
 
@@ -96,7 +100,8 @@ async def forget_before(db: aiosqlite.Connection, oldest: int) -> None:
 
 async def scrub(database: Database) -> None:
     """Write the index of memories anew, so that nothing of removed ones is left, and drop what
-    names rooms and conversations of which nothing remains. Raises Unavailable."""
+    names rooms and conversations of which nothing remains. What is lost for others is made again
+    soon. Raises Unavailable."""
     async with database.transaction() as db:
         await db.execute(
             "DELETE FROM conversations WHERE NOT EXISTS"
@@ -105,6 +110,7 @@ async def scrub(database: Database) -> None:
         await _forget_empty(db)
         await db.execute("DELETE FROM jobs WHERE kind LIKE 'memory.%'")  # their keys name rooms
         await db.execute("INSERT INTO memory_text (memory_text) VALUES ('rebuild')")
+    await Jobs(database).add(TEND, {})
 
 
 def _is_of(

@@ -22,12 +22,12 @@ from storage.database import Database
 from storage.errors import StorageError
 from storage.jobs import Job, Jobs
 from storage.memory import Layer, Memories, Memory, person_of
+from storage.memory_forgetting import TEND
 from storage.memory_rooms import Rooms
 from storage.memory_vectors import MemoryVectors
 
 _ASKED_AGAIN = timedelta(minutes=10)  # until it is asked anew whether the model is to learn
 _PRIORITY = 200
-_START = "memory.start"
 
 _log = structlog.get_logger()
 
@@ -73,7 +73,7 @@ class TendrilMemory:
 
     def handlers(self) -> Mapping[str, Handler]:
         """The jobs that it adds, by kind."""
-        return {_START: self._catch_up, **self._making.handlers()}
+        return {TEND: self._catch_up, **self._making.handlers()}
 
     def of(self, room: str, conversation: str, person: str) -> RoomMemory:
         """The memory of a room as it serves a conversation with a person."""
@@ -89,7 +89,7 @@ class TendrilMemory:
 
     async def start(self) -> None:
         """See, soon, which jobs were due when the process ended. Raises StorageError."""
-        await self._jobs.add(_START, {}, priority=_PRIORITY)
+        await self._jobs.add(TEND, {}, priority=_PRIORITY)
 
     async def _catch_up(self, _: Job) -> None:
         for room in await self.rooms.all():
@@ -99,8 +99,7 @@ class TendrilMemory:
         """Add the jobs that are due in a room; each is added once. Raises StorageError."""
         if await self._may_learn():
             known = await self.rooms.progress(room)
-            after = min(known.folded, known.told, known.studied)
-            sizes = await self.rooms.sizes(room, after)
+            sizes = await self.rooms.sizes(room, min(known.folded, known.told, known.studied))
             for each in due(known, sizes, bool(await self.rooms.gaps(room))):
                 await self._add(room, each)
         notes = await self.memories.newest(room, Layer.NOTE, -1)

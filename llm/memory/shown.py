@@ -72,8 +72,8 @@ async def beside(
     ids = set(shown.ids)
     own = [fact for fact in await memories.facts(room, person) if fact.id not in ids]
     ids.update(fact.id for fact in own)
-    wanted = _words(question)
-    found = [memory for memory, _ in await memories.search(room, question, _LOOKED_AT)]
+    wanted = sorted(_words(question))
+    found = [each for each, _ in await memories.search(room, " ".join(wanted), _LOOKED_AT)]
     fitting = [memory for memory in found if memory.id not in ids and _fits(memory, wanted)]
     return (
         Section("own_facts", "\n".join(map(fact_line, own)), _BESIDE),
@@ -105,7 +105,7 @@ def _within(facts: Sequence[Memory], budget: int) -> list[Memory]:
 
 
 def _fits(memory: Memory, wanted: Collection[str]) -> bool:
-    common = len(_words(f"{memory.key} {memory.text}") & set(wanted))
+    common = len(_words(f"{memory.key} {memory.text}").intersection(wanted))
     return common >= min(_COMMON, max(1, len(wanted)))
 
 

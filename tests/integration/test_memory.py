@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,32 @@ async def test_of_thirty_notes_the_oldest_twenty_become_one_episode(world: World
         episodes = await tendril.memory.memories.newest("terminal", Layer.EPISODE, -1)
         (condensed,) = [episode for episode in episodes if episode.key == "notes"]
         assert condensed.text == "seen " + " ".join(f"q{number}" for number in range(1, 21))
+
+
+async def test_with_vectors_memories_are_found_by_their_meaning_and_the_newer_ones_first(
+    world: World,
+) -> None:
+    tables = {**world.config.tables, "storage": {"semantic": True}}
+    world.config = replace(world.config, tables=tables)
+    world.script.vector = lambda text: (1, 0) if re.search("feline|cat", str(text)) else (0, 1)
+    async with world.tendril() as tendril:
+        for value in ("a feline sleeps in the attic", "the stove is cold", "another feline came"):
+            world.script.call("remember", {"value": value}).say("Noted.")
+            await world.ask(tendril, "ada", "note it")
+            await world.clock.advance(timedelta(days=40))
+        world.script.call("search_memory", {"query": "cat"}).say("There.")
+        await world.ask(tendril, "ada", "what of my pet?")
+        result = world.script.requests[-1]["messages"][-1]["content"].split("\n")
+        assert [line.split(": ")[-1] for line in result[1:-1]] == [
+            "another feline came",
+            "a feline sleeps in the attic",
+        ]
+        world.script.call("forget", {"scope": "all"}).say("Done.")
+        await world.ask(tendril, "ada", "forget it all")
+        left = await tendril.database.all(
+            "SELECT layer FROM memory_vectors LEFT JOIN memories ON id = memory_id"
+        )
+        assert {row["layer"] for row in left} == {"episode"}
 
 
 async def test_a_model_too_small_to_choose_tools_is_asked_for_nothing(world: World) -> None:

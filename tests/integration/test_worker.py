@@ -129,6 +129,30 @@ async def test_a_handler_that_always_fails_ends_dead_and_the_others_go_on(tmp_pa
         assert (poisoned.state, poisoned.error, worked.state) == ("dead", "ValueError", "done")
 
 
+async def test_a_worker_that_is_stopped_gives_its_jobs_back_for_the_next_one(
+    tmp_path: Path,
+) -> None:
+    begun = asyncio.Event()
+    attempts = []
+
+    async def work(job: Job) -> None:
+        attempts.append(job.attempts)
+        begun.set()
+        if len(attempts) < 8:
+            await asyncio.Event().wait()
+
+    async with opened(tmp_path) as (jobs, clock):
+        await jobs.add("work", {}, max_attempts=1)
+        for _ in range(7):
+            async with working(tmp_path, jobs, {"work": work}, clock):
+                await begun.wait()
+                begun.clear()
+        async with working(tmp_path, jobs, {"work": work}, clock) as worker:
+            await settled(worker, jobs)
+        assert [job.state for job in await jobs.all()] == ["done"]
+    assert attempts == [1] * 8
+
+
 def begin(folder: Path) -> None:
     """Work until killed; each beginning and end of a job is a line of a file."""
 

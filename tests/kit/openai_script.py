@@ -19,7 +19,7 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -72,6 +72,7 @@ class ScriptedOpenAI:
         self.default: Answer | Callable[[dict[str, Any]], Answer | str] = Answer("ok")
         self.requests: list[dict[str, Any]] = []
         self.beside: list[dict[str, Any]] = []
+        self.vector: Callable[[Any], Sequence[float]] = lambda _: (0.5, -0.5)
         self.summed: Callable[[dict[str, Any]], Answer | str] = lambda _: "nothing"
         self.headers: list[dict[str, str]] = []
         self.counted = 0
@@ -236,13 +237,16 @@ class ScriptedOpenAI:
 
     async def _embeddings(self, request: Request) -> Response:
         body = await request.json()
-        async with self._arrival:
-            self.requests.append(body)
-            self._arrival.notify_all()
+        if request.headers.get("x-session-id", "").endswith("/memory"):
+            self.beside.append(body)
+        else:
+            async with self._arrival:
+                self.requests.append(body)
+                self._arrival.notify_all()
         texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
         data = [
-            {"object": "embedding", "index": index, "embedding": [0.5, -0.5]}
-            for index, _ in enumerate(texts)
+            {"object": "embedding", "index": index, "embedding": list(self.vector(text))}
+            for index, text in enumerate(texts)
         ]
         tokens = words(texts)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
