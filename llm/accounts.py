@@ -19,7 +19,8 @@ from storage.tally import Tally
 from storage.usage import Amount
 
 ANSWER = "answer"
-"""The purpose of answers to people."""
+"""The purpose of answers to people; what nobody has asked for has the profile of its run (see
+`llm.limits`), and memory and reviews have purposes of their own."""
 
 _NAMED = timedelta(days=30)  # for how long it is kept whose conversation it was
 

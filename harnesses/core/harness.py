@@ -21,7 +21,7 @@ from harnesses.core.lane import Lane
 from harnesses.core.reloading import follow
 from harnesses.core.status import Status
 from harnesses.core.tracing import Occasion, keep
-from llm.accounts import Accounts
+from llm.accounts import ANSWER, Accounts
 from llm.client import AgentClient, Call, OnText, Priority
 from llm.clock import Clock, SystemClock
 from llm.context import Context, Question
@@ -186,7 +186,7 @@ class Harness(ABC):
         asking = Asking(text, memory.room, chosen, values or {}, tools, rights, over)
         context = self._context(conversation, Question(who, text), view, memory)
         occasion = Occasion(conversation, text, view, profile, private, keeps, run)
-        call = partial(self._call, conversation, asking, priority, model)
+        call = partial(self._call, conversation, asking, priority, model, profile)
         work = partial(self._answer, lane, context, call, asking, memory, on_text, occasion)
         safe = partial(self.safely, work)
         return await answered(lane, safe, context, memory, deliver, keeps=keeps)
@@ -259,13 +259,14 @@ class Harness(ABC):
         )
 
     async def _call(
-        self, conversation: str, asking: Asking, priority: Priority, model: str
+        self, conversation: str, asking: Asking, priority: Priority, model: str, profile: Profile
     ) -> Call:
         persona = asking.persona
         return Call(
             f"{self.name}/{conversation}",
             priority,
             await self.models.named(model) or await self.models.named(persona.model),
+            purpose=ANSWER if profile in ("standard", "command") else profile,
             room=asking.room,
             temperature=persona.temperature,
             max_tokens=persona.max_tokens,

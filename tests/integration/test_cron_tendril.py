@@ -117,7 +117,7 @@ async def test_a_job_with_a_review_delivers_the_better_text(world: World) -> Non
         (turn,) = await Conversations(database).turns("cron/hello")
         spent = await Spending(database).by_purpose(date.min, date.max)
     assert turn.messages[-1]["content"] == "Good morning."
-    assert (spent["answer"].requests, spent["review"].requests) == (1, 3)
+    assert (spent["job"].requests, spent["review"].requests) == (1, 3)
 
 
 async def test_jobs_come_go_and_change_while_it_runs(world: World) -> None:

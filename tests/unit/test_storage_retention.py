@@ -15,6 +15,7 @@ from storage.privacy import OptOuts, Rules
 from storage.retention import expire
 from storage.runs import Ended, Run, Runs
 from storage.settings import StorageSettings
+from storage.skills import FILES, SkillTable, Taught
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -69,6 +70,18 @@ async def test_the_trace_of_a_turn_goes_with_its_question(tmp_path: Path) -> Non
             await runs.end(run.key, Ended(asked.time, "answered"), [])
         assert await expire(database, log, settings, NOW) == 1
         assert [row[0] for row in await database.all("SELECT key FROM runs")] == ["1"]
+
+
+async def test_what_was_taught_goes_with_the_rest_of_the_memory(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        table = SkillTable(database)
+        await table.used(FILES, ["dice"], well=True)
+        for name, days in (("old", 11), ("new", 9)):
+            taught = Taught(name, "when", "how", "ada")
+            await table.teach("irc/#frogs", taught, NOW - timedelta(days=days))
+        await expire(database, log, StorageSettings(retention_days=10), NOW)
+        assert [skill.name for skill in await table.taught("irc/#frogs")] == ["new"]
+        assert list(await table.scores(FILES)) == ["dice"]
 
 
 async def test_by_default_everything_stays(tmp_path: Path) -> None:
