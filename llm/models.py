@@ -18,7 +18,7 @@ from collections.abc import Callable
 import structlog
 
 from llm.client import AgentClient
-from llm.errors import ModelError
+from llm.errors import ModelError, Refused
 from llm.wire import ModelCard
 
 FAST, SMART = "fast", "smart"
@@ -77,6 +77,8 @@ class Models:
             return card
         try:
             card = await self._client.model(name)
+        except Refused:
+            card = None  # a server that says nothing of models by their names
         except ModelError:
             return card
         if len(self._cards) >= _MOST:

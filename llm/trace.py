@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import structlog
 
@@ -49,14 +49,24 @@ class Ledger(Protocol):
         """Close a run."""
 
 
+Beside = Callable[[Coroutine[Any, Any, None]], None]
+"""Does something beside the rest, to its end."""
+
+
 class Trace:
     """The trace of one run. Without a ledger, or when that cannot be written, it is not kept, and
     effects that could not be written down do not happen."""
 
-    def __init__(self, run: Run | None = None, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self,
+        run: Run | None = None,
+        ledger: Ledger | None = None,
+        beside: Beside | None = None,
+    ) -> None:
         self._run = run.key if run else ""
         self._begun = run
         self._ledger = ledger
+        self._beside = beside
         self._opened = asyncio.Event()
         self._effects: dict[str, Effect] = {}
         self.steps: list[Step] = []
@@ -78,10 +88,13 @@ class Trace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the run by its `outcome`, or by what ended it."""
-        await self._opening
+        """Close the run by its `outcome`, beside what goes on, or by what ended it."""
         if kind is None and self.outcome:
-            await self._end(_how(self.outcome), "", self.outcome)
+            closing = self._end(_how(self.outcome), "", self.outcome)
+            if self._beside:
+                self._beside(closing)  # whoever asked need not wait for that
+            else:
+                await closing
         elif kind and issubclass(kind, asyncio.CancelledError):
             await self._end("stopped", "", None)
         else:
@@ -137,6 +150,7 @@ class Trace:
         self.steps.append(Step("tool", tool[:64], ok, _since(began), act))
 
     async def _end(self, how: str, reason: str, outcome: Outcome | None) -> None:
+        await self._opening
         if self._ledger is None:
             return
         usage = self._spent()

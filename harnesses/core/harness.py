@@ -291,7 +291,7 @@ class Harness(ABC):
             prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
         stable, own = recalling.result()
         context.say(prompt.system, (*own, *prompt.beside), stable)
-        trace = occasion.trace(self.runs, call, self.agent, self.clock)
+        trace = occasion.trace(self.runs, call, self.agent, self.clock, lane.beside)
         turn = Turn(
             self.client,
             self.agent,

@@ -65,9 +65,13 @@ class Lane(Generic[T]):
         """What `work` returns, or None when it was stopped; discarded from the start, unless
         memory `keeps` it."""
         self.discarded = not keeps
-        async with asyncio.TaskGroup() as tasks:
-            self._running = running = tasks.create_task(work)
+        async with asyncio.TaskGroup() as self._tasks:
+            self._running = running = self._tasks.create_task(work)
         return None if running.cancelled() else running.result()
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside what runs, also when that is stopped; the next waits for it."""
+        self._tasks.create_task(work)
 
     def leave(self) -> None:
         """Let the next question have its turn."""

@@ -13,7 +13,7 @@ from llm.clock import Clock
 from llm.limits import Profile
 from llm.log_view import LogView
 from llm.settings import AgentSettings
-from llm.trace import Trace
+from llm.trace import Beside, Trace
 from storage.errors import StorageError
 from storage.runs import Run, Runs
 
@@ -39,7 +39,9 @@ class Occasion:
     keeps: bool
     key: str
 
-    def trace(self, runs: Runs, call: Call, settings: AgentSettings, clock: Clock) -> Trace:
+    def trace(
+        self, runs: Runs, call: Call, settings: AgentSettings, clock: Clock, beside: Beside
+    ) -> Trace:
         """The trace of the turn, kept with `runs`; its question has been written into the log."""
         line = self.view.line if self.view else None
         anchor = line.id if line else self.view.anchor if self.view else 0
@@ -54,7 +56,7 @@ class Occasion:
             settings.trace_words,
             self.text,
         )
-        return Trace(run, runs)
+        return Trace(run, runs, beside)
 
 
 async def keep(runs: Runs, days: Callable[[], int], clock: Clock) -> None:
