@@ -72,6 +72,15 @@ def parse_zone(name: str) -> tzinfo:
         ) from error
 
 
+def is_zone(name: str) -> bool:
+    """Whether a time zone has that name."""
+    try:
+        parse_zone(name)
+    except ValueError:
+        return False
+    return True
+
+
 def _known(name: str) -> str:
     parse_zone(name)
     return name

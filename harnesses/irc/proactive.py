@@ -74,6 +74,12 @@ class Proactive:
         """Look up whenever there is reason to, for ever."""
         await self.heart.beat()
 
+    def brief(self) -> list[str]:
+        """How we are, for everybody; nothing while there is nothing to look at."""
+        heart = self.heart
+        state = [f"energy {heart.energy:.0%}", f"{len(heart.waiting)} signals wait"]
+        return state if heart.awake else []
+
     def state(self, place: Place) -> str:
         """How we are, and what we would have said at a place, for admins."""
         state = f"energy {self.heart.energy:.0%}, {len(self.heart.waiting)} signals wait"

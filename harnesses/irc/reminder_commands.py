@@ -31,7 +31,7 @@ class ReminderCommands:
         """remind WHEN TEXT: tell me TEXT then (in 20 minutes, at 18:00, every monday at 9)"""
         reminding = self._calendar.reminding
         try:
-            time, text = reminding.understood(request.words.removeprefix("me "))
+            time, text = await reminding.understood(request, request.words.removeprefix("me "))
             return await reminding.add(request, time, text)
         except NotUnderstood as error:
             return Notice(str(error))
@@ -63,7 +63,7 @@ class ReminderTools:
     ) -> str:
         """Remind the person who asks you of something later, here."""
         try:
-            time, rest = self._reminding.understood(when)
+            time, rest = await self._reminding.understood(self._request, when)
             if rest:
                 raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {FORMS}")
             return await self._reminding.add(self._request, time, text)

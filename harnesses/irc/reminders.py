@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from harnesses.irc.delivery import reachable
+from harnesses.irc.record import room_of
 from harnesses.irc.request import Request
 from llm.clock import Clock
-from llm.timetable import Timetable, parse_zone
+from llm.timetable import Timetable, is_zone, parse_zone
 from llm.when import NotUnderstood, When, when
 from llm.worker import Worker
 from storage.database import Database, to_micros
 from storage.entry import Entry
 from storage.jobs import Job, Jobs
+from storage.memory import person_of
 from storage.reminders import Owner, Reminder, Reminders
 
 if TYPE_CHECKING:
@@ -31,22 +33,23 @@ LONGEST = 300
 """Characters of a reminder."""
 
 _KIND = "reminder"
+_ZONE = "timezone"  # the fact about a person that counts
 _AGAIN = timedelta(seconds=15)  # until a place that we are not in is tried again
 _LATE = timedelta(minutes=2)  # from when on we say that it is late
 
 Say = Callable[[Reminder, str], Awaitable[bool]]
 """Says a text to whom a reminder belongs, where it belongs; whether that was possible."""
 
+Zone = Callable[[Request], Awaitable[str]]
+"""The name of the time zone in which whoever asks means their times."""
+
 _log = structlog.get_logger()
 
 
 class Reminding:
-    """The reminders of one tendril. `zone` is the name of the time zone in which people mean
-    their times; `lock` a file that whoever says reminders holds."""
+    """The reminders of one tendril. `lock` is a file that whoever says reminders holds."""
 
-    def __init__(
-        self, database: Database, clock: Clock, zone: Callable[[], str], say: Say, lock: Path
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, zone: Zone, say: Say, lock: Path) -> None:
         self._kept, self._clock, self._zone, self._say = Reminders(database), clock, zone, say
         self._jobs = Jobs(database, clock.now)
         self._worker = Worker(self._jobs, {_KIND: self._due}, clock, lock)
@@ -57,9 +60,11 @@ class Reminding:
             await self._plan(reminder)
         await self._worker.run()
 
-    def understood(self, text: str) -> tuple[When, str]:
-        """The time with which a text begins, and the rest of it. Raises NotUnderstood."""
-        return when(text, self._clock.now(), parse_zone(self._zone()))
+    async def understood(self, request: Request, text: str) -> tuple[When, str]:
+        """The time with which a text begins, as whoever asks means it, and the rest of it. Raises
+        NotUnderstood."""
+        zone = await self._zone(request)
+        return when(text, self._clock.now(), parse_zone(zone))
 
     async def add(self, request: Request, time: When, text: str) -> str:
         """Keep a reminder for whoever asks; what to tell them. Raises NotUnderstood."""
@@ -74,7 +79,7 @@ class Reminding:
             text.strip(),
             time.due,
             time.rule,
-            self._zone(),
+            await self._zone(request),
             await request.line.written(),
         )
         kept = await self._kept.add(reminder)
@@ -136,8 +141,14 @@ def reminding_of(tendril: IrcTendril) -> Reminding:
         target = replace(target, nick=owner.nick, logged=logged, answers=asked)
         return await tendril.speech.say(target, text)
 
+    async def zone(request: Request) -> str:
+        fold = request.network.fold
+        room, person = room_of(request.place, fold), person_of(fold(request.who.name))
+        fact = await tendril.memory.memories.fact(room, person, _ZONE)
+        return fact.text if fact and is_zone(fact.text) else tendril.agent.timezone
+
     lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
-    return Reminding(tendril.database, tendril.clock, lambda: tendril.agent.timezone, say, lock)
+    return Reminding(tendril.database, tendril.clock, zone, say, lock)
 
 
 def owner_of(request: Request) -> Owner:

@@ -295,7 +295,8 @@ class IrcTendril(Harness):
                 self.status.waiting(f"not yet on {', '.join(away)}")
                 await self.networks[away[0]].until_joined()
             else:
-                self.status.ready(", ".join(map(_whereabouts, self.networks.values())))
+                known = [*map(_whereabouts, self.networks.values()), *self.proactive.brief()]
+                self.status.ready(", ".join(known))
                 await asyncio.sleep(_POLL)
 
     async def _leave(self) -> None:

@@ -181,6 +181,22 @@ async def test_the_model_keeps_reminders_in_the_name_of_who_asks(tmp_path: Path)
         await it.alice.expect("alice: reminder: tea$")
 
 
+async def test_times_are_meant_in_the_zone_that_is_known_of_who_asks(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        world(tmp_path) as it,
+        it.life(NOON, script.url),
+    ):
+        for zone, told in (("Mars/Olympus", "UTC"), ("Europe/Vienna", "Europe/Vienna")):
+            script.call("remember", {"key": "timezone", "value": zone}).say("I know it now.")
+            await it.alice.say(ROOM, ".terrarium remember my timezone")
+            await it.alice.expect("I know it now")
+            await it.alice.say(ROOM, ".remind at 18:00 tea")
+            await it.alice.expect(f"on Fri 2026-05-01 at 18:00 {told}")
+        await it.bob.say(ROOM, ".remind at 18:00 tea")
+        await it.bob.expect("on Fri 2026-05-01 at 18:00 UTC")
+
+
 async def test_what_is_not_understood_is_answered_with_what_is(tmp_path: Path) -> None:
     async with world(tmp_path) as it, it.life(NOON):
         assert "every monday and thursday at 9" in await told(it.alice, ".remind soon tea")
