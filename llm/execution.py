@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -51,19 +51,14 @@ class Execution:
         """The results of all calls, in order; `prompt` is what the model had been given."""
         verdicts = self._guard.judge(calls)
         heard = _heard(prompt) if any(call.source for call in calls) else ""
-        todo = [
-            self._result(call, verdict, heard)
-            for call, verdict in zip(calls, verdicts, strict=True)
-        ]
-        allowed = [
-            call.name
-            for call, verdict in zip(calls, verdicts, strict=True)
-            if verdict.act == "allow"
-        ]
+        judged = list(zip(calls, verdicts, strict=True))
+        allowed = [call.name for call, verdict in judged if verdict.act == "allow"]
         if all(self.toolbox.traits(name).reads for name in allowed):
-            results = await _side_by_side(todo)
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(self._result(*each, heard)) for each in judged]
+            results = [task.result() for task in running]
         else:
-            results = [await each for each in todo]
+            results = [await self._result(*each, heard) for each in judged]
         return [_message(call, result) for call, result in zip(calls, results, strict=True)]
 
     async def _result(self, call: ToolCall, verdict: Verdict, heard: str) -> Result:
@@ -125,15 +120,6 @@ class Execution:
         )
         self._guard.ran(call.name, ok=result.ok)
         return result
-
-
-async def _side_by_side(todo: Sequence[Awaitable[Result]]) -> list[Result]:
-    async def one(work: Awaitable[Result]) -> Result:
-        return await work
-
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(one(work)) for work in todo]
-    return [task.result() for task in running]
 
 
 def _message(call: ToolCall, result: Result) -> Message:

@@ -16,12 +16,13 @@ import structlog
 
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.answer import NOTHING, Answer, Deliver, answered, done, read_ahead
+from harnesses.core.asking import call_of, reviewed
 from harnesses.core.errors import root_cause
 from harnesses.core.lane import Lane
 from harnesses.core.reloading import follow
 from harnesses.core.status import Status
 from harnesses.core.tracing import Occasion, keep
-from llm.accounts import ANSWER, Accounts
+from llm.accounts import Accounts
 from llm.client import AgentClient, Call, OnText, Priority
 from llm.clock import Clock, SystemClock
 from llm.context import Context, Question
@@ -34,7 +35,6 @@ from llm.meter import Meter
 from llm.models import Models
 from llm.process import told_to_stop
 from llm.prompts import Asking, Prompts
-from llm.reviewer import Reviewer
 from llm.settings import AgentSettings
 from llm.tools import Rights
 from llm.turn import Turn
@@ -186,7 +186,7 @@ class Harness(ABC):
         asking = Asking(text, memory.room, chosen, values or {}, tools, rights, over)
         context = self._context(conversation, Question(who, text), view, memory)
         occasion = Occasion(conversation, text, view, profile, private, keeps, run)
-        call = partial(self._call, conversation, asking, priority, model, profile)
+        call = partial(call_of, self.name, self.models, asking, occasion, priority, model)
         work = partial(self._answer, lane, context, call, asking, memory, on_text, occasion)
         safe = partial(self.safely, work)
         return await answered(lane, safe, context, memory, deliver, keeps=keeps)
@@ -258,20 +258,6 @@ class Harness(ABC):
             now=self.clock.now,
         )
 
-    async def _call(
-        self, conversation: str, asking: Asking, priority: Priority, model: str, profile: Profile
-    ) -> Call:
-        persona = asking.persona
-        return Call(
-            f"{self.name}/{conversation}",
-            priority,
-            await self.models.named(model) or await self.models.named(persona.model),
-            purpose=ANSWER if profile in ("standard", "command") else profile,
-            room=asking.room,
-            temperature=persona.temperature,
-            max_tokens=persona.max_tokens,
-        )
-
     async def _answer(
         self,
         lane: Lane[Answer],
@@ -305,8 +291,7 @@ class Harness(ABC):
         )
         reserve = call.max_tokens or self.agent.max_tokens
         outcome = await done(turn, trace, context, self._meter, reserve)
-        if asking.review_over is not None and len(outcome.text) > asking.review_over:
-            outcome = await Reviewer(self.client, call).reviewed(asking.text, outcome)
+        outcome = await reviewed(self.client, call, asking, outcome)
         used = partial(self.prompts.used, self.skills, call.room, prompt, well=not outcome.forced)
 
         async def afterwards() -> None:
