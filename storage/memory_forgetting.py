@@ -17,7 +17,7 @@ from storage.jobs import Jobs
 from storage.memory import Layer, Memory, forget_shown, memory_of, person_of
 
 TEND = "memory.tend"
-"""The kind of the job that looks in every room for what is to be made."""
+"""The kind of the job that looks for what is to be made, in one room or in all."""
 
 _MADE = (Layer.EPISODE, Layer.SUMMARY)
 

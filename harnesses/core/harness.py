@@ -207,7 +207,8 @@ class Harness(ABC):
             await self.skills.forget(conversation)
             room = await self.conversations.room(conversation)
             turns = await self.conversations.clear(conversation)
-            await self.memory.tend(room)
+            if room != conversation:  # others have been there too
+                await self.memory.soon(room)
             return turns
 
     async def compact(self, conversation: str) -> int:
@@ -325,7 +326,7 @@ class Harness(ABC):
                 self.config.section(MemorySettings),
                 embeds=self.config.section(StorageSettings).semantic,
             )
-            await self.memory.start()
+            await self.memory.soon()
             lock = self.config.data / "run" / f"{self.name}.lock"
             self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
             yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
@@ -26,7 +26,6 @@ from storage.memory_forgetting import TEND
 from storage.memory_rooms import Rooms
 from storage.memory_vectors import MemoryVectors
 
-_ASKED_AGAIN = timedelta(minutes=10)  # until it is asked anew whether the model is to learn
 _PRIORITY = 200
 
 _log = structlog.get_logger()
@@ -51,7 +50,6 @@ class TendrilMemory:
         self._models = models
         self._jobs = jobs
         self._clock = clock
-        self._quiet_until: datetime | None = None
         self.memories = Memories(database)
         self.rooms = Rooms(database)
         self._vectors = MemoryVectors(database)
@@ -73,7 +71,7 @@ class TendrilMemory:
 
     def handlers(self) -> Mapping[str, Handler]:
         """The jobs that it adds, by kind."""
-        return {TEND: self._catch_up, **self._making.handlers()}
+        return {TEND: self._tend_rooms, **self._making.handlers()}
 
     def of(self, room: str, conversation: str, person: str) -> RoomMemory:
         """The memory of a room as it serves a conversation with a person."""
@@ -83,21 +81,19 @@ class TendrilMemory:
         """Whether the model is asked to make something of what was said."""
         if self._settings.learn != "auto":
             return self._settings.learn == "on"
-        learns = await self._models.chooses_tools(await self._models.fast())
-        self._quiet_until = None if learns else self._clock.now() + _ASKED_AGAIN
-        return learns
+        return await self._models.chooses_tools(await self._models.fast())
 
-    async def start(self) -> None:
-        """See, soon, which jobs were due when the process ended. Raises StorageError."""
-        await self._jobs.add(TEND, {}, priority=_PRIORITY)
+    async def soon(self, room: str = "") -> None:
+        """See what is due in a room, or in all, as soon as nobody waits. Raises StorageError."""
+        await self._jobs.add(TEND, {"room": room}, priority=_PRIORITY)
 
-    async def _catch_up(self, _: Job) -> None:
-        for room in await self.rooms.all():
+    async def _tend_rooms(self, job: Job) -> None:
+        for room in [job.payload["room"]] if job.payload.get("room") else await self.rooms.all():
             await self.tend(room)
 
     async def tend(self, room: str) -> None:
         """Add the jobs that are due in a room; each is added once. Raises StorageError."""
-        if await self._may_learn():
+        if await self.learns():
             known = await self.rooms.progress(room)
             sizes = await self.rooms.sizes(room, min(known.folded, known.told, known.studied))
             for each in due(known, sizes, bool(await self.rooms.gaps(room))):
@@ -131,11 +127,6 @@ class TendrilMemory:
     def now(self) -> datetime:
         """The time."""
         return self._clock.now()
-
-    async def _may_learn(self) -> bool:
-        """Whether it is worth looking for what is due: nobody waits for the server here."""
-        asleep = self._quiet_until is not None and self._clock.now() < self._quiet_until
-        return self._settings.learn != "off" and not asleep
 
 
 class RoomMemory:

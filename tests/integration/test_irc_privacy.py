@@ -13,7 +13,8 @@ from storage.chat_log import Query
 from storage.event import EVERYTHING
 from tests.integration.test_irc_tendril_commands import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
-from tests.kit.irc_tendril import ROOM
+from tests.kit.irc_tendril import ROOM, kept_turns
+from tests.kit.jobs import settled
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 SECRET = "xyzzyplughplover"
@@ -129,6 +130,32 @@ async def test_forget_me_asks_back_and_then_leaves_nothing(tmp_path: Path) -> No
     assert len(audit) == 1
     assert audit[0][:2] == ("", "forget")
     assert "alice" not in str(audit)
+
+
+async def test_forget_me_reaches_what_was_made_of_it(tmp_path: Path) -> None:
+    async with (
+        answering("ok") as script,
+        alice_in(tmp_path, script.url) as (alice, tendril),
+    ):
+        script.summed = lambda _: f"alice said {SECRET}"
+        script.call("remember", {"key": "word", "value": SECRET}).say("Sure.")
+        await alice.say(ROOM, f".terrarium remember my word, {SECRET}")
+        await alice.expect("alice: Sure")
+        for _ in range(3):
+            await alice.say(ROOM, ".terrarium go on")
+            await alice.expect("alice: ok")
+        await kept_turns(tendril, f"irc/{ROOM}/alice")
+        await settled(tendril._worker, tendril.jobs)
+        layers = await tendril.database.all("SELECT DISTINCT layer FROM memories ORDER BY layer")
+        assert [row["layer"] for row in layers] == ["episode", "fact"]
+        word = (await told(alice, ".forget me")).split()[-1]
+        assert (await told(alice, f".forget me {word}")).startswith("Forgotten: ")
+        for table in ("memories", "memory_sources", "memory_rooms", "conversations"):
+            assert await tendril.database.all(f"SELECT * FROM {table}") == []
+        assert SECRET.encode() not in raw(tmp_path)
+        await alice.say(ROOM, ".terrarium what is my word?")
+        await alice.expect("alice: ok")
+        assert SECRET not in str(script.requests[-1])
 
 
 async def test_somebody_else_under_the_nick_can_erase_nothing(tmp_path: Path) -> None:
