@@ -30,7 +30,6 @@ from llm.errors import ModelError
 from llm.limits import Profile
 from llm.log_view import LogView
 from llm.memory.memory import RoomMemory, TendrilMemory
-from llm.memory.settings import MemorySettings
 from llm.meter import Meter
 from llm.models import Models
 from llm.process import told_to_stop
@@ -44,7 +43,6 @@ from storage.conversations import Conversations, Window
 from storage.database import Database
 from storage.jobs import Jobs
 from storage.runs import Runs
-from storage.settings import StorageSettings
 from storage.skills import SkillTable
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
@@ -207,8 +205,7 @@ class Harness(ABC):
             await self.skills.forget(conversation)
             room = await self.conversations.room(conversation)
             turns = await self.conversations.clear(conversation)
-            if room != conversation:  # others have been there too
-                await self.memory.soon(room)
+            await self.memory.cleared(conversation, room)
             return turns
 
     async def compact(self, conversation: str) -> int:
@@ -316,16 +313,8 @@ class Harness(ABC):
             await self.runs.interrupt()
             self._meter = Meter(self.client)
             self.models = Models(self.client, lambda: self.agent.model)
-            self.memory = TendrilMemory(
-                self.name,
-                self.database,
-                self.jobs,
-                self.client,
-                self.models,
-                self.clock,
-                self.config.section(MemorySettings),
-                embeds=self.config.section(StorageSettings).semantic,
-            )
+            parts = (self.database, self.jobs, self.client, self.models, self.clock)
+            self.memory = TendrilMemory(self.name, *parts, self.config)
             await self.memory.soon()
             lock = self.config.data / "run" / f"{self.name}.lock"
             self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)

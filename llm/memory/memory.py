@@ -18,6 +18,7 @@ from llm.memory.tools import MemoryTools
 from llm.models import Models
 from llm.sections import Section
 from llm.worker import Handler
+from storage.config import Config
 from storage.database import Database
 from storage.errors import StorageError
 from storage.jobs import Job, Jobs
@@ -25,6 +26,7 @@ from storage.memory import Layer, Memories, Memory, person_of
 from storage.memory_forgetting import TEND
 from storage.memory_rooms import Rooms
 from storage.memory_vectors import MemoryVectors
+from storage.settings import StorageSettings
 
 _PRIORITY = 200
 
@@ -32,7 +34,7 @@ _log = structlog.get_logger()
 
 
 class TendrilMemory:
-    """The memory in a tendril's file. `embeds` tells whether memories get vectors."""
+    """The memory in a tendril's file. Where the log is indexed by meaning, memories are too."""
 
     def __init__(
         self,
@@ -42,11 +44,10 @@ class TendrilMemory:
         client: AgentClient,
         models: Models,
         clock: Clock,
-        settings: MemorySettings,
-        *,
-        embeds: bool,
+        config: Config,
     ) -> None:
-        self._settings = settings
+        embeds = config.section(StorageSettings).semantic
+        self._settings = config.section(MemorySettings)
         self._models = models
         self._jobs = jobs
         self._clock = clock
@@ -86,6 +87,12 @@ class TendrilMemory:
     async def soon(self, room: str = "") -> None:
         """See what is due in a room, or in all, as soon as nobody waits. Raises StorageError."""
         await self._jobs.add(TEND, {"room": room}, priority=_PRIORITY)
+
+    async def cleared(self, conversation: str, room: str) -> None:
+        """See, soon, what is to be made again of a room that others have been in too. Raises
+        StorageError."""
+        if room != conversation:
+            await self.soon(room)
 
     async def _tend_rooms(self, job: Job) -> None:
         for room in [job.payload["room"]] if job.payload.get("room") else await self.rooms.all():
