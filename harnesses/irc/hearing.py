@@ -60,10 +60,14 @@ class Hearing:
         if not asked or not self.heeds(network, event, who):
             return None
         by_prefix = event.text.strip().startswith(prefix)
-        if not by_prefix and self._loops.closed(_person(network, who), event.text):
+        return None if not by_prefix and self.in_loop(network, who, event.text) else asked
+
+    def in_loop(self, network: Network, who: Identity, text: str) -> bool:
+        """Whether these words to us go round in a loop with another bot, which has to end."""
+        closed = self._loops.closed(_person(network, who), text)
+        if closed:
             _log.info("irc.loop_ended", network=network.name, nick=who.nick)
-            return None
-        return asked
+        return closed
 
     def heeds(self, network: Network, event: IrcEvent, who: Identity) -> bool:
         """Whether an event is of somebody whom we answer, and of now."""

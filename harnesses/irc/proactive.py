@@ -6,6 +6,7 @@ of bots or of people who have opted out, whose lines attention does not see.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -108,6 +109,8 @@ class Proactive:
         reacts = self._awaited.pop((place, line.person), _NEVER) > now
         if asked or not (reacts or nick in line.words):
             return
+        if tendril.hearing.in_loop(network, who, event.text):
+            return
         request = tendril.hearing.request(network, event, who, event.text, entry)
         if tendril.hearing.may(request) is May.YES:
             kind = Kind.REACTION if reacts else Kind.DIRECT
@@ -138,6 +141,8 @@ class Proactive:
             return
         due = self._tendril.clock.now() + timedelta(seconds=seconds)
         if answer.status == "awaiting_answer":
+            now = self._tendril.clock.now()
+            self._awaited = {key: end for key, end in self._awaited.items() if end > now}
             self._awaited[place, person] = due
         thought = Signal(Kind.THOUGHT, place, due, person=person, anchor=anchor)
         await self.heart.signal(thought, alone=True)
@@ -159,24 +164,28 @@ class Proactive:
         await self.heart.signal(Signal(kind, place, now, person=person, anchor=anchor))
 
     async def _think(self, wake: Wake) -> Acknowledgement | None:
-        """Run the model; whatever has been switched off or forgotten meanwhile is dealt with."""
-        place, tendril = wake.place, self._tendril
-        network = tendril.networks.get(place.network)
-        if network is None or not reachable(network, place.channel):
-            return None
-        behaviour = tendril.behaviours.of(place)
-        if behaviour.proactive == "off" or not behaviour.logging:
-            return None
-        if wake.kind is Kind.THOUGHT and not network.member(place.channel, wake.person):
-            return None
-        said = await self._line(wake) if wake.anchor else None
-        if wake.anchor and said is None:
-            return None
-        answer = await self._turn(wake, network, behaviour, said if wake.kind in ASKED else None)
+        """Run the model; what fails is tried again later."""
+        answer = await self._tendril.safely(functools.partial(self._run, wake))
         if answer.ok and not answer.deferral:
             return None
         later = timedelta(hours=answer.deferral.hours) if answer.deferral else LATER
-        return Acknowledgement(State.DEFERRED, wake.value, tendril.clock.now() + later)
+        return Acknowledgement(State.DEFERRED, wake.value, self._tendril.clock.now() + later)
+
+    async def _run(self, wake: Wake) -> Answer:
+        """What the model answers; nothing, when that was switched off or forgotten meanwhile."""
+        place, nothing = wake.place, Answer("")
+        network = self._tendril.networks.get(place.network)
+        if network is None or not reachable(network, place.channel):
+            return nothing
+        behaviour = self._tendril.behaviours.of(place)
+        if behaviour.proactive == "off" or not behaviour.logging:
+            return nothing
+        if wake.kind is Kind.THOUGHT and not network.member(place.channel, wake.person):
+            return nothing
+        said = await self._line(wake) if wake.anchor else None
+        if wake.anchor and said is None:
+            return nothing
+        return await self._turn(wake, network, behaviour, said if wake.kind in ASKED else None)
 
     async def _line(self, wake: Wake) -> Event | None:
         """What was said to us, unless it has been forgotten."""
@@ -205,6 +214,7 @@ class Proactive:
             conversation_of(place, nick, network.fold) if own else room,
             who=said.nick if said else NOBODY,
             text=said.text if said else occasion(wake.kind, nick),
+            person=wake.person,
             room=room,
             view=LogView(
                 log=tendril.log,
