@@ -88,7 +88,7 @@ async def test_a_tendril_ends_with_its_supervisor_however_that_ends(tmp_path: Pa
             await hanging(tmp_path, script)
             supervisor.kill()
             assert supervisor.stdout
-            assert await supervisor.stdout.read() == b""  # its end: nobody has it open
+            await supervisor.stdout.read()  # returns at its end: nobody has it open any more
             await script.client_gone()
         said = report(tmp_path, "small")
         assert said
