@@ -29,6 +29,7 @@ LINES = 50
 _TURNS = 15  # that a sliding window keeps of a conversation
 _DIGEST = 20  # lines
 _ANSWER = 24  # tokens
+_PATIENCE = 3_600  # seconds: a slow machine is measured, not given up on
 _IRC = ROOT / "harnesses" / "irc" / "persona.md"
 _PERSONA = Persona.read(_IRC)
 _CRON = Persona.read(ROOT / "harnesses" / "cron" / "persona.md")
@@ -141,7 +142,13 @@ async def digest(client: AgentClient, channel: Channel, asked: Asked) -> Timed:
 @asynccontextmanager
 async def ours(data: Path, url: str) -> AsyncIterator[Ours]:
     """The tendril's base with the persona of IRC, open."""
-    agent = {"api_url": url, "max_tokens": _ANSWER, "personas": {Ours.name: str(_IRC)}}
+    agent = {
+        "api_url": url,
+        "max_tokens": _ANSWER,
+        "personas": {Ours.name: str(_IRC)},
+        "model_timeout": _PATIENCE,
+        "timeout": _PATIENCE,
+    }
     bot = Ours(Config({"agent": agent}, None, data))
     running = asyncio.create_task(bot.run())
     try:

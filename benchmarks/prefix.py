@@ -30,7 +30,7 @@ from storage.chat_log import ChatLog
 from storage.database import Database
 
 QUESTIONS = 30
-OF_THE_WINDOW = 10  # questions: its prompts are read anew each time, so more take only longer
+OF_THE_WINDOW = 6  # questions: its prompts are read anew each time, so more take only longer
 BETWEEN = 10  # lines
 BEFORE = 60  # lines, before the first question
 CACHED, SOONER = 85.0, 0.4
@@ -131,7 +131,7 @@ async def _stage() -> AsyncIterator[tuple[httpx2.AsyncClient, Ours, ChatLog]]:
     """A fresh engine behind a server, a tendril of it and a log."""
     with tempfile.TemporaryDirectory() as name:
         async with (
-            small_server(threads=os.cpu_count() or 1) as (http, _),
+            small_server() as (http, _),
             Database.opened(Path(name) / "log.db") as database,
             ours(Path(name), str(http.base_url)) as bot,
         ):
