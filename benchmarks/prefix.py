@@ -1,10 +1,11 @@
 """How much of a channel's prompts comes from the engine's cache, and how soon the answer begins.
 
 Channels go on as #ubuntu really did (`DATA` names the folder of its logs), and after some lines
-somebody asks the bot the next one. The answers are the real model's. Each case is played twice, to
-engines of their own: with our prompts, and with those of a bot that shows the last lines as they
-are at each question. What came from the cache is the engine's own number. `CASE` names one of the
-cases, or some letters of it.
+somebody asks the bot the next one. The answers are the real model's. Each case is played three
+times: as a bot does that shows the last lines as they are at each question, on llama.cpp as other
+servers run it, which keeps the beginning of a prompt; the same on our engine, which also shifts
+what remains when lines leave a prompt that is still in its slot; and as Terrarium does. What came
+from the cache is the engine's own number. `CASE` names one of the cases, or a part of its name.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ import httpx2
 
 from benchmarks.figure import Figure
 from benchmarks.layouts import Layout, Ours, SlidingWindow, Timed, digest, ours
+from benchmarks.plain_engine import plain_engine
 from benchmarks.replay import Asked, Channel
 from benchmarks.small_server import small_server
 from benchmarks.ubuntu import NoCorpus, lines
@@ -76,9 +78,11 @@ async def figures() -> AsyncIterator[Figure]:
         return
     wanted = os.environ.get("CASE", "")
     for case in (case for case in CASES if wanted in case.name):
-        window = await _played(case, OF_THE_WINDOW, lambda bot: SlidingWindow(bot.client))
-        ours = await _played(case, QUESTIONS, lambda bot: bot)
-        for name, played in (("window", window), ("ours", ours)):
+        async with plain_engine() as settings:
+            window = await _played(case, OF_THE_WINDOW, _window, settings)
+        shifted = await _played(case, OF_THE_WINDOW, _window, {})
+        ours = await _played(case, QUESTIONS, lambda bot: bot, {})
+        for name, played in (("window", window), ("window, our engine", shifted), ("ours", ours)):
             least = CACHED if played is ours else None
             yield Figure(f"{case.name}, {name}: prompt", played.tokens, "tokens")
             yield Figure(f"{case.name}, {name}: cached", played.cached, "%", least=least)
@@ -86,9 +90,18 @@ async def figures() -> AsyncIterator[Figure]:
         yield Figure(f"{case.name}: ours to window", ours.first / window.first, "", goal=SOONER)
 
 
-async def _played(case: Case, questions: int, layout: Callable[[Ours], Layout]) -> Played:
-    """A case with so many questions on each channel."""
-    async with _stage() as (http, bot, log):
+def _window(bot: Ours) -> Layout:
+    return SlidingWindow(bot.client)
+
+
+async def _played(
+    case: Case,
+    questions: int,
+    layout: Callable[[Ours], Layout],
+    settings: Mapping[str, str],
+) -> Played:
+    """A case with so many questions on each channel, on a server with these settings."""
+    async with _stage(settings) as (http, bot, log):
         way, cron = layout(bot), Usage()
         channels = [Channel(log, number, case.asker) for number in range(case.channels)]
         for channel in channels:
@@ -127,11 +140,13 @@ async def _answered(case: Case, way: Layout, asked: list[tuple[Channel, Asked]])
 
 
 @asynccontextmanager
-async def _stage() -> AsyncIterator[tuple[httpx2.AsyncClient, Ours, ChatLog]]:
+async def _stage(
+    settings: Mapping[str, str],
+) -> AsyncIterator[tuple[httpx2.AsyncClient, Ours, ChatLog]]:
     """A fresh engine behind a server, a tendril of it and a log."""
     with tempfile.TemporaryDirectory() as name:
         async with (
-            small_server() as (http, _),
+            small_server(**settings) as (http, _),
             Database.opened(Path(name) / "log.db") as database,
             ours(Path(name), str(http.base_url)) as bot,
         ):

@@ -1,0 +1,67 @@
+"""llama.cpp as other servers run it: of a prompt that was read, only the beginning is kept.
+
+    python -m benchmarks.plain_engine SPEC
+
+prints where it listens, and serves until its standard input ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agent_server import model_store
+from agent_server.engines.child import Spec, parameters
+from agent_server.model_settings import ModelSettings
+from storage.config import Config
+
+_CONTEXT, _SLOTS = 8_192, 2  # as the embedded engine has by default
+_SIMILARITY = 0.1  # llama.cpp's own choice
+
+
+@asynccontextmanager
+async def plain_engine() -> AsyncIterator[Mapping[str, str]]:
+    """An engine with the small default model; settings of a server that speaks to it."""
+    settings = Config({}, None, Path("data")).section(ModelSettings)
+    model_store.ensure(settings)
+    path, key = str(model_store.model_file(settings)), secrets.token_urlsafe()
+    spec = Spec(path, "terra", _CONTEXT, _SLOTS, 1, key)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.plain_engine", spec.as_line(), stdin=PIPE, stdout=PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async for line in process.stdout:
+            if line.startswith(b"http://"):
+                url = line.decode().strip()
+                yield {"MODEL_UPSTREAM": url, "MODEL_UPSTREAM_KEY": key, "MODEL_TOOLS": "forced"}
+                break
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+def main() -> None:
+    """Load what the command line says and serve."""
+    import xllamacpp
+
+    chosen = parameters(Spec(**json.loads(sys.argv[1])))
+    chosen.n_cache_reuse = 0
+    chosen.slot_prompt_similarity = _SIMILARITY
+    server = xllamacpp.Server(chosen)
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
