@@ -128,7 +128,10 @@ class Prompts:
 
 
 def _sections(question: str, tools: Collection[str], matches: Sequence[Match]) -> list[Section]:
-    bodies = (match.skill.body for match in matches)
+    """The helps and skills for a question. A model that is too small for tools gets what was worked
+    out without the words around it: of seven sums, times and dice the default model then takes four
+    over into its answer, else one."""
+    bodies = (match.skill.body for match in matches if tools or not match.hint)
     hints = (match.hint for match in matches)
     return [
         Section("guidance", "\n".join([*helps(question, tools), *filter(None, bodies)]), _SKILLS),
