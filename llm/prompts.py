@@ -129,8 +129,7 @@ class Prompts:
 
 def _sections(question: str, tools: Collection[str], matches: Sequence[Match]) -> list[Section]:
     """The helps and skills for a question. A model that is too small for tools gets what was worked
-    out without the words around it: of seven sums, times and dice the default model then takes four
-    over into its answer, else one."""
+    out without words around it: it then takes that over into its answer more often."""
     bodies = (match.skill.body for match in matches if tools or not match.hint)
     hints = (match.hint for match in matches)
     return [
