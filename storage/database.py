@@ -103,7 +103,7 @@ class Database:
         async with self._lock:
             running = asyncio.get_running_loop().run_in_executor(self._threads, call)
             try:
-                return await writing.ended(running)
+                return await writing.to_its_end(running)
             except sqlite3.Error as error:
                 raise Unavailable(f"the database cannot be written: {error}") from error
 

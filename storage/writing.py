@@ -47,8 +47,8 @@ def synced(wal: str) -> None:
             os.close(descriptor)
 
 
-async def ended(running: asyncio.Future[T]) -> T:
-    """The result of a thread, awaited to its end also by who is cancelled: until then the thread
+async def to_its_end(running: asyncio.Future[T]) -> T:
+    """The result of what writes, awaited to its end also by who is cancelled: until then a thread
     has the connection."""
     try:
         return await asyncio.shield(running)

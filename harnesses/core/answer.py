@@ -19,6 +19,7 @@ from llm.outcome import Deferral, Outcome
 from llm.trace import Trace
 from llm.turn import Turn
 from storage.errors import StorageError
+from storage.writing import to_its_end
 
 Deliver = Callable[["Answer"], Awaitable[None]]
 """Brings an answer to the person who asked."""
@@ -119,11 +120,12 @@ async def ended(
     deliver: Deliver | None,
     memory: RoomMemory,
 ) -> None:
-    """Deliver the answer, and remember it meanwhile; then what comes afterwards."""
+    """Deliver the answer, and remember it meanwhile, also when the tendril stops just then: the
+    person has it. Then what comes afterwards."""
     async with asyncio.TaskGroup() as tasks:
         if deliver:  # first, as a person waits for it
             tasks.create_task(_delivered(deliver, answer))
-        tasks.create_task(_kept(lane, context, answer, memory))
+        await to_its_end(asyncio.ensure_future(_kept(lane, context, answer, memory)))
     if answer.afterwards:
         await answer.afterwards()
 

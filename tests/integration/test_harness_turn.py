@@ -231,6 +231,23 @@ async def test_one_who_gives_up_waiting_lets_the_next_one_have_the_turn(tmp_path
         assert texts(script.requests[1])[-1] == "eve asks: third"
 
 
+async def test_what_was_answered_is_remembered_also_when_the_tendril_stops_just_then(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+
+        async def deliver(answer: Answer) -> None:
+            asked.cancel()
+
+        script.say("Seven.")
+        turn = tendril.turn("kitchen", who="ada", text="How many cups?", deliver=deliver)
+        asked = asyncio.create_task(turn)
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        [kept] = await tendril.conversations.turns("kitchen")
+        assert [message["content"] for message in kept.messages] == ["How many cups?", "Seven."]
+
+
 async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         delivered, may_end = asyncio.Event(), asyncio.Event()
