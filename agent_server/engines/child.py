@@ -27,7 +27,7 @@ REUSE = 64
 """Shortest run of tokens, after the common beginning, that is shifted and kept."""
 
 
-BATCH = 64
+BATCH = 32
 """Tokens of prompts that are computed in one go, which nothing interrupts: another request waits
 for its end, and one that is cancelled goes on until then. More are not faster on a processor."""
 
