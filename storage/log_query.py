@@ -81,6 +81,8 @@ def channels_in(connection: sqlite3.Connection, query: Query) -> Channels:
 
 def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[Event]:
     """The newest (or oldest) events that fit, in order of time either way."""
+    if query.limit == 0:
+        return []
     channels = channels_in(connection, query)
     rows = found(connection, query, channels, newest=newest)
     events = [event_of(row, channels.rows[row["channel_id"]]) for row in rows]

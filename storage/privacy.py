@@ -38,6 +38,8 @@ class Rules:
 
     def hides(self, event: Event) -> bool:
         """Whether an event is of, or was done to, somebody who has opted out."""
+        if not self.nicks and not self.accounts:
+            return False
         names = (event.nick, event.target) if event.target else (event.nick,)
         return any(self.hides_person(event.network, name, event.account) for name in names)
 
