@@ -45,9 +45,11 @@ def due(known: Progress, sizes: Sequence[tuple[int, int]], gaps: bool) -> list[D
     if fold > known.folded:
         found.append(_due(known, Work.FOLD, fold, known.folded))
     untold = [turn for turn, _ in sizes if turn > known.told]
-    if len(untold) >= SESSION or gaps:
-        through = untold[len(untold) // SESSION * SESSION - 1] if len(untold) >= SESSION else 0
+    if len(untold) >= SESSION:
+        through = untold[len(untold) // SESSION * SESSION - 1]
         found.append(_due(known, Work.TELL, through, known.told))
+    elif gaps:
+        found.append(Due(Work.TELL, 0, f"{known.version}.gaps"))
     unstudied = [turn for turn, _ in sizes if turn > known.studied]
     if len(unstudied) >= STUDIED:
         through = unstudied[len(unstudied) // STUDIED * STUDIED - 1]

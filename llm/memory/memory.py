@@ -72,7 +72,8 @@ class TendrilMemory:
 
     def handlers(self) -> Mapping[str, Handler]:
         """The jobs that it adds, by kind."""
-        return {TEND: self._tend_rooms, **self._making.handlers()}
+        made = {kind: self._going_on(work) for kind, work in self._making.handlers().items()}
+        return {TEND: self._tend_rooms, **made}
 
     def of(self, room: str, conversation: str, person: str) -> RoomMemory:
         """The memory of a room as it serves a conversation with a person."""
@@ -110,6 +111,15 @@ class TendrilMemory:
             await self._add(room, Due(Work.CONDENSE, 0, str(notes[0].id)))
         if self._embeds and (missing := await self._vectors.missing(room, 1)):
             await self._add(room, Due(Work.EMBED, 0, str(missing[0][0])))
+
+    def _going_on(self, work: Handler) -> Handler:
+        """A job that looks in the end whether more has come meanwhile."""
+
+        async def done(job: Job) -> None:
+            await work(job)
+            await self.tend(job.payload["room"])
+
+        return done
 
     async def compact(self, room: str, through: int) -> None:
         """Bring the summary of a room up to a turn, soon. Raises StorageError."""

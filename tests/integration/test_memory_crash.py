@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from storage.config import Config
 from storage.conversations import Conversations
 from storage.database import Database
@@ -109,6 +111,7 @@ async def made_in(tendril: SmallTendril, layer: Layer) -> list[str]:
     return [word for memory in memories for word in re.findall(r"q\d+", memory.text)]
 
 
+@pytest.mark.timeout(600)
 async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_killed(
     tmp_path: Path,
 ) -> None:

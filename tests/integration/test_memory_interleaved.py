@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -226,5 +227,5 @@ def broken_calls(messages: Iterable[dict[str, Any]]) -> list[str]:
     return broken + waiting
 
 
-TestInterleaved = Interleaved.TestCase
-TestInterleaved.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
+TestInterleaved = pytest.mark.timeout(600)(Interleaved.TestCase)
+TestInterleaved.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)

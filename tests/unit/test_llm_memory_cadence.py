@@ -57,3 +57,9 @@ def test_what_begins_at_the_same_turn_is_the_same_job_until_something_is_forgott
     assert [each.mark for each in first] == [each.mark for each in later]
     (anew,) = due(Progress("#frogs", version=8), turns(1, 2, 3), gaps=False)
     assert anew.mark != first[0].mark
+
+
+def test_a_job_for_missing_episodes_does_not_stand_in_for_the_next_exchanges() -> None:
+    (missing,) = due(ROOM, turns(1, 2), gaps=True)
+    (next_ones,) = due(ROOM, turns(1, 2, 3), gaps=True)
+    assert missing.mark != next_ones.mark
