@@ -160,7 +160,7 @@ class Link:
             if outgoing.delay:
                 self._outbox.later(outgoing.delay, line, outgoing.urgent, outgoing.unless)
             else:
-                self._outbox.send(line, outgoing.urgent)
+                self._outbox.send(line, outgoing.urgent, outgoing.idle)
 
     def _write(self, line: str) -> None:
         self._connection.write(line)

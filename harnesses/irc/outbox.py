@@ -26,13 +26,14 @@ class Outbox:
         """The connection stands; what was sent before is lost."""
         self._is_open = True
 
-    def send(self, line: str, urgent: bool = False) -> Sent:
+    def send(self, line: str, urgent: bool = False, idle: bool = False) -> Sent:
         """Write `line` as soon as it may go; cancel the result to take it back."""
         sent: Sent = self._loop.create_future()
         if not self._is_open:
             sent.set_result(False)
         else:
-            self._pacing.put((line, sent), len(line.encode("utf-8", "replace")) + 2, urgent)
+            size = len(line.encode("utf-8", "replace")) + 2
+            self._pacing.put((line, sent), size, urgent, idle)
             self._pump()
         return sent
 

@@ -29,7 +29,8 @@ class Pacing(Generic[T]):
     """A queue of items that gives each out when its tokens are there.
 
     Urgent items (registration, PONG, QUIT: what the protocol wants, never what people make us
-    say) overtake the others and cost nothing. `clock` returns seconds and never goes back.
+    say) overtake the others and cost nothing; idle ones (what only we want to know) let them all
+    go first. `clock` returns seconds and never goes back.
     """
 
     def __init__(
@@ -39,25 +40,28 @@ class Pacing(Generic[T]):
         self._tokens, self._filled = burst, clock()
         self._urgent: deque[T] = deque()
         self._waiting: deque[tuple[float, T]] = deque()
+        self._idle: deque[tuple[float, T]] = deque()
 
     def __len__(self) -> int:
-        return len(self._urgent) + len(self._waiting)
+        return len(self._urgent) + len(self._waiting) + len(self._idle)
 
-    def put(self, item: T, size: int, urgent: bool = False) -> None:
+    def put(self, item: T, size: int, urgent: bool = False, idle: bool = False) -> None:
         """Add an item that takes `size` bytes on the wire."""
         if urgent:
             self._urgent.append(item)
         else:  # no line may cost more than a full bucket, or it would wait for ever
-            self._waiting.append((min(cost(size), self._burst), item))
+            queue = self._idle if idle else self._waiting
+            queue.append((min(cost(size), self._burst), item))
 
     def take(self) -> T | None:
         """The next item that may go now, or None."""
         if self._urgent:
             return self._urgent.popleft()
         self._fill()
-        if not self._waiting or self._tokens < self._waiting[0][0]:
+        queue = self._waiting or self._idle
+        if not queue or self._tokens < queue[0][0]:
             return None
-        price, item = self._waiting.popleft()
+        price, item = queue.popleft()
         self._tokens -= price
         return item
 
@@ -66,19 +70,19 @@ class Pacing(Generic[T]):
         if self._urgent:
             return 0.0
         self._fill()
-        if not self._waiting:
-            return None
-        return max(0.0, (self._waiting[0][0] - self._tokens) / self._rate)
+        queue = self._waiting or self._idle
+        return max(0.0, (queue[0][0] - self._tokens) / self._rate) if queue else None
 
     def keep(self, wanted: Callable[[T], bool]) -> None:
         """Drop what is waiting and no longer wanted, before it costs anything."""
         self._waiting = deque(entry for entry in self._waiting if wanted(entry[1]))
+        self._idle = deque(entry for entry in self._idle if wanted(entry[1]))
 
     def clear(self) -> list[T]:
         """Empty the queue; return what had not gone out."""
-        items = [*self._urgent, *(item for _, item in self._waiting)]
-        self._urgent.clear()
-        self._waiting.clear()
+        items = [*self._urgent, *(item for _, item in (*self._waiting, *self._idle))]
+        for queue in (self._urgent, self._waiting, self._idle):
+            queue.clear()
         return items
 
     def _fill(self) -> None:

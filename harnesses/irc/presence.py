@@ -35,9 +35,9 @@ def _ask_who(state: State, name: str, nick: str) -> None:
     if not state.isupport.bot:
         return
     if state.is_me(nick):
-        state.send("WHO", name)
+        state.send("WHO", name, idle=True)
     elif "message-tags" not in state.capabilities.enabled:
-        state.send("WHO", nick)
+        state.send("WHO", nick, idle=True)
 
 
 def _who_is(state: State, message: Message) -> list[IrcEvent]:

@@ -15,7 +15,8 @@ RETRY_FIRST, RETRY_LONGEST = 2.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message to send, `delay` seconds from now; `urgent` ones overtake those that wait.
+    """A message to send, `delay` seconds from now; `urgent` ones overtake those that wait,
+    `idle` ones are overtaken by all.
 
     A delayed message is not sent when `unless` says so at its time.
     """
@@ -23,6 +24,7 @@ class Outgoing:
     message: Message
     delay: float = 0.0
     urgent: bool = False
+    idle: bool = False
     unless: Callable[[], bool] | None = None
 
 

@@ -92,9 +92,9 @@ class State:
         """Whether `nick` is ours, under the server's case mapping."""
         return self.isupport.fold(nick) == self.isupport.fold(self.source.nick)
 
-    def send(self, command: str, *params: str, urgent: bool = False) -> None:
-        """Send a message; urgent ones overtake."""
-        self.outgoing.append(Outgoing(Message(command, params), urgent=urgent))
+    def send(self, command: str, *params: str, urgent: bool = False, idle: bool = False) -> None:
+        """Send a message; urgent ones overtake, idle ones are overtaken."""
+        self.outgoing.append(Outgoing(Message(command, params), urgent=urgent, idle=idle))
 
     def send_later(
         self, delay: float, unless: Callable[[], bool], command: str, *params: str

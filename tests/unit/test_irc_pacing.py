@@ -55,6 +55,21 @@ def test_waiting_as_told_gets_every_line_out_in_order(sizes: list[int]) -> None:
     assert got == list(range(len(sizes)))
 
 
+def test_what_only_we_want_to_know_lets_answers_go_first() -> None:
+    clock = Clock()
+    pacing: Pacing[str] = Pacing(clock)
+    for number in range(20):
+        pacing.put(f"WHO {number}", 10, idle=True)
+    said = [pacing.take() for _ in range(5)]
+    pacing.put("an answer", 10)
+    clock.now += 2 / RATE
+    assert [*said, pacing.take(), pacing.take()] == [
+        *(f"WHO {number}" for number in range(5)),
+        "an answer",
+        "WHO 5",
+    ]
+
+
 def test_a_pong_overtakes_and_waits_for_nothing() -> None:
     pacing: Pacing[str] = Pacing(Clock())
     for _ in range(20):
