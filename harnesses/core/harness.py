@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
-from weakref import WeakValueDictionary
 
 import structlog
 
@@ -18,7 +17,7 @@ from harnesses.core.addresses import with_agent_address
 from harnesses.core.answer import NOTHING, Answer, Deliver, answered, done, read_ahead
 from harnesses.core.asking import call_of, reviewed
 from harnesses.core.errors import root_cause
-from harnesses.core.lane import Lane
+from harnesses.core.lane import Lane, Lanes
 from harnesses.core.reloading import follow
 from harnesses.core.status import Status
 from harnesses.core.tracing import Occasion, keep
@@ -78,7 +77,7 @@ class Harness(ABC):
         self.configure(config)
         self.clock = clock or SystemClock()
         self.status = Status(config.data, self.name)
-        self._lanes: WeakValueDictionary[str, Lane[Answer]] = WeakValueDictionary()
+        self._lanes: Lanes[Answer] = Lanes()
 
     def configure(self, config: Config) -> None:
         """Go by another configuration from now on; the agent server stays the one it was. Raises
@@ -174,7 +173,7 @@ class Harness(ABC):
         the next has its turn. `profile` limits it; the trace of a `private` one names nobody; there
         may be a `review`; `run` names it for who asks again after a crash (`llm.trace`).
         """
-        lane = self._lanes.setdefault(conversation, Lane())
+        lane = self._lanes.of(conversation)
         line = view.line if view and joins else None
         if not await lane.enter(Question(who, text, line), joins and keeps):
             return NOTHING
@@ -192,12 +191,11 @@ class Harness(ABC):
     def stop(self, conversation: str) -> bool:
         """End what is being answered in a conversation and what waits there; whether there was
         anything. Nothing of it is remembered."""
-        lane = self._lanes.get(conversation)
-        return lane.stop() if lane else False
+        return self._lanes.stop(conversation)
 
     async def clear(self, conversation: str) -> int:
         """Forget a conversation, what is being answered in it included; how many turns it had."""
-        lane = self._lanes.setdefault(conversation, Lane())
+        lane = self._lanes.of(conversation)
         lane.discarded = True
         async with lane.memory:
             await self.accounts.forget(f"{self.name}/{conversation}")
@@ -211,7 +209,7 @@ class Harness(ABC):
     async def compact(self, conversation: str) -> int:
         """Show the model only the newest turns of a conversation from now on, and the log lines
         anew; how many turns are left out. These are summed up soon, if the model is to do that."""
-        lane = self._lanes.setdefault(conversation, Lane())
+        lane = self._lanes.of(conversation)
         if not await lane.enter(Question("", ""), joins=False):
             return 0
         try:
@@ -229,7 +227,7 @@ class Harness(ABC):
     @property
     def questions(self) -> int:
         """How many are being answered or wait for it."""
-        return sum(map(len, self._lanes.values()))
+        return len(self._lanes)
 
     async def safely(self, work: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer, or a sentence for the person in place of whatever went wrong."""

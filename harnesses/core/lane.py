@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from llm.context import Question
 from llm.message import Message
@@ -103,3 +104,32 @@ class Lane(Generic[T]):
                 waiting.turn.set_result(False)
         self._waiting.clear()
         return stopped
+
+
+class Lanes(Generic[T]):
+    """The lanes of all conversations by name, each as long as somebody uses it. Their length is
+    how many questions are being answered or wait for it."""
+
+    def __init__(self) -> None:
+        self._lanes: WeakValueDictionary[str, Lane[T]] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes.values()))
+
+    def of(self, conversation: str) -> Lane[T]:
+        """The lane of a conversation."""
+        return self._lanes.setdefault(conversation, Lane())
+
+    def stop(self, conversation: str) -> bool:
+        """End what runs there and all that waits; whether there was anything."""
+        lane = self._lanes.get(conversation)
+        return lane.stop() if lane else False
+
+    async def drop(self, belongs: Callable[[str], bool]) -> None:
+        """End all that runs or waits in conversations that `belongs` picks: when this returns,
+        memory has whatever it will ever have of that."""
+        for lane in [lane for name, lane in self._lanes.items() if belongs(name)]:
+            lane.discarded = True
+            lane.stop()
+            async with lane.memory:
+                pass

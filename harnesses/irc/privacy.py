@@ -44,6 +44,9 @@ class Registry(Protocol):
     audit: Audit
     opt_outs: OptOuts
 
+    async def drop_for(self, request: Request) -> None:
+        """End all that is being answered for whoever asks."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
@@ -88,6 +91,7 @@ class PrivacyCommands:
         wish = self._wishes.get(person)
         if wish and len(words) == 2 and words[1] == wish.word and wish.until > datetime.now(UTC):
             del self._wishes[person]
+            await self._registry.drop_for(request)
             return Notice(await self._forget(person))
         if words[:1] != ["me"]:
             return Notice("It removes all that I have kept of what you said: forget me")

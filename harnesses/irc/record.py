@@ -25,6 +25,11 @@ def conversation_of(place: Place, nick: str, fold: Callable[[str], str]) -> str:
     return room if fold(place.channel) == person else f"{room}/{person}"
 
 
+def is_of(conversation: str, network: str, person: str) -> bool:
+    """Whether a conversation is one with a person, whose name is folded, on a network."""
+    return conversation.startswith(f"{network}/") and conversation.endswith(f"/{person}")
+
+
 def room_of(place: Place, fold: Callable[[str], str]) -> str:
     """The name of what all conversations in a place have in common."""
     return f"{place.network}/{fold(place.channel)}"

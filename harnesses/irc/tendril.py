@@ -26,7 +26,7 @@ from harnesses.irc.links import paste_link
 from harnesses.irc.network import Network
 from harnesses.irc.privacy import UNLOGGED
 from harnesses.irc.proactive import Proactive
-from harnesses.irc.record import lines_of, place_of, recorded
+from harnesses.irc.record import is_of, lines_of, place_of, recorded
 from harnesses.irc.reminders import Reminding, reminding_of
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
@@ -159,6 +159,11 @@ class IrcTendril(Harness):
     def stop_for(self, request: Request, nick: str) -> bool:
         """End what is being answered for `nick`; whether there was anything."""
         return self.stop(self._asking.conversation(request, nick))
+
+    async def drop_for(self, request: Request) -> None:
+        """End all that is being answered for whoever asks, anywhere on their network."""
+        network, fold = request.network, request.network.fold
+        await self._lanes.drop(lambda name: is_of(name, network.name, fold(request.who.name)))
 
     async def more(self, request: Request) -> bool:
         """Say on what the last long answer there has left; whether there was anything."""

@@ -132,6 +132,18 @@ async def test_forget_me_asks_back_and_then_leaves_nothing(tmp_path: Path) -> No
     assert "alice" not in str(audit)
 
 
+async def test_forget_me_ends_what_is_being_answered(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
+        script.hang("Well")
+        await alice.say(ROOM, f".terrarium my word is {SECRET}: what is it?")
+        await script.arrived()
+        word = (await told(alice, ".forget me")).split()[-1]
+        assert (await told(alice, f".forget me {word}")).startswith("Forgotten: ")
+        await script.client_gone()
+        assert await tendril.conversations.turns(f"irc/{ROOM}/alice") == []
+    assert SECRET.encode() not in raw(tmp_path)
+
+
 async def test_forget_me_reaches_what_was_made_of_it(tmp_path: Path) -> None:
     async with (
         answering("ok") as script,
