@@ -7,26 +7,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from anthropic import (
-    AsyncAnthropic,
-)
-from anthropic.types import MessageParam, ToolParam
+from anthropic import AsyncAnthropic
 
+from tests.kit.messages import HELLO, WEATHER
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
-HELLO: list[MessageParam] = [{"role": "user", "content": "Say hello."}]
-WEATHER: ToolParam = {
-    "name": "get_weather",
-    "description": "The weather of a city",
-    "input_schema": {
-        "type": "object",
-        "properties": {"city": {"type": "string", "maxLength": 40}},
-        "required": ["city"],
-    },
-}
 PICTURE = "iVBORw0KGgo="
 
 

@@ -5,26 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from anthropic import (
-    AsyncAnthropic,
-    BadRequestError,
-)
-from anthropic.types import MessageParam, ToolParam
+from anthropic import AsyncAnthropic, BadRequestError
 
 from tests.kit.agent_server import EngineAddress, agent_server
+from tests.kit.messages import HELLO, WEATHER
 
 pytest_plugins = ("tests.kit.engine",)
-
-HELLO: list[MessageParam] = [{"role": "user", "content": "Say hello."}]
-WEATHER: ToolParam = {
-    "name": "get_weather",
-    "description": "The weather of a city",
-    "input_schema": {
-        "type": "object",
-        "properties": {"city": {"type": "string", "maxLength": 40}},
-        "required": ["city"],
-    },
-}
 
 
 @pytest.fixture

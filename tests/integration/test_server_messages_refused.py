@@ -12,24 +12,13 @@ from anthropic import (
     AuthenticationError,
     NotFoundError,
 )
-from anthropic.types import MessageParam, ToolParam
 
 from tests.kit.agent_server import agent_server
+from tests.kit.messages import HELLO, WEATHER
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.scripted_server",)
-
-HELLO: list[MessageParam] = [{"role": "user", "content": "Say hello."}]
-WEATHER: ToolParam = {
-    "name": "get_weather",
-    "description": "The weather of a city",
-    "input_schema": {
-        "type": "object",
-        "properties": {"city": {"type": "string", "maxLength": 40}},
-        "required": ["city"],
-    },
-}
 
 
 @pytest.mark.parametrize(

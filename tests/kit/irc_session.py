@@ -59,3 +59,12 @@ def inside(*lines: str) -> Story:
     story.feed(*IN_CHANNEL, *lines)
     story.sent()
     return story
+
+
+def echoing() -> Story:
+    story = Story()
+    names = "batch echo-message labeled-response message-tags"
+    story.feed(f"CAP * LS :{names}")
+    assert story.sent() == [f"CAP REQ :{names}"]
+    story.feed(f"CAP * ACK :{names}", *IN_CHANNEL)
+    return story

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from harnesses.irc.event import IrcEvent
-from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, inside
+from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
 
 
 def test_our_own_nick_change_is_followed() -> None:
@@ -230,15 +229,6 @@ def test_no_more_ids_are_kept_than_needed() -> None:
     assert story.feed("@msgid=0 :a!b@c PRIVMSG #c :x"), "that long ago nobody remembers"
 
 
-def echoing() -> Story:
-    story = Story()
-    names = "batch echo-message labeled-response message-tags"
-    story.feed(f"CAP * LS :{names}")
-    assert story.sent() == [f"CAP REQ :{names}"]
-    story.feed(f"CAP * ACK :{names}", *IN_CHANNEL)
-    return story
-
-
 def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
     story = echoing()
     first, second, third, fourth = (story.session.label() for _ in range(4))
@@ -286,66 +276,3 @@ def test_ping_is_answered_at_once_and_error_is_kept() -> None:
     assert (pong.message.render(), pong.urgent) == ("PONG :tok en", True)
     story.feed("ERROR :Closing Link: banned")
     assert story.session.error == "Closing Link: banned"
-
-
-TOO_LONG = ":s 417 Terra :Input line was too long"
-LONG = "PRIVMSG #c :all that is said in this one is too long for it"
-HALVES = ["PRIVMSG #c :all that is said in this", "PRIVMSG #c :one is too long for it"]
-
-
-def test_a_line_that_is_too_long_is_said_again_in_pieces_and_once() -> None:
-    story = inside()
-    for line in ("PRIVMSG #c :short", LONG, "NOTICE #c :short too", "PONG :x"):
-        story.session.wrote(line)
-    story.feed(TOO_LONG)
-    assert story.sent() == HALVES
-    for line in HALVES:
-        story.session.wrote(line)
-    story.feed(TOO_LONG, TOO_LONG)
-    assert story.sent() == []
-
-
-def test_an_action_that_is_too_long_becomes_several() -> None:
-    story = inside()
-    story.session.wrote("PRIVMSG #c :\x01ACTION waves to all of you here\x01")
-    story.feed(TOO_LONG)
-    pieces = ["PRIVMSG #c :\x01ACTION waves to all\x01", "PRIVMSG #c :\x01ACTION of you here\x01"]
-    assert story.sent() == pieces
-
-
-@pytest.mark.parametrize(
-    "line", ["JOIN #c,#d,#e", "PRIVMSG #c :\x01VERSION of many words\x01", "PRIVMSG #c :x"]
-)
-def test_a_line_that_cannot_be_cut_is_not_said_again(line: str) -> None:
-    story = inside()
-    story.session.wrote("PRIVMSG #c :")
-    story.session.wrote(line)
-    story.feed(TOO_LONG)
-    assert story.sent() == []
-
-
-def test_what_was_said_long_ago_was_not_too_long() -> None:
-    story = inside()
-    story.session.wrote(LONG)
-    story.now += timedelta(seconds=11)
-    story.feed(TOO_LONG)
-    assert story.sent() == []
-
-
-@pytest.mark.parametrize("labelled", [True, False])
-def test_a_labelled_line_that_is_too_long_counts_as_said(labelled: bool) -> None:
-    story = echoing()
-    story.sent()
-    label, longer = story.session.label(), story.session.label()
-    story.session.wrote(f"@label={label} {LONG}")
-    if labelled:  # then the server itself says which one it was
-        story.session.wrote(f"@label={longer} {LONG} and more")
-    story.feed(f"@label={label} {TOO_LONG}" if labelled else TOO_LONG)
-    assert story.session.receipts() == [(label, True)]
-    pieces = story.outgoing()
-    assert [replace(piece.message, tags={}).render() for piece in pieces] == HALVES
-    echoes = [
-        f"@label={piece.message.tags['label']} :Terra!t@h {half}"
-        for piece, half in zip(pieces, HALVES, strict=True)
-    ]
-    assert story.feed(*echoes) == [], "the log has the line as it was"

@@ -1,0 +1,96 @@
+"""One turn of a scripted model, over tools that can be seen to work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from llm.client import AgentClient, Call
+from llm.limits import Profile
+from llm.message import Message
+from llm.outcome import Outcome
+from llm.settings import AgentSettings
+from llm.tools import Toolbox, ToolError, tool
+from llm.turn import Turn
+from storage.config import Config
+from tests.kit.openai_script import ScriptedOpenAI
+
+ASKED: list[Message] = [{"role": "user", "content": "ada asks: who is here?"}]
+
+
+class World:
+    """Tools over something that can be changed."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.looked: list[str] = []
+        self.noted: list[str] = []
+
+    @tool(effect=True, speaks=True)
+    async def say(self, text: str) -> str:
+        """Say something to people."""
+        self.said.append(text)
+        return "said"
+
+    @tool(effect=True)
+    async def refuse(self) -> str:
+        """Do nothing, with a reason."""
+        self.said.append("refused")
+        raise ToolError("not allowed")
+
+    @tool(reads=True, research=True)
+    async def look(self, query: str) -> str:
+        """Look something up."""
+        self.looked.append(query)
+        return f"seen {query}"
+
+    @tool(quiet=True)
+    async def note(self, text: str) -> str:
+        """Keep a note."""
+        self.noted.append(text)
+        return "noted"
+
+
+async def run(
+    script: ScriptedOpenAI,
+    *owners: object,
+    smart: str = "",
+    profile: Profile = "standard",
+    shown: list[str] | None = None,
+    asked: Sequence[Message] = ASKED,
+    **values: Any,
+) -> Outcome:
+    """One turn; its prompt is the question and the steps so far."""
+
+    async def show(piece: str) -> None:
+        assert shown is not None
+        if not piece:
+            shown.clear()
+        shown.append(piece)
+
+    async def fit(steps: Sequence[Message]) -> list[Message]:
+        return [*asked, *steps]
+
+    config = Config({"agent": {"api_url": script.url, **values}}, None, Path())
+    agent = config.section(AgentSettings)
+    async with AgentClient.opened(agent) as client:
+        turn = Turn(
+            client,
+            agent,
+            Toolbox.of(*owners),
+            Call("test"),
+            None if shown is None else show,
+            profile=profile,
+            smart=smart,
+        )
+        return await turn.run(fit)
+
+
+def results(messages: Sequence[Message]) -> list[str]:
+    """The texts between the marks of the results."""
+    return [m["content"].split("\n")[1] for m in messages if m["role"] == "tool"]
+
+
+def models(script: ScriptedOpenAI) -> list[str]:
+    return [request["model"] for request in script.requests]
