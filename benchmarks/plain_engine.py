@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent_server import model_store
-from agent_server.engines.child import Spec, parameters
+from agent_server.engines.child import WAITING, Spec, parameters
 from agent_server.model_settings import ModelSettings
 from storage.config import Config
 
@@ -32,7 +32,7 @@ async def plain_engine() -> AsyncIterator[Mapping[str, str]]:
     settings = Config({}, None, Path("data")).section(ModelSettings)
     model_store.ensure(settings)
     path, key = str(model_store.model_file(settings)), secrets.token_urlsafe()
-    spec = Spec(path, "terra", _CONTEXT, _SLOTS, 1, key)
+    spec = Spec(path, "terra", _CONTEXT, _SLOTS, settings.threads, key)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.plain_engine", spec.as_line(), stdin=PIPE, stdout=PIPE
     )
@@ -51,6 +51,7 @@ async def plain_engine() -> AsyncIterator[Mapping[str, str]]:
 
 def main() -> None:
     """Load what the command line says and serve."""
+    os.environ.setdefault(*WAITING)
     import xllamacpp
 
     chosen = parameters(Spec(**json.loads(sys.argv[1])))

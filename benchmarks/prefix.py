@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ OF_THE_WINDOW = 6  # questions: its prompts are read anew each time, so more tak
 BETWEEN = 10  # lines
 BEFORE = 60  # lines, before the first question
 CACHED, SOONER = 85.0, 0.4
+THREADS = str(os.cpu_count() or 1)  # of the engine: nothing else is to be done meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +79,23 @@ async def figures() -> AsyncIterator[Figure]:
         return
     wanted = os.environ.get("CASE", "")
     for case in (case for case in CASES if wanted in case.name):
+        ours = await _played(case, QUESTIONS, lambda bot: bot, {})
+        for figure in _figures(f"{case.name}, ours", ours, least=CACHED):
+            yield figure
         async with plain_engine() as settings:
             window = await _played(case, OF_THE_WINDOW, _window, settings)
+        for figure in _figures(f"{case.name}, window", window):
+            yield figure
         shifted = await _played(case, OF_THE_WINDOW, _window, {})
-        ours = await _played(case, QUESTIONS, lambda bot: bot, {})
-        for name, played in (("window", window), ("window, our engine", shifted), ("ours", ours)):
-            least = CACHED if played is ours else None
-            yield Figure(f"{case.name}, {name}: prompt", played.tokens, "tokens")
-            yield Figure(f"{case.name}, {name}: cached", played.cached, "%", least=least)
-            yield Figure(f"{case.name}, {name}: first word", played.first, "s")
+        for figure in _figures(f"{case.name}, window, our engine", shifted):
+            yield figure
         yield Figure(f"{case.name}: ours to window", ours.first / window.first, "", goal=SOONER)
+
+
+def _figures(name: str, played: Played, least: float | None = None) -> Iterator[Figure]:
+    yield Figure(f"{name}: prompt", played.tokens, "tokens")
+    yield Figure(f"{name}: cached", played.cached, "%", least=least)
+    yield Figure(f"{name}: first word", played.first, "s")
 
 
 def _window(bot: Ours) -> Layout:
@@ -146,7 +154,7 @@ async def _stage(
     """A fresh engine behind a server, a tendril of it and a log."""
     with tempfile.TemporaryDirectory() as name:
         async with (
-            small_server(**settings) as (http, _),
+            small_server(**{"MODEL_THREADS": THREADS, **settings}) as (http, _),
             Database.opened(Path(name) / "log.db") as database,
             ours(Path(name), str(http.base_url)) as bot,
         ):
