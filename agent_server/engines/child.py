@@ -25,14 +25,15 @@ is in its slot, and yet nearly all the rest of it is there, and nowhere else."""
 REUSE = 64
 """Shortest run of tokens, after the common beginning, that is shifted and kept."""
 
-
-BATCH = 32
+BATCH = 128
 """Tokens of prompts that are computed in one go, which nothing interrupts: another request waits
-for its end, and one that is cancelled goes on until then. More are not faster on a processor."""
+for its end, and one that is cancelled goes on until then. More are hardly faster on a processor;
+with 32, long prompts take twice as long."""
 
-WAITING = ("OMP_WAIT_POLICY", "passive")
-"""A thread that waits for another gives its processor away, instead of turning round on it: where
-other programs want the processors too, most of an answer's time would go there."""
+WAITING = ("GOMP_SPINCOUNT", "10000")
+"""How often a thread that waits for another looks before it gives its processor away. Never to look
+halves the speed of an answer on a quiet machine; to look for as long as OpenMP does by itself takes
+most of its time where other programs want the processors too."""
 
 REPEAT_PENALTY = 1.1
 """Unless a request says otherwise: small models go round in circles without it."""
