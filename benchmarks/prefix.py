@@ -32,7 +32,7 @@ from storage.chat_log import ChatLog
 from storage.database import Database
 
 QUESTIONS = 30
-OF_THE_WINDOW = 6  # questions: its prompts are read anew each time, so more take only longer
+OF_THE_WINDOW = 8  # questions in all: its prompts are read anew each time, so more take only longer
 BETWEEN = 10  # lines
 BEFORE = 60  # lines, before the first question
 CACHED, SOONER = 85.0, 0.4
@@ -83,10 +83,10 @@ async def figures() -> AsyncIterator[Figure]:
         for figure in _figures(f"{case.name}, ours", ours, least=CACHED):
             yield figure
         async with plain_engine() as settings:
-            window = await _played(case, OF_THE_WINDOW, _window, settings)
+            window = await _played(case, OF_THE_WINDOW // case.channels, _window, settings)
         for figure in _figures(f"{case.name}, window", window):
             yield figure
-        shifted = await _played(case, OF_THE_WINDOW, _window, {})
+        shifted = await _played(case, OF_THE_WINDOW // case.channels, _window, {})
         for figure in _figures(f"{case.name}, window, our engine", shifted):
             yield figure
         yield Figure(f"{case.name}: ours to window", ours.first / window.first, "", goal=SOONER)

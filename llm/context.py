@@ -39,6 +39,7 @@ _DROPPED = "[left out: too long]"
 _CHARACTERS = 3  # of a token, at least, in most texts
 _NEARLY = 0.87  # of the room for a prompt: another question or two
 _LONG = 1_024  # tokens that are worth to be read ahead
+_FEWER = 0.7  # of the events shown, at most, when they begin anew for all
 _STABLE, _BESIDE = 3, 6  # parts of the window: one for the sections of a kind, at most
 
 Counter = Callable[[Sequence[Message]], Awaitable[Count]]
@@ -166,22 +167,23 @@ class Context:
         self._several = others > 0
         if moved and self._live():
             if not others:
-                self._turns = newest(self._turns)
+                self._turns = newest(self._turns, shown.start)
                 self._turn_start = self._first_turn()
             if self._shared:
                 await self._memory.move_window(self._room, Window(shown.start))
         if others:
-            self._turns = not_read_as_lines(self._turns, shown.start, others)
+            self._turns = not_read_as_lines(self._turns, shown.start)
         self._shown = shown.without(anchors(self._turns))
 
     def _relate(self, lines: Lines, related: Sequence[int]) -> None:
         """Take from `lines` those from further back that are shown nowhere else."""
         found = {event.id: event for event in lines.named}
-        for turn in self._turns:
+        turns = [] if self._several else self._turns  # theirs would be read anew each time
+        for turn in turns:
             self._related[turn.id] = [found[event] for event in turn.related if event in found]
         as_turns = anchors(self._turns)
         shown = as_turns | {event.id for event in self._shown.events}
-        shown.update(event for turn in self._turns for event in turn.related)
+        shown.update(event for turn in turns for event in turn.related)
         fresh = {event: found[event] for event in related if event in found}
         if not self._turns:
             fresh |= {event.id: event for event in lines.own}
@@ -247,7 +249,7 @@ class Context:
         if not self._nearly_full and not view.nearly_too_many(self._shown):
             return []
         shown = await view.newest(0, ())
-        if len(shown.events) > len(self._shown.events) / 2:
+        if len(shown.events) > _FEWER * len(self._shown.events):
             return []
         await self._memory.move_window(self._room, Window(shown.start))
         return [self._system_message(), {"role": "user", "content": block(shown.events)}]
@@ -304,7 +306,7 @@ class Context:
         if view is None or not self._shared:
             return False
         shown = await view.newest(0, ())
-        if len(shown.events) > len(self._shown.events) / 2:
+        if len(shown.events) > _FEWER * len(self._shown.events):
             return False
         await self._show(shown, moved=True)
         return True

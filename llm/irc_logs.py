@@ -28,14 +28,19 @@ def block(events: Sequence[Event], tag: str = "irc_logs") -> str:
 
 
 def _lines(events: Iterable[Event]) -> Iterable[str]:
-    """One line an event; people who come or go one after another share one."""
-    for kind, group in groupby(events, key=lambda event: _FOLDED.get(event.type)):
-        if kind is None:
-            yield from map(line, group)
+    """One line an event; all who come and go one after another share one, without its time, which
+    would be most of it: the lines around tell that."""
+    for folded, group in groupby(events, key=lambda event: event.type in _FOLDED):
+        if folded:
+            yield neutral(f"*** {'; '.join(_came_and_went(group))}")
         else:
-            together = list(group)
-            nicks = ", ".join(dict.fromkeys(event.nick for event in together))
-            yield neutral(f"{stamp(together[0].time)} *** {nicks} {kind}")
+            yield from map(line, group)
+
+
+def _came_and_went(events: Iterable[Event]) -> Iterable[str]:
+    for kind, group in groupby(events, key=lambda event: _FOLDED[event.type]):
+        nicks = ", ".join(dict.fromkeys(event.nick for event in group))
+        yield f"{nicks} {kind}"
 
 
 def line(event: Event) -> str:

@@ -13,8 +13,9 @@ from storage.event import SPOKEN, Event, Place, Scope
 from storage.stores import LogReader
 
 _OWN_WORDS = 3  # lines
-_GROWTH = 3  # times the wanted lines
+_GROWTH = 1.75  # times the wanted lines
 _NEARLY = 0.87  # of that: another question or two
+_RELATED = 10  # lines from further back, at most: each prompt has its own
 _MOST = 5_000  # events read for one prompt
 
 
@@ -70,7 +71,7 @@ class LogView:
         """All that there is to show, in one reading.
 
         The newest events begin at the event `start` (0: not known yet) and grow, until people have
-        said three times the wanted lines: then they begin anew. Questions that are shown as turns
+        said well more than the wanted lines: then they begin anew. Questions that are shown as turns
         (`asked`, by event id) do not count. Beside them it is those of the `named` events that are
         still there, and with `own` what the speaker said last.
         """
@@ -99,10 +100,11 @@ class LogView:
         return (await self.lines(start, asked, (), own=False)).newest
 
     async def related(self, text: str) -> list[int]:
-        """The ids of lines that belong to what the speaker asks: as many as are wanted."""
+        """The ids of lines that belong to what the speaker asks: a few."""
         if self.threads is None or self.last == 0:
             return []
-        return await self.threads.related(self.speaker, text, self.anchor, self.last)
+        most = min(self.last, _RELATED)
+        return await self.threads.related(self.speaker, text, self.anchor, most)
 
     async def _first(self, asked: Collection[int]) -> int:
         """The id of the first of the `last` lines that people said."""

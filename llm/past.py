@@ -13,6 +13,7 @@ from storage.conversations import Turn
 from storage.event import Event
 
 _MOST_MESSAGES = 30  # of earlier turns that are sent; beyond, a third of them
+_SHORT = 400  # characters of an answer that is surely said in full
 
 
 def too_many(turns: Sequence[Turn]) -> bool:
@@ -20,11 +21,13 @@ def too_many(turns: Sequence[Turn]) -> bool:
     return sum(len(turn.messages) for turn in turns) > _MOST_MESSAGES
 
 
-def newest(turns: list[Turn]) -> list[Turn]:
-    """A third of what a prompt may have at most; never part of a turn, and always the last one."""
+def newest(turns: list[Turn], start: int = sys.maxsize) -> list[Turn]:
+    """A third of what a prompt may have at most, or all from the event `start` on, if those are
+    more; never part of a turn, and always the last one."""
     kept = turns[-1:]
     for turn in reversed(turns[:-1]):
-        if sum(len(each.messages) for each in [turn, *kept]) > _MOST_MESSAGES // 3:
+        few = sum(len(each.messages) for each in [turn, *kept]) <= _MOST_MESSAGES // 3
+        if not few and turn.anchor < start:
             break
         kept.insert(0, turn)
     return kept
@@ -43,22 +46,21 @@ def others_answered(shown: Shown, who: str) -> int:
     return max((n for n, to in answers if to and to > shown.start and to not in own), default=0)
 
 
-def not_read_as_lines(turns: Sequence[Turn], start: int, others: int) -> list[Turn]:
+def not_read_as_lines(turns: Sequence[Turn], start: int) -> list[Turn]:
     """The turns to show as such to one of several who ask in a room, where lines are shown from
-    the event `start` on and others were answered up to the event `others`.
+    the event `start` on.
 
     All are shown the same lines, up to the first turn of their own among them: the earlier it is,
-    the less of the prompt is the same. So when others were answered in between, one's own turns
-    from before are the lines that they are for everybody, unless they used tools, of which the
-    log knows nothing.
+    the less of the prompt is the same. So one's own turns among them are the lines that they are
+    for everybody, unless there was more to them than the log has: tools, or a long answer.
     """
-    return [
-        turn
-        for turn in turns
-        if turn.anchor < start
-        or turn.anchor > others
-        or any(message["role"] == "tool" for message in turn.messages)
-    ]
+    return [turn for turn in turns if turn.anchor < start or not _said_whole(turn)]
+
+
+def _said_whole(turn: Turn) -> bool:
+    """Whether a turn is no more than what was said."""
+    _, *came = turn.messages
+    return all(each["role"] != "tool" and length(each) <= _SHORT for each in came)
 
 
 def in_order(events: list[Event], turns: Sequence[Turn]) -> list[Event | Turn]:

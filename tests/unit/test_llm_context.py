@@ -58,8 +58,7 @@ async def test_what_happens_between_the_lines_is_marked_and_does_not_count(room:
     assert asked["content"] == (
         "<irc_logs>\n"
         "[2026-03-01 12:00:02] <ada> one\n"
-        "[2026-03-01 12:00:03] *** eve, kim joined\n"
-        "[2026-03-01 12:00:06] *** kim left\n"
+        "*** eve, kim joined; kim left\n"
         "[2026-03-01 12:00:07] * ada waves\n"
         "[2026-03-01 12:00:08] *** ada set the topic: news at ten\n"
         "[2026-03-01 12:00:09] *** eve is now known as eva\n"
@@ -139,16 +138,16 @@ async def test_a_prompt_begins_with_the_one_before_also_after_a_restart(tmp_path
         assert second[: len(first)] == first
 
 
-async def test_the_lines_grow_up_to_three_times_and_then_begin_anew(room: Room) -> None:
-    room.last = 3
+async def test_the_lines_grow_by_three_quarters_and_then_begin_anew(room: Room) -> None:
+    room.last = 4
     shown = []
     for number in range(12):
         await room.says(f"line {number}")
         prompt = await room.asks(f"question {number}")
         shown.append([text for message in prompt[1:] for text in spoken_of_user(message)])
-    assert [len(lines) for lines in shown] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 3, 4, 5]
-    assert shown[8][0] == "line 0"
-    assert shown[9] == [f"line {number}" for number in range(7, 10)]
+    assert [len(lines) for lines in shown] == [1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7, 4]
+    assert shown[6][0] == "line 0"
+    assert shown[7] == [f"line {number}" for number in range(4, 8)]
 
 
 def spoken_of_user(message: Message) -> list[str]:

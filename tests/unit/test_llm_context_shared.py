@@ -41,14 +41,15 @@ async def chat(room: Room, lines: int) -> None:
 
 
 async def test_all_who_ask_are_shown_the_same_lines_and_the_later_ones_more(room: Room) -> None:
-    await chat(room, 9)
+    room.last = 8
+    await chat(room, 12)
     prompts = []
     for nick in ("bob", "kim", "eve"):
         prompts.append(flat(await room.asks(f"I am {nick}", nick=nick)))
         await chat(room, 2)
     for first, second in itertools.pairwise(prompts):
         lines = first.partition("\n</irc_logs>")[0]
-        assert lines.count("line") >= 5
+        assert lines.count("line") >= 8
         assert second.startswith(lines)
 
 
@@ -80,7 +81,20 @@ async def test_ones_own_turns_are_lines_after_somebody_else_was_answered(room: R
     assert [message["role"] for message in prompt] == ["system", "user"]
     assert flat(prompt).startswith(other.partition("\n</irc_logs>")[0])
     assert flat(prompt).count(".terrarium one") == flat(prompt).count("first answer") == 1
-    assert (await room.asks("four"))[: len(prompt)] == prompt
+    again = flat(await room.asks("four"))
+    assert again.startswith(flat(prompt).partition("\n</irc_logs>")[0])
+    assert again.count(".terrarium three") == 1
+
+
+async def test_a_long_answer_of_which_the_log_may_have_the_beginning_only_stays_a_turn(
+    room: Room,
+) -> None:
+    whole = "long " * 100
+    await room.asks("one", answer=whole)
+    await room.asks("two", nick="kim")
+    prompt = await room.asks("three")
+    assert [message["content"] for message in prompt if message["role"] == "assistant"] == [whole]
+    assert ".terrarium one" not in flat(prompt)
 
 
 async def test_turns_that_used_tools_stay_turns(room: Room) -> None:
@@ -101,7 +115,8 @@ async def test_turns_from_before_the_lines_follow_what_everybody_is_shown(room: 
     assert flat(prompt).startswith(other.partition("\n</irc_logs>")[0])
     assert flat(prompt).count("long ago") == flat(prompt).count("an old answer") == 1
     assert [message["role"] for message in prompt] == ["system", "user", "assistant", "user"]
-    assert (await room.asks("four"))[: len(prompt)] == prompt
+    again = flat(await room.asks("four"))
+    assert again.startswith(flat(prompt).partition("\n</irc_logs>")[0])
 
 
 async def test_turns_that_are_lines_now_are_turns_again_when_the_lines_are_gone(
@@ -123,11 +138,12 @@ async def test_the_next_beginning_is_read_ahead_when_the_lines_are_nearly_too_ma
     await chat(room, 5)
     await room.asks("one", nick="kim")
     assert room.ahead == []
-    for number in range(8):
-        await room.says(f"{number} " + "x" * 600)
+    for number in range(2):
+        await room.says(f"{number} " + "x" * 2_400)
     await room.asks("two")
     system, asked = room.ahead
-    assert [line[:1] for line in spoken(asked)] == ["3", "4", "5", "6", "7"]
+    shown = [line.split()[0] for line in spoken(asked)]
+    assert shown == ["line", "line", ".terrarium", "kim:", "0", "1"]
     prompt = flat(await room.asks("three", nick="eve"))
     assert prompt.startswith(flat([system, asked]).partition("\n</irc_logs>")[0])
 
