@@ -71,7 +71,7 @@ class LogView:
         """All that there is to show, in one reading.
 
         The newest events begin at the event `start` (0: not known yet) and grow, until people have
-        said well more than the wanted lines: then they begin anew. Questions that are shown as turns
+        said 1.75 times the wanted lines: then they begin anew. Questions that are shown as turns
         (`asked`, by event id) do not count. Beside them it is those of the `named` events that are
         still there, and with `own` what the speaker said last.
         """

@@ -19,6 +19,17 @@ Message = dict[str, Any]
 KEPT = 200  # turns of a conversation
 
 
+_CONVERSATION = """
+INSERT INTO conversations (name, room, person) VALUES (?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET room = excluded.room, person = excluded.person"""
+_TURN = """
+INSERT INTO turns (conversation_id, anchor, time, messages, related)
+SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id"""
+_OLDEST = """
+DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c
+ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT -1 OFFSET ?)"""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A question and all that came of it: the tool calls, their results, the answer.
@@ -51,33 +62,22 @@ class Conversations:
     async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
         """Store a finished turn and return its id, greater than any before; only the newest `KEPT`
         stay. The conversation belongs to `room`, by default its own, and is with `person`."""
-        async with self._database.transaction() as db:
-            await db.execute(
-                "INSERT INTO conversations (name, room, person) VALUES (?, ?, ?)"
-                " ON CONFLICT (name) DO UPDATE SET room = excluded.room, person = excluded.person",
-                [name, room or name, person_of(person)],
-            )
-            cursor = await db.execute(
-                "INSERT INTO turns (conversation_id, anchor, time, messages, related)"
-                " SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id",
-                [
-                    turn.anchor,
-                    to_micros(turn.time),
-                    json.dumps(turn.messages),
-                    json.dumps(turn.related),
-                    name,
-                ],
-            )
-            row = await cursor.fetchone()
-            assert row is not None
-            await said_in(db, name, int(row[0]), turn.time)
-            await db.execute(
-                "DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c"
-                " ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC"
-                " LIMIT -1 OFFSET ?)",
-                [name, KEPT],
-            )
+        values = [
+            turn.anchor,
+            to_micros(turn.time),
+            json.dumps(turn.messages),
+            json.dumps(turn.related),
+            name,
+        ]
+
+        def added(db: sqlite3.Connection) -> int:
+            db.execute(_CONVERSATION, [name, room or name, person_of(person)])
+            row = db.execute(_TURN, values).fetchone()
+            said_in(db, name, row[0], turn.time)
+            db.execute(_OLDEST, [name, KEPT])
             return int(row[0])
+
+        return await self._database.write(added)
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns of a conversation from the id `start` on, in order."""
@@ -92,14 +92,15 @@ class Conversations:
         """Where the prompt of this conversation begins."""
         return await self._database.read(lambda db: _window(db, name))
 
-    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
-        """Where the prompt of this conversation begins, and its turns from there on, in order."""
+    async def recall(self, name: str, room: str) -> tuple[Window, list[Turn], Window]:
+        """Where the prompt of this conversation begins, its turns from there on, in order, and
+        where the prompts of its room begin, in one reading."""
 
-        def both(db: sqlite3.Connection) -> tuple[Window, list[Turn]]:
+        def all_three(db: sqlite3.Connection) -> tuple[Window, list[Turn], Window]:
             window = _window(db, name)
-            return window, _turns(db, name, window.turn_start, KEPT)
+            return window, _turns(db, name, window.turn_start, KEPT), _window(db, room)
 
-        return await self._database.read(both)
+        return await self._database.read(all_three)
 
     async def move_window(self, name: str, window: Window) -> None:
         """Remember where the prompt of this conversation begins."""

@@ -114,13 +114,7 @@ class Memories:
     async def facts(self, room: str, subject: str | None = None, limit: int = -1) -> list[Memory]:
         """Facts about one person, or all: those that were asked for first, then the surest, then
         the newest."""
-        rows = await self._database.all(
-            "SELECT * FROM memories WHERE room = :room AND layer = 'fact'"
-            f" AND subject = coalesce(:subject, subject) AND {_SEEN}"
-            " ORDER BY manual DESC, confidence DESC, id DESC LIMIT :limit",
-            {"room": room, "subject": subject, "limit": limit},
-        )
-        return [memory_of(row) for row in rows]
+        return await self._database.read(lambda db: facts_in(db, room, subject, limit))
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
         """What is known about a person under a key."""
@@ -141,12 +135,7 @@ class Memories:
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
         """The memories that have words of `text`, best first, each with how well it fits."""
-        words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
-        if not words:
-            return []
-        match = " OR ".join(f'"{word}"' for word in words)
-        rows = await self._database.all(_FOUND, [match, room, limit])
-        return [(memory_of(row), float(row["score"])) for row in rows]
+        return await self._database.read(lambda db: found_in(db, room, text, limit))
 
     async def forget(self, room: str, subject: str, key: str | None = None) -> int:
         """Remove what is known about a person, under one key or all of it; how much there was."""
@@ -161,15 +150,38 @@ class Memories:
             return cursor.rowcount
 
 
+def facts_in(
+    db: sqlite3.Connection, room: str, subject: str | None = None, limit: int = -1
+) -> list[Memory]:
+    """The same as `Memories.facts` inside a reading."""
+    rows = db.execute(
+        "SELECT * FROM memories WHERE room = :room AND layer = 'fact'"
+        f" AND subject = coalesce(:subject, subject) AND {_SEEN}"
+        " ORDER BY manual DESC, confidence DESC, id DESC LIMIT :limit",
+        {"room": room, "subject": subject, "limit": limit},
+    )
+    return [memory_of(row) for row in rows]
+
+
+def found_in(
+    db: sqlite3.Connection, room: str, text: str, limit: int
+) -> list[tuple[Memory, float]]:
+    """The same as `Memories.search` inside a reading."""
+    words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
+    match = " OR ".join(f'"{word}"' for word in words)
+    rows = db.execute(_FOUND, [match, room, limit]) if words else ()
+    return [(memory_of(row), float(row["score"])) for row in rows]
+
+
 async def add(db: aiosqlite.Connection, memory: Memory) -> int:
     """The same as `Memories.add` inside a transaction; its id, 0 when a surer one stays."""
     cursor = await db.execute(_FACT if memory.layer == Layer.FACT else _ADD, _values(memory))
     return (cursor.lastrowid or 0) if cursor.rowcount > 0 else 0
 
 
-async def said_in(db: aiosqlite.Connection, conversation: str, turn: int, time: datetime) -> None:
+def said_in(db: sqlite3.Connection, conversation: str, turn: int, time: datetime) -> None:
     """Say which turn it was in which something was remembered."""
-    await db.execute(
+    db.execute(
         "UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2"
         " WHERE conversation = ?3 AND last_turn = 0",
         [turn, to_micros(time), conversation],

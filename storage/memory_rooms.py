@@ -8,6 +8,7 @@ was forgotten is not stored: `version` has grown meanwhile.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,7 @@ import aiosqlite
 
 from storage.conversations import Message
 from storage.database import Database, Row, from_micros, to_micros
-from storage.memory import Layer, Memory, add, person_of
+from storage.memory import Layer, Memory, add, facts_in, found_in, person_of
 
 EPISODES = 20
 """That are kept of a room."""
@@ -34,6 +35,11 @@ FROM conversations c JOIN turns t ON t.conversation_id = c.id
 WHERE c.room = ?1 AND t.id > ?2 AND t.id <= ?3 AND c.person NOT IN (
     SELECT nick FROM unlogged WHERE ?1 LIKE network || '/%')
 ORDER BY t.id LIMIT ?4"""
+_SINCE = """
+SELECT sum(t.id > ?2) AS count, max(t.id) AS newest, max(t.time) AS time
+FROM conversations c JOIN turns t ON t.conversation_id = c.id
+AND t.id >= min(?2, (SELECT max(id) FROM turns WHERE conversation_id = c.id))
+WHERE c.room = ?1"""
 _OPTED_OUT = "SELECT nick FROM unlogged WHERE ? LIKE network || '/%'"
 _LAST = 1 << 62
 
@@ -73,6 +79,21 @@ class Gap:
 
     first_turn: int
     last_turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What prompts show of a room as it was written (`shown`), how many turns came after it, the
+    `newest` turn of all and when that was; whether `anything` is remembered: what is known about a
+    person, and what was `found`, best first."""
+
+    shown: str
+    turns: int
+    newest: int
+    last: datetime | None
+    anything: bool = False
+    facts: Sequence[Memory] = ()
+    found: Sequence[Memory] = ()
 
 
 class Rooms:
@@ -201,25 +222,28 @@ class Rooms:
             await _keep_newest(db, episode.room)
             return True
 
-    async def since(self, room: str, turn: int) -> tuple[int, int, datetime | None]:
-        """How many turns there are after one, and the newest of all: its id and its time."""
-        row = await self._database.one(
-            "SELECT sum(t.id > ?2) AS count, max(t.id) AS newest, max(t.time) AS time"
-            " FROM conversations c JOIN turns t ON t.conversation_id = c.id"
-            " AND t.id >= min(?2, (SELECT max(id) FROM turns WHERE conversation_id = c.id))"
-            " WHERE c.room = ?1",
-            [room, turn],
-        )
-        if row is None or row["newest"] is None:
-            return 0, 0, None
-        return row["count"], row["newest"], from_micros(row["time"])
+    async def remembered(self, room: str, person: str, words: str, most: int) -> Remembered:
+        """What a room's memory has for a question of a person, in one reading: `most` memories,
+        at most, have some of the `words`."""
 
-    async def shown(self, room: str) -> tuple[str, int]:
-        """What prompts show of the room, as it was written, and the newest turn of then."""
-        row = await self._database.one(
-            "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?", [room]
-        )
-        return (row["shown"], row["shown_turn"]) if row else ("", 0)
+        def reading(db: sqlite3.Connection) -> Remembered:
+            row = db.execute(
+                "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?", [room]
+            ).fetchone()
+            text, turn = tuple(row) if row else ("", 0)
+            since = db.execute(_SINCE, [room, turn]).fetchone()
+            last = None if since["newest"] is None else from_micros(since["time"])
+            times = (since["count"] or 0, since["newest"] or 0, last)
+            if (
+                db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room]).fetchone()
+                is None
+            ):
+                return Remembered(text, *times)
+            facts = facts_in(db, room, person)
+            found = tuple(memory for memory, _ in found_in(db, room, words, most))
+            return Remembered(text, *times, True, facts, found)
+
+        return await self._database.read(reading)
 
     async def show(self, known: Progress, text: str, turn: int) -> bool:
         """Let prompts show `text` from now on. False: it is void."""

@@ -6,6 +6,7 @@ and answer where that is configured.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
@@ -102,12 +103,14 @@ class Runs:
             worded,
             run.question if worded else "",
         ]
-        async with self._database.transaction() as db:
-            await db.execute(_BEGIN, values)
-        rows = await self._database.all(
-            f"SELECT key, tool, result FROM effects WHERE run_id = {_ID}", [run.key]
-        )
-        return [Effect(*row) for row in rows]
+
+        def opened(db: sqlite3.Connection) -> list[Effect]:
+            db.execute(_BEGIN, values)
+            sql = f"SELECT key, tool, result FROM effects WHERE run_id = {_ID}"
+            return [Effect(*row) for row in db.execute(sql, [run.key])]
+
+        # What must outlive a power cut is an effect, and that is written for good.
+        return await self._database.write(opened, lasting=False)
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
         """Write down, for good, that something is about to happen. Raises Unavailable also when
@@ -137,14 +140,17 @@ class Runs:
         """Close a run, if it is still there; its steps are those of the last attempt."""
         time, *rest = astuple(ended)
         rows = [(number, *astuple(step), run) for number, step in enumerate(steps)]
-        async with self._database.transaction() as db:
-            await db.execute(_END, [to_micros(time), *rest, run])
-            await db.execute(f"DELETE FROM run_steps WHERE run_id = {_ID}", [run])
-            await db.executemany(
+
+        def closed(db: sqlite3.Connection) -> None:
+            db.execute(_END, [to_micros(time), *rest, run])
+            db.execute(f"DELETE FROM run_steps WHERE run_id = {_ID}", [run])
+            db.executemany(
                 "INSERT INTO run_steps SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM runs"
                 " WHERE key = ?",
                 rows,
             )
+
+        await self._database.write(closed, lasting=False)
 
     async def interrupt(self) -> int:
         """Close all runs that an earlier process has left open; how many."""

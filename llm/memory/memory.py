@@ -13,7 +13,7 @@ from llm.memory.cadence import MOST_NOTES, Due, Work, due
 from llm.memory.finding import Finding
 from llm.memory.making import Making, Parts
 from llm.memory.settings import MemorySettings
-from llm.memory.shown import beside, shown_in
+from llm.memory.shown import shown_to
 from llm.memory.tools import MemoryTools
 from llm.models import Models
 from llm.sections import Section
@@ -162,14 +162,12 @@ class RoomMemory:
 
     async def sections(self, question: str) -> Sections:
         """What a prompt shows; nothing when it cannot be read."""
-        memories, now = self._memory.memories, self._memory.now()
+        memories, rooms, now = self._memory.memories, self._memory.rooms, self._memory.now()
         try:
-            shown = await shown_in(self.room, memories, self._memory.rooms, now)
-            own = await beside(self.room, self.person, question, shown, memories)
+            return await shown_to(self.room, self.person, question, memories, rooms, now)
         except StorageError as error:
             _log.error("memory.not_read", error=str(error))
             return (), ()
-        return shown.sections(), own
 
     async def after_turn(self) -> None:
         """See what there is to do now that a turn was kept. Raises StorageError."""

@@ -17,7 +17,7 @@ from llm.memory.asking import LONGEST_SUMMARY, one_line
 from llm.memory.tools import described, fact_line
 from llm.sections import Section
 from storage.memory import Layer, Memories, Memory
-from storage.memory_rooms import Rooms
+from storage.memory_rooms import Remembered, Rooms
 
 EPISODES = 5
 """That are shown, the newest."""
@@ -50,35 +50,40 @@ class Shown(BaseModel):
         )
 
 
-async def shown_in(room: str, memories: Memories, rooms: Rooms, now: datetime) -> Shown:
-    """What prompts in the room show now. Raises StorageError."""
-    kept, chosen_at = await rooms.shown(room)
-    count, newest, last = await rooms.since(room, chosen_at)
-    known = Shown.model_validate_json(kept) if kept else None
-    if known and count < _TURNS and last and now - last < _PAUSE:
+async def shown_to(
+    room: str, person: str, question: str, memories: Memories, rooms: Rooms, now: datetime
+) -> tuple[tuple[Section, ...], tuple[Section, ...]]:
+    """What prompts in the room show now; and what belongs to the question, if it is not shown
+    already: what is known about who asks it, and what has several words of it. Raises
+    StorageError."""
+    wanted = sorted(_words(question))
+    has = await rooms.remembered(room, person, " ".join(wanted), _LOOKED_AT)
+    shown = await _shown(room, has, memories, rooms, now)
+    ids = set(shown.ids)
+    own = [fact for fact in has.facts if fact.id not in ids]
+    ids.update(fact.id for fact in own)
+    fitting = [memory for memory in has.found if memory.id not in ids and _fits(memory, wanted)]
+    beside = (
+        Section("own_facts", "\n".join(map(fact_line, own)), _BESIDE),
+        Section("notes", "\n".join(map(described, fitting[:_FITTING])), _BESIDE),
+    )
+    return shown.sections(), beside
+
+
+async def _shown(
+    room: str, has: Remembered, memories: Memories, rooms: Rooms, now: datetime
+) -> Shown:
+    """What was chosen last, or what is chosen anew when it is time."""
+    known = Shown.model_validate_json(has.shown) if has.shown else None
+    if known is None and not has.anything:
+        return Shown()
+    if known and has.turns < _TURNS and has.last and now - has.last < _PAUSE:
         return known
     chosen = await _chosen(room, memories)
     if chosen != (known or Shown()):
         progress = await rooms.progress(room)
-        await rooms.show(progress, chosen.model_dump_json(), newest)
+        await rooms.show(progress, chosen.model_dump_json(), has.newest)
     return chosen
-
-
-async def beside(
-    room: str, person: str, question: str, shown: Shown, memories: Memories
-) -> tuple[Section, ...]:
-    """What belongs to a question and is not shown already: what is known about who asks it, and
-    what has several words of it. Raises StorageError."""
-    ids = set(shown.ids)
-    own = [fact for fact in await memories.facts(room, person) if fact.id not in ids]
-    ids.update(fact.id for fact in own)
-    wanted = sorted(_words(question))
-    found = [each for each, _ in await memories.search(room, " ".join(wanted), _LOOKED_AT)]
-    fitting = [memory for memory in found if memory.id not in ids and _fits(memory, wanted)]
-    return (
-        Section("own_facts", "\n".join(map(fact_line, own)), _BESIDE),
-        Section("notes", "\n".join(map(described, fitting[:_FITTING])), _BESIDE),
-    )
 
 
 async def _chosen(room: str, memories: Memories) -> Shown:

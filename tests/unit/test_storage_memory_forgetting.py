@@ -235,7 +235,7 @@ async def test_memories_go_with_the_time_for_which_things_are_kept(tmp_path: Pat
         (left,) = await place.memories.facts(ROOM)
         assert left.key == "new"
         assert await place.texts(Layer.SUMMARY) == await place.texts(Layer.EPISODE) == []
-        assert await place.rooms.shown(ROOM) == ("", 0)
+        assert (await place.rooms.remembered(ROOM, "bob", "car", 5)).shown == ""
 
 
 async def test_two_jobs_that_read_the_same_turns_store_them_once(tmp_path: Path) -> None:
