@@ -30,7 +30,7 @@ _PIECE = 40  # turns that go into a summary at once
 _GAP = 200  # turns that a lost episode may have been made of
 _UNCONFIRMED = timedelta(days=90)  # for which a learnt fact is kept
 _BATCH = 64  # vectors made at once
-_TOKENS = {"summary": 500, "episode": 150, "facts": 300}
+_TOKENS = {"summary": 400, "episode": 120, "facts": 300}
 
 _log = structlog.get_logger()
 
