@@ -36,7 +36,6 @@ OF_THE_WINDOW = 8  # questions in all: its prompts are read anew each time, so m
 BETWEEN = 10  # lines
 BEFORE = 60  # lines, before the first question
 CACHED, SOONER = 85.0, 0.4
-THREADS = str(os.cpu_count() or 1)  # of the engine: nothing else is to be done meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ async def _stage(
     """A fresh engine behind a server, a tendril of it and a log."""
     with tempfile.TemporaryDirectory() as name:
         async with (
-            small_server(**{"MODEL_THREADS": THREADS, **settings}) as (http, _),
+            small_server(**settings) as (http, _),
             Database.opened(Path(name) / "log.db") as database,
             ours(Path(name), str(http.base_url)) as bot,
         ):

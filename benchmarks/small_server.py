@@ -25,14 +25,11 @@ async def small_server(
     *keys: Key,
     **settings: str,
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, Mapping[str, dict[str, str]]]]:
-    """A client of a server that has `keys`, and the header that each is sent with, by name.
-
-    The engine has one thread unless `settings` tell otherwise, so that measuring does not take its
-    time.
-    """
+    """A client of a server that has `keys` and `settings`, and the header that each key is sent
+    with, by name."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    settings = {"SERVER_PORT": str(port), "MODEL_THREADS": "1"} | settings
+    settings = {"SERVER_PORT": str(port)} | settings
     words = ("--log-level", "warning", "server", "--data", "data")
     with tempfile.TemporaryDirectory() as name:
         async with key_table(Path(name) / "data") as table:

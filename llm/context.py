@@ -119,12 +119,13 @@ class Context:
 
     async def load(self) -> None:
         """Read the turns and the log lines that belong to the prompt."""
+        recalling = self._memory.recall(self._name, self._room)
+        related: Sequence[int] = ()
         async with asyncio.TaskGroup() as tasks:
-            recalling = tasks.create_task(self._memory.recall(self._name, self._room))
             if view := self._view:
                 settling = tasks.create_task(view.settled())
                 related = await view.related(self._question.text)
-        self._known, turns, room = recalling.result()
+            self._known, turns, room = await recalling
         self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
         self._turns = newest(turns) if too_many(turns) else turns
         self._turn_start = self._first_turn()

@@ -90,8 +90,8 @@ class Prompts:
 
     async def of(self, table: SkillTable, asking: Asking, *, chooses_tools: bool) -> Prompt:
         """The prompt for a question to a model that can choose tools by itself, or cannot."""
-        matches = await self.shelf.matching(asking.text, asking.persona.skills)
         learned, taught = await _lessons(table, asking)
+        matches = await self.shelf.matching(asking.text, asking.persona.skills)
         toolbox = Toolbox.of(
             *asking.tools, *self._functions(asking.room, matches), rights=asking.rights
         ).only(asking.persona.tools)

@@ -143,6 +143,11 @@ class Database:
         except sqlite3.Error as error:
             raise Unavailable(f"the database cannot be read: {error}") from error
 
+    def look(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """What `work` will have returned: for a few rows, as all that is looked at in one turn of
+        the event loop goes to a thread together. Raises Unavailable."""
+        return self._readers.look(work)
+
     async def version(self) -> int:
         """A number that changes when anybody has written to the file: cheap to poll."""
         row = await self.one("PRAGMA data_version")

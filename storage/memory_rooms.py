@@ -243,7 +243,7 @@ class Rooms:
             found = tuple(memory for memory, _ in found_in(db, room, words, most))
             return Remembered(text, *times, True, facts, found)
 
-        return await self._database.read(reading)
+        return await self._database.look(reading)
 
     async def show(self, known: Progress, text: str, turn: int) -> bool:
         """Let prompts show `text` from now on. False: it is void."""

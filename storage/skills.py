@@ -57,9 +57,8 @@ class SkillTable:
 
     async def taught(self, room: str) -> list[Taught]:
         """What was taught in a room, by name. Raises Unavailable."""
-        rows = await self._database.all(
-            "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name", [room]
-        )
+        sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
+        rows = await self._database.look(lambda db: db.execute(sql, [room]).fetchall())
         return [Taught(*(row[field] for field in Taught.__slots__)) for row in rows]
 
     async def used(self, room: str, names: Collection[str], *, well: bool) -> None:
