@@ -109,6 +109,7 @@ class Context:
         self._shown = Shown(0, [])
         self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
         self._nearly_full = self._long = False
+        self._ahead = Window()
 
     def say(self, system: str, beside: Sequence[Section], stable: Sequence[Section] = ()) -> None:
         """Begin with another system text, with these stable sections too, and put these beside
@@ -241,18 +242,22 @@ class Context:
 
     async def ahead(self) -> list[Message]:
         """The beginning of the room's next prompt, if the lines had better begin anew before the
-        next question; they do then. While the engine still has what remains of them, that costs
-        next to nothing, and nobody waits for it."""
+        next question: when it was read, `begin_ahead`. While the engine still has what remains of
+        them, that costs next to nothing, and nobody waits for it."""
         view = self._live()
         if view is None or not self._several or not self._long:
             return []
-        if not self._nearly_full and not view.nearly_too_many(self._shown):
+        if not self._nearly_full and not view.has_enough(self._shown):
             return []
         shown = await view.newest(0, ())
         if len(shown.events) > _FEWER * len(self._shown.events):
             return []
-        await self._memory.move_window(self._room, Window(shown.start))
+        self._ahead = Window(shown.start)
         return [self._system_message(), {"role": "user", "content": block(shown.events)}]
+
+    async def begin_ahead(self) -> None:
+        """Let the lines of the room begin where `ahead` does."""
+        await self._memory.move_window(self._room, self._ahead)
 
     def _live(self) -> LogView | None:
         """The view, when it goes on from one question to the next and holds the questions."""

@@ -13,8 +13,8 @@ from storage.event import SPOKEN, Event, Place, Scope
 from storage.stores import LogReader
 
 _OWN_WORDS = 3  # lines
-_GROWTH = 1.75  # times the wanted lines
-_NEARLY = 0.87  # of that: another question or two
+_GROWTH = 2.5  # times the wanted lines
+_ENOUGH = 1.5  # times the wanted lines, if to begin anew costs nothing
 _RELATED = 10  # lines from further back, at most: each prompt has its own
 _MOST = 5_000  # events read for one prompt
 
@@ -71,7 +71,7 @@ class LogView:
         """All that there is to show, in one reading.
 
         The newest events begin at the event `start` (0: not known yet) and grow, until people have
-        said 1.75 times the wanted lines: then they begin anew. Questions that are shown as turns
+        said 2.5 times the wanted lines: then they begin anew. Questions that are shown as turns
         (`asked`, by event id) do not count. Beside them it is those of the `named` events that are
         still there, and with `own` what the speaker said last.
         """
@@ -91,9 +91,10 @@ class LogView:
             start = await self._first(asked)
         return Lines(Shown(start, [e for e in events if e.id >= start]), others, words)
 
-    def nearly_too_many(self, shown: Shown) -> bool:
-        """Whether people have said nearly as much as lets the events begin anew."""
-        return sum(_said(event, ()) for event in shown.events) > _NEARLY * _GROWTH * self.last
+    def has_enough(self, shown: Shown) -> bool:
+        """Whether the events had better begin anew, where that costs nothing: the fewer they are,
+        the sooner an engine has read what is added to them."""
+        return sum(_said(event, ()) for event in shown.events) > _ENOUGH * self.last
 
     async def newest(self, start: int, asked: Collection[int]) -> Shown:
         """The newest events alone."""

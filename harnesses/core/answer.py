@@ -24,6 +24,8 @@ from storage.writing import to_its_end
 Deliver = Callable[["Answer"], Awaitable[None]]
 """Brings an answer to the person who asked."""
 
+_SOON = 2.0  # seconds
+
 _log = structlog.get_logger()
 
 
@@ -80,13 +82,16 @@ async def done(turn: Turn, trace: Trace, context: Context, meter: Meter, reserve
 
 
 async def read_ahead(client: AgentClient, turn: Turn, context: Context) -> None:
-    """Let the engine read the beginning of the room's next prompt, if that begins anew: nobody
-    waits for it now."""
+    """Let the engine read the beginning of the room's next prompt, if that had better begin anew:
+    nobody waits for it now. Where that takes long, somebody else is answered, or the engine has
+    no longer what it is made of: then the lines go on as they are."""
     try:
         if messages := await context.ahead():
             call = replace(turn.call, priority="background", purpose="ahead", max_tokens=1)
-            await client.chat(messages, call, tools=turn.schemas)
-    except (ModelError, StorageError) as error:  # then it is read when somebody asks
+            async with asyncio.timeout(_SOON):
+                await client.chat(messages, call, tools=turn.schemas)
+            await context.begin_ahead()
+    except (ModelError, StorageError, TimeoutError) as error:  # then it is read when somebody asks
         _log.info("turn.not_read_ahead", reason=type(error).__name__)
 
 

@@ -39,7 +39,7 @@ async def test_the_beginning_of_the_next_prompt_is_read_when_nobody_waits_for_it
         for _ in range(5):
             await room.says("before")
         await ask(room, tendril, "kim")
-        for number in range(8):
+        for number in range(6):
             await room.says(f"line {number} " + "word " * 200)
         await ask(room, tendril, "bob")
         await ask(room, tendril, "eve")

@@ -110,6 +110,8 @@ class Room:
         if answer is not None:
             await context.remember([*steps, {"role": "assistant", "content": answer}])
             self.ahead = await context.ahead()
+            if self.ahead:
+                await context.begin_ahead()
         return [wire(message) for message in messages]
 
     async def count(self, messages: Sequence[Message]) -> Count:

@@ -138,16 +138,16 @@ async def test_a_prompt_begins_with_the_one_before_also_after_a_restart(tmp_path
         assert second[: len(first)] == first
 
 
-async def test_the_lines_grow_by_three_quarters_and_then_begin_anew(room: Room) -> None:
+async def test_the_lines_grow_up_to_two_and_a_half_times_and_then_begin_anew(room: Room) -> None:
     room.last = 4
     shown = []
     for number in range(12):
         await room.says(f"line {number}")
         prompt = await room.asks(f"question {number}")
         shown.append([text for message in prompt[1:] for text in spoken_of_user(message)])
-    assert [len(lines) for lines in shown] == [1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7, 4]
-    assert shown[6][0] == "line 0"
-    assert shown[7] == [f"line {number}" for number in range(4, 8)]
+    assert [len(lines) for lines in shown] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 4, 5]
+    assert shown[9][0] == "line 0"
+    assert shown[10] == [f"line {number}" for number in range(7, 11)]
 
 
 def spoken_of_user(message: Message) -> list[str]:
