@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
@@ -62,7 +63,8 @@ CASES = (
 class Played:
     """The mean tokens of a prompt, how much of all prompts came from the cache (percent), and the
     mean time to the first word (seconds). What is read ahead counts as prompts do, except that
-    nobody waits for it; what cron asks counts for neither."""
+    nobody waits for it; what cron asks counts for neither, and of a prompt that is only recalled
+    counts what was computed."""
 
     tokens: float
     cached: float
@@ -117,15 +119,23 @@ async def _played(
         for _ in range(questions):
             asked = [await _asked(channel) for channel in channels]
             turns += await _answered(case, way, asked)
+            await bot.ahead.ended()  # there is time for it before somebody asks again
             if case.cron:
                 cron += (await digest(bot.client, *asked[0])).usage
         used = (await http.get("/usage")).json()["total"]
-    prompt = used["prompt_tokens"] - cron.prompt
+        recalled = await _recalled(bot)
+    prompt = used["prompt_tokens"] - cron.prompt - recalled
     return Played(
         fmean(turn.usage.prompt for turn in turns),
-        (used["cached_tokens"] - cron.cached) / prompt * 100,
+        (used["cached_tokens"] - cron.cached - recalled) / prompt * 100,
         fmean(turn.first for turn in turns if turn.first is not None),
     )
+
+
+async def _recalled(bot: Ours) -> int:
+    """Tokens of prompts that were only brought back."""
+    purposes = await bot.accounts.by_purpose(datetime.now(UTC).date())
+    return purposes["recalled"].cached if "recalled" in purposes else 0
 
 
 async def _asked(channel: Channel) -> tuple[Channel, Asked]:

@@ -30,9 +30,9 @@ from llm.past import (
     size,
     too_many,
 )
+from llm.question import Question
 from llm.sections import Section, joined, within
 from storage.conversations import Conversations, Turn, Window
-from storage.entry import Entry
 from storage.event import Event
 
 _DROPPED = "[left out: too long]"
@@ -47,25 +47,13 @@ Counter = Callable[[Sequence[Message]], Awaitable[Count]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What somebody asks, and who it is.
+class Ahead:
+    """The `last` prompt, which the engine has read, and the `beginning` of the room's next one,
+    whose lines begin at the event `start`."""
 
-    `line` is the one, on its way into the log, that holds a question which joins another one.
-    """
-
-    who: str
-    text: str
-    line: Entry | None = None
-
-    async def written(self) -> None:
-        """Wait until its line is in the log."""
-        if self.line:
-            await self.line.written()
-
-    def message(self) -> Message:
-        """The question as memory keeps it; one with a line must be `written`."""
-        message: Message = {"role": "user", "content": self.text, "name": self.who}
-        return message | {"anchor": self.line.id} if self.line and self.line.id else message
+    last: list[Message]
+    beginning: list[Message]
+    start: int
 
 
 class Context:
@@ -109,7 +97,6 @@ class Context:
         self._shown = Shown(0, [])
         self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
         self._nearly_full = self._long = False
-        self._ahead = Window()
 
     def say(self, system: str, beside: Sequence[Section], stable: Sequence[Section] = ()) -> None:
         """Begin with another system text, with these stable sections too, and put these beside
@@ -240,24 +227,24 @@ class Context:
         if window != self._known:
             await self._memory.move_window(self._name, window)
 
-    async def ahead(self) -> list[Message]:
-        """The beginning of the room's next prompt, if the lines had better begin anew before the
-        next question: when it was read, `begin_ahead`. While the engine still has what remains of
-        them, that costs next to nothing, and nobody waits for it."""
+    async def ahead(self) -> Ahead | None:
+        """What to read before the next question in the room, if the lines had better begin anew:
+        when it was read, `begin` there. While the engine has what remains of them, that costs next
+        to nothing, and nobody waits for it."""
         view = self._live()
         if view is None or not self._several or not self._long:
-            return []
+            return None
         if not self._nearly_full and not view.has_enough(self._shown):
-            return []
+            return None
         shown = await view.newest(0, ())
         if len(shown.events) > _FEWER * len(self._shown.events):
-            return []
-        self._ahead = Window(shown.start)
-        return [self._system_message(), {"role": "user", "content": block(shown.events)}]
+            return None
+        beginning = [self._system_message(), {"role": "user", "content": block(shown.events)}]
+        return Ahead(self._messages([]), beginning, shown.start)
 
-    async def begin_ahead(self) -> None:
-        """Let the lines of the room begin where `ahead` does."""
-        await self._memory.move_window(self._room, self._ahead)
+    async def begin(self, ahead: Ahead) -> None:
+        """Let the lines of the room begin where they were read."""
+        await self._memory.move_window(self._room, Window(ahead.start))
 
     def _live(self) -> LogView | None:
         """The view, when it goes on from one question to the next and holds the questions."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
 
 from harnesses.core.lane import Lane
-from llm.client import AgentClient, Call
+from llm.client import Call
 from llm.context import Context
-from llm.errors import ContextTooLong, ModelError
+from llm.errors import ContextTooLong
 from llm.memory.memory import RoomMemory
 from llm.message import Message, Status, Usage
 from llm.meter import Meter
@@ -23,8 +23,6 @@ from storage.writing import to_its_end
 
 Deliver = Callable[["Answer"], Awaitable[None]]
 """Brings an answer to the person who asked."""
-
-_SOON = 2.0  # seconds
 
 _log = structlog.get_logger()
 
@@ -79,20 +77,6 @@ async def done(turn: Turn, trace: Trace, context: Context, meter: Meter, reserve
         trace.outcome = outcome
     _tell(turn.call, outcome)
     return outcome
-
-
-async def read_ahead(client: AgentClient, turn: Turn, context: Context) -> None:
-    """Let the engine read the beginning of the room's next prompt, if that had better begin anew:
-    nobody waits for it now. Where that takes long, somebody else is answered, or the engine has
-    no longer what it is made of: then the lines go on as they are."""
-    try:
-        if messages := await context.ahead():
-            call = replace(turn.call, priority="background", purpose="ahead", max_tokens=1)
-            async with asyncio.timeout(_SOON):
-                await client.chat(messages, call, tools=turn.schemas)
-            await context.begin_ahead()
-    except (ModelError, StorageError, TimeoutError) as error:  # then it is read when somebody asks
-        _log.info("turn.not_read_ahead", reason=type(error).__name__)
 
 
 async def answered(

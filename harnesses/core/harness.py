@@ -14,17 +14,18 @@ from typing import ClassVar
 import structlog
 
 from harnesses.core.addresses import with_agent_address
-from harnesses.core.answer import NOTHING, Answer, Deliver, answered, done, read_ahead
+from harnesses.core.answer import NOTHING, Answer, Deliver, answered, done
 from harnesses.core.asking import call_of, reviewed
 from harnesses.core.errors import root_cause
 from harnesses.core.lane import Lane, Lanes
+from harnesses.core.reading_ahead import ReadingAhead
 from harnesses.core.reloading import follow
 from harnesses.core.status import Status
 from harnesses.core.tracing import Occasion, keep
 from llm.accounts import Accounts
 from llm.client import AgentClient, Call, OnText, Priority
 from llm.clock import Clock, SystemClock
-from llm.context import Context, Question
+from llm.context import Context
 from llm.errors import ModelError
 from llm.limits import Profile
 from llm.log_view import LogView
@@ -33,6 +34,7 @@ from llm.meter import Meter
 from llm.models import Models
 from llm.process import told_to_stop
 from llm.prompts import Asking, Prompts
+from llm.question import Question
 from llm.settings import AgentSettings
 from llm.tools import Rights
 from llm.turn import Turn
@@ -65,6 +67,7 @@ class Harness(ABC):
     client: AgentClient
     models: Models
     accounts: Accounts
+    ahead: ReadingAhead
     database: Database
     conversations: Conversations
     memory: TendrilMemory
@@ -173,8 +176,8 @@ class Harness(ABC):
         the next has its turn. `profile` limits it; the trace of a `private` one names nobody; there
         may be a `review`; `run` names it for who asks again after a crash (`llm.trace`).
         """
-        lane = self._lanes.of(conversation)
-        line = view.line if view and joins else None
+        self.ahead.end(room or conversation)
+        lane, line = self._lanes.of(conversation), view.line if view and joins else None
         if not await lane.enter(Question(who, text, line), joins and keeps):
             return NOTHING
         memory = self.memory.of(room or conversation, conversation, person or who)
@@ -184,9 +187,9 @@ class Harness(ABC):
         context = self._context(conversation, Question(who, text), view, memory)
         occasion = Occasion(conversation, text, view, profile, private, keeps, run)
         call = partial(call_of, self.name, self.models, asking, occasion, priority, model)
-        work = partial(self._answer, lane, context, call, asking, memory, on_text, occasion)
-        safe = partial(self.safely, work)
-        return await answered(lane, safe, context, memory, deliver, keeps=keeps)
+        answer = partial(self._answer, lane, context, call, asking, memory, on_text, occasion)
+        work = partial(self.safely, answer)
+        return await answered(lane, work, context, memory, deliver, keeps=keeps)
 
     def stop(self, conversation: str) -> bool:
         """End what is being answered in a conversation and what waits there; whether there was
@@ -202,6 +205,7 @@ class Harness(ABC):
             await self.runs.clear(conversation)
             await self.skills.forget(conversation)
             room = await self.conversations.room(conversation)
+            self.ahead.end(room)
             turns = await self.conversations.clear(conversation)
             await self.memory.cleared(conversation, room)
             return turns
@@ -292,7 +296,7 @@ class Harness(ABC):
 
         async def afterwards() -> None:
             await used()
-            await read_ahead(self.client, turn, context)
+            self.ahead.begin(call.room, turn, context)
 
         return Answer.of(outcome, afterwards)
 
@@ -302,6 +306,7 @@ class Harness(ABC):
             Database.opened(self.database_path()) as self.database,
             Accounts.opened(self.database) as self.accounts,
             AgentClient.opened(self.agent, self.accounts.spend) as self.client,
+            ReadingAhead.opened(self.client) as self.ahead,
         ):
             self.status.count_tokens(self.accounts.today)
             self.conversations = Conversations(self.database)

@@ -15,8 +15,8 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from llm.context import Question
 from llm.message import Message
+from llm.question import Question
 
 T = TypeVar("T")
 

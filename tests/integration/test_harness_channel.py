@@ -42,11 +42,13 @@ async def test_the_beginning_of_the_next_prompt_is_read_when_nobody_waits_for_it
         for number in range(6):
             await room.says(f"line {number} " + "word " * 200)
         await ask(room, tendril, "bob")
+        await tendril.ahead.ended()
         await ask(room, tendril, "eve")
-        _, _, ahead, third = script.requests
-        assert ahead["max_tokens"] == 1
+        _, second, recalled, ahead, third = script.requests
+        assert recalled["messages"] == second["messages"]
+        assert recalled["max_tokens"] == ahead["max_tokens"] == 1
         assert [each["x-priority"] for each in script.headers] == [
-            *("interactive", "interactive", "background", "interactive")
+            *("interactive", "interactive", "background", "background", "interactive")
         ]
         assert third["messages"][0] == ahead["messages"][0]
         lines = ahead["messages"][1]["content"].removesuffix("\n</irc_logs>\n\n")

@@ -11,9 +11,10 @@ from typing import Any
 
 from llm.channel_threads import ChannelThreads
 from llm.client import Count
-from llm.context import Context, Question
+from llm.context import Context
 from llm.log_view import LogView
 from llm.message import Message, wire
+from llm.question import Question
 from llm.sections import Section
 from storage.chat_log import ChatLog
 from storage.conversations import Conversations
@@ -109,9 +110,10 @@ class Room:
         messages = await context.fit(steps, self.count, reserve=100)
         if answer is not None:
             await context.remember([*steps, {"role": "assistant", "content": answer}])
-            self.ahead = await context.ahead()
-            if self.ahead:
-                await context.begin_ahead()
+            ahead = await context.ahead()
+            self.ahead = ahead.beginning if ahead else ()
+            if ahead:
+                await context.begin(ahead)
         return [wire(message) for message in messages]
 
     async def count(self, messages: Sequence[Message]) -> Count:

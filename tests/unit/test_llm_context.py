@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from llm.context import Context, Question
+from llm.context import Context
 from llm.message import Message
+from llm.question import Question
 from storage.chat_log import ChatLog
 from storage.conversations import Conversations
 from storage.database import Database
