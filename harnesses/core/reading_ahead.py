@@ -28,6 +28,7 @@ class ReadingAhead:
         self._client = client
         self._tasks = tasks
         self._readings: dict[str, asyncio.Task[None]] = {}
+        self._at_it = asyncio.Lock()  # else one would take the place of what another is made of
 
     @classmethod
     @asynccontextmanager
@@ -69,7 +70,8 @@ class ReadingAhead:
     async def _read(self, turn: Turn, context: Context) -> None:
         try:
             if ahead := await context.ahead():
-                await self._read_both(turn, ahead)
+                async with self._at_it:
+                    await self._read_both(turn, ahead)
                 await context.begin(ahead)
         except (ModelError, StorageError, TimeoutError) as error:  # then the lines go on as before
             _log.info("turn.not_read_ahead", reason=type(error).__name__)

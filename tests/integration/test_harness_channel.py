@@ -55,3 +55,38 @@ async def test_the_beginning_of_the_next_prompt_is_read_when_nobody_waits_for_it
         assert lines.startswith("<irc_logs>\n")
         assert "line 3" in lines
         assert third["messages"][1]["content"].startswith(lines)
+
+
+async def test_what_is_read_ahead_for_one_room_is_read_before_another_takes_its_place(
+    tmp_path: Path,
+) -> None:
+    async with (
+        Database.opened(tmp_path / "log.db") as database,
+        ChatLog.opened(database) as log,
+        ScriptedOpenAI() as script,
+        small(tmp_path, script.url) as tendril,
+    ):
+        rooms = [
+            Room(log, tendril.conversations, name, last=5, shared=True, lines=1_000 * number)
+            for number, name in enumerate(("#pond", "#lake", "#sea"))
+        ]
+        for room in rooms:
+            for _ in range(5):
+                await room.says("before")
+            await ask(room, tendril, "kim")
+            for number in range(6):
+                await room.says(f"{room.name} {number} " + "word " * 200)
+        script.say("So.").think("So.")
+        await ask(rooms[0], tendril, "bob")
+        await script.arrived(5)
+        for room in rooms[1:]:
+            await ask(room, tendril, "bob")
+        script.release()
+        await tendril.ahead.ended()
+        read = [
+            next(room.name for room in rooms if room.name in str(request["messages"]))
+            for request in script.requests
+            if request["max_tokens"] == 1
+        ]
+        assert len(read) == 6
+        assert read[::2] == read[1::2]
