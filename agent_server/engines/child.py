@@ -28,11 +28,11 @@ REUSE = 64
 BATCH = 128
 """Tokens of prompts that are computed in one go, which nothing interrupts: another request waits
 for its end, and one that is cancelled goes on until then. More are hardly faster on a processor;
-with 32, long prompts take twice as long."""
+with few, long prompts take far longer."""
 
 WAITING = ("GOMP_SPINCOUNT", "10000")
 """How often a thread that waits for another looks before it gives its processor away. Never to look
-halves the speed of an answer on a quiet machine; to look for as long as OpenMP does by itself takes
+makes answers slow on a quiet machine; to look for as long as OpenMP does by itself takes
 most of its time where other programs want the processors too."""
 
 REPEAT_PENALTY = 1.1

@@ -43,7 +43,8 @@ class ReadingAhead:
 
     def begin(self, room: str, turn: Turn, context: Context) -> None:
         """Read the beginning of the room's next prompt, if it had better begin anew after a turn
-        there."""
+        there. What goes on for an earlier turn there ends."""
+        self.end(room)
         reading = self._tasks.create_task(self._read(turn, context))
         self._readings[room] = reading
         reading.add_done_callback(lambda _: self._ended(room, reading))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from storage.chat_log import ChatLog
@@ -10,6 +12,31 @@ from tests.integration.test_harness_turn import small
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.room import Room
 from tests.kit.small_tendril import SmallTendril
+
+
+@asynccontextmanager
+async def channels(
+    folder: Path, *names: str
+) -> AsyncIterator[tuple[list[Room], ScriptedOpenAI, SmallTendril]]:
+    """Channels on which somebody was answered and so much was said since that their next prompt
+    had better begin anew."""
+    async with (
+        Database.opened(folder / "log.db") as database,
+        ChatLog.opened(database) as log,
+        ScriptedOpenAI() as script,
+        small(folder, script.url) as tendril,
+    ):
+        rooms = [
+            Room(log, tendril.conversations, name, last=5, shared=True, lines=1_000 * number)
+            for number, name in enumerate(names)
+        ]
+        for room in rooms:
+            for _ in range(5):
+                await room.says("before")
+            await ask(room, tendril, "kim")
+            for number in range(6):
+                await room.says(f"{room.name} line {number} " + "word " * 200)
+        yield rooms, script, tendril
 
 
 async def ask(room: Room, tendril: SmallTendril, nick: str) -> None:
@@ -29,18 +56,7 @@ async def ask(room: Room, tendril: SmallTendril, nick: str) -> None:
 async def test_the_beginning_of_the_next_prompt_is_read_when_nobody_waits_for_it(
     tmp_path: Path,
 ) -> None:
-    async with (
-        Database.opened(tmp_path / "log.db") as database,
-        ChatLog.opened(database) as log,
-        ScriptedOpenAI() as script,
-        small(tmp_path, script.url) as tendril,
-    ):
-        room = Room(log, tendril.conversations, "#pond", last=5, shared=True)
-        for _ in range(5):
-            await room.says("before")
-        await ask(room, tendril, "kim")
-        for number in range(6):
-            await room.says(f"line {number} " + "word " * 200)
+    async with channels(tmp_path, "#pond") as ([room], script, tendril):
         await ask(room, tendril, "bob")
         await tendril.ahead.ended()
         await ask(room, tendril, "eve")
@@ -60,22 +76,7 @@ async def test_the_beginning_of_the_next_prompt_is_read_when_nobody_waits_for_it
 async def test_what_is_read_ahead_for_one_room_is_read_before_another_takes_its_place(
     tmp_path: Path,
 ) -> None:
-    async with (
-        Database.opened(tmp_path / "log.db") as database,
-        ChatLog.opened(database) as log,
-        ScriptedOpenAI() as script,
-        small(tmp_path, script.url) as tendril,
-    ):
-        rooms = [
-            Room(log, tendril.conversations, name, last=5, shared=True, lines=1_000 * number)
-            for number, name in enumerate(("#pond", "#lake", "#sea"))
-        ]
-        for room in rooms:
-            for _ in range(5):
-                await room.says("before")
-            await ask(room, tendril, "kim")
-            for number in range(6):
-                await room.says(f"{room.name} {number} " + "word " * 200)
+    async with channels(tmp_path, "#pond", "#lake", "#sea") as (rooms, script, tendril):
         script.say("So.").think("So.")
         await ask(rooms[0], tendril, "bob")
         await script.arrived(5)
