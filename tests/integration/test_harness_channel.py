@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from harnesses.core.answer import Answer, Deliver
 from storage.chat_log import ChatLog
 from storage.database import Database
 from tests.integration.test_harness_turn import small
@@ -34,12 +36,12 @@ async def channels(
             for _ in range(5):
                 await room.says("before")
             await ask(room, tendril, "kim")
-            for number in range(6):
+            for number in range(5):
                 await room.says(f"{room.name} line {number} " + "word " * 200)
         yield rooms, script, tendril
 
 
-async def ask(room: Room, tendril: SmallTendril, nick: str) -> None:
+async def ask(room: Room, tendril: SmallTendril, nick: str, deliver: Deliver | None = None) -> None:
     """Somebody asks, and hears the answer."""
     anchor = await room.says(".terrarium hi", nick)
     answer = await tendril.turn(
@@ -48,6 +50,7 @@ async def ask(room: Room, tendril: SmallTendril, nick: str) -> None:
         text="hi",
         room=room.name,
         view=room.view(anchor, nick),
+        deliver=deliver,
     )
     assert answer.ok
     await room.says(f"{nick}: {answer.text}", "Terra", own=True, reply_to=anchor)
@@ -91,3 +94,23 @@ async def test_what_is_read_ahead_for_one_room_is_read_before_another_takes_its_
         ]
         assert len(read) == 6
         assert read[::2] == read[1::2]
+
+
+async def test_of_two_who_are_answered_at_once_only_the_last_has_something_read_ahead(
+    tmp_path: Path,
+) -> None:
+    delivered = asyncio.Event()
+
+    async def late(_: Answer) -> None:
+        await delivered.wait()
+
+    async with channels(tmp_path, "#pond") as ([room], script, tendril):
+        script.say("So.").say("So.").hang()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(ask(room, tendril, "eve", late))
+            await script.arrived(2)
+            await ask(room, tendril, "bob")
+            await script.arrived(4)
+            delivered.set()
+        await script.client_gone()
+        await tendril.ahead.ended()
