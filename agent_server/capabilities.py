@@ -10,13 +10,15 @@ from agent_server.model_settings import OneModel, Tools
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """`context` is tokens of prompt and answer in one request; None is "nobody says"."""
+    """`context` is tokens of prompt and answer in one request; with `cache_reuse` a prompt that has
+    lost some of its middle is not read anew. None is "nobody says"."""
 
     tools: Tools
     context: int
     vision: bool
     reasoning: bool | None
     embeddings: bool | None
+    cache_reuse: bool
 
     @classmethod
     def of(cls, settings: OneModel, traits: Traits) -> Capabilities:
@@ -32,6 +34,7 @@ class Capabilities:
             vision=_first(settings.vision, traits.vision, bool(settings.urls)),
             reasoning=_either(settings.reasoning, traits.reasoning),
             embeddings=_either(settings.embeddings, traits.embeddings),
+            cache_reuse=not settings.urls,  # others may, but none says so
         )
 
     def as_wire(self) -> dict[str, bool | int | str | None]:
@@ -41,6 +44,7 @@ class Capabilities:
             "vision": self.vision,
             "reasoning": self.reasoning,
             "embeddings": self.embeddings,
+            "cache_reuse": self.cache_reuse,
         }
 
 

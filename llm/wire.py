@@ -83,9 +83,11 @@ class CountAnswer(BaseModel):
 
 
 class CapabilitiesPart(BaseModel):
-    """What a model can do; `tools` is "forced" for one that is too small to choose a tool."""
+    """What a model can do; `tools` is "forced" for one that is too small to choose a tool, and with
+    `cache_reuse` its engine need not read anew what has only moved in a prompt."""
 
     tools: str | None = None
+    cache_reuse: bool = False
 
 
 class ModelCard(BaseModel):

@@ -296,7 +296,8 @@ class Harness(ABC):
 
         async def afterwards() -> None:
             await used()
-            self.ahead.begin(call.room, turn, context)
+            if await self.models.reuses_cache(call.model):
+                self.ahead.begin(call.room, turn, context)
 
         return Answer.of(outcome, afterwards)
 

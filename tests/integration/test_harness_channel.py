@@ -18,7 +18,7 @@ from tests.kit.small_tendril import SmallTendril
 
 @asynccontextmanager
 async def channels(
-    folder: Path, *names: str
+    folder: Path, *names: str, cache_reuse: bool = True
 ) -> AsyncIterator[tuple[list[Room], ScriptedOpenAI, SmallTendril]]:
     """Channels on which somebody was answered and so much was said since that their next prompt
     had better begin anew."""
@@ -28,6 +28,7 @@ async def channels(
         ScriptedOpenAI() as script,
         small(folder, script.url) as tendril,
     ):
+        script.cache_reuse = cache_reuse
         rooms = [
             Room(log, tendril.conversations, name, last=5, shared=True, lines=1_000 * number)
             for number, name in enumerate(names)
@@ -74,6 +75,13 @@ async def test_the_beginning_of_the_next_prompt_is_read_when_nobody_waits_for_it
         assert lines.startswith("<irc_logs>\n")
         assert "line 3" in lines
         assert third["messages"][1]["content"].startswith(lines)
+
+
+async def test_nothing_is_read_ahead_where_an_engine_would_read_it_anew(tmp_path: Path) -> None:
+    async with channels(tmp_path, "#pond", cache_reuse=False) as ([room], script, tendril):
+        await ask(room, tendril, "bob")
+        await tendril.ahead.ended()
+        assert len(script.requests) == 2
 
 
 async def test_what_is_read_ahead_for_one_room_is_read_before_another_takes_its_place(

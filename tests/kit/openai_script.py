@@ -67,6 +67,7 @@ class ScriptedOpenAI:
         self.models = {model, "terra"}
         self.roots: dict[str, str] = {}
         self.tools = "native"
+        self.cache_reuse = False
         self.cached_tokens = 0
         self.ready = True
         self.default: Answer | Callable[[dict[str, Any]], Answer | str] = Answer("ok")
@@ -262,7 +263,8 @@ class ScriptedOpenAI:
         if name not in self.models:
             return JSONResponse(error_object(f"no model is called {name}"), 404)
         card = {"id": name, "object": "model", "root": self.roots.get(name, name)}
-        return JSONResponse(card | {"capabilities": {"tools": self.tools}})
+        able = {"tools": self.tools, "cache_reuse": self.cache_reuse}
+        return JSONResponse(card | {"capabilities": able})
 
     async def _tokenize(self, request: Request) -> Response:
         body = await request.json()
