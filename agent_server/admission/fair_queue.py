@@ -21,7 +21,8 @@ class Request:
     """One request: whose it is, and how many tokens it is expected to cost.
 
     `parallel` is how many requests of this key may run at once, None for any number; `arrived`
-    and `started` are when it came and when it began to run, in seconds of any clock.
+    and `started` are when it came and when it began to run, in seconds of any clock, and
+    `alone_until` is how long no other is started beside it.
     """
 
     key: str
@@ -31,6 +32,7 @@ class Request:
     parallel: int | None = None
     arrived: float = 0.0
     started: float | None = None
+    alone_until: float = 0.0
 
 
 @dataclass(slots=True, eq=False)

@@ -21,6 +21,7 @@ class Gate:
         self._patience = {False: interactive, True: background}
         self._waiting: dict[Request, asyncio.Future[bool]] = {}
         self._stoppable: dict[Request, Stoppable] = {}
+        self._later: asyncio.TimerHandle | None = None
 
     @property
     def busy(self) -> bool:
@@ -70,7 +71,7 @@ class Gate:
 
     def spoke(self, request: Request) -> None:
         """The first part of the answer has come; others need not keep out of the way now."""
-        self.scheduler.spoke(request)
+        self.scheduler.spoke(request, time.monotonic())
         self._fill()
 
     def leave(self, request: Request, cost: float) -> None:
@@ -109,11 +110,21 @@ class Gate:
             self.scheduler.abandon(request)
 
     def _fill(self) -> None:
-        while request := self.scheduler.start(time.monotonic()):
+        now = time.monotonic()
+        while request := self.scheduler.start(now):
             future = self._waiting.pop(request, None)
             # One that was cancelled a moment ago gives its place back when it wakes.
             if future is not None and not future.done():
                 future.set_result(True)
+        self._fill_later(self.scheduler.alone_until - now)
+
+    def _fill_later(self, seconds: float) -> None:
+        """Look again when nobody is to be alone any more."""
+        if self._later:
+            self._later.cancel()
+            self._later = None
+        if seconds > 0:
+            self._later = asyncio.get_running_loop().call_later(seconds, self._fill)
 
     def _drain(self) -> int:
         return max(1, math.ceil(self.scheduler.drain_seconds(time.monotonic())))

@@ -12,6 +12,11 @@ The rules:
   an interactive request has its first token: none is started meanwhile, and one that has not said
   a word yet makes room and begins again later. Its prompt is long work that cannot be shared out;
   the words after it are short steps that can. What background is owed is left alone.
+- There an interactive request is also alone for `WORDS` seconds from its first token on, but no
+  longer than `ALONE` in all: nothing is started beside it. Two prompts side by side would both be
+  read when the second alone would be, and every word of an answer would wait for a piece of the
+  other's prompt. So most answers are whole before the next prompt is read, and a long one is
+  written while others are read.
 - Within each of the two the order is that of `FairQueue`.
 - At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
   key with fewer, and a background request its place to an interactive one: a flood keeps nobody
@@ -23,6 +28,12 @@ from __future__ import annotations
 from collections import Counter
 
 from agent_server.admission.fair_queue import FairQueue, Request
+
+ALONE = 10.0
+"""Seconds; an 8,000-token prompt takes longer, and a short question does not wait for it."""
+
+WORDS = 2.0
+"""Seconds, in which a small model writes most answers that are read in a chat."""
 
 _NEWEST = 0.2
 """How much the last request counts in the running mean of service times."""
@@ -58,6 +69,11 @@ class Scheduler:
         """How many requests run."""
         return len(self._running)
 
+    @property
+    def alone_until(self) -> float:
+        """Until when nothing is started, as one that runs is to be alone."""
+        return max((request.alone_until for request in self._running), default=0.0)
+
     def waiting(self, *, background: bool) -> int:
         """How many requests of this priority wait."""
         return len(self._queues[background])
@@ -73,13 +89,15 @@ class Scheduler:
 
     def start(self, now: float) -> Request | None:
         """Start the request whose turn it is; None when none may start."""
-        request = self._next() if self.running < self.places else None
+        may = self.running < self.places and self.alone_until <= now
+        request = self._next() if may else None
         if request is None:
             return None
         self._queues[request.background].start(request)
         self._running.add(request)
         self._of_key[request.key] += 1
         request.started, owed = now, self._owed
+        request.alone_until = now + ALONE if self.yields and not request.background else 0.0
         if request.background:
             self._in_background += 1
             self._owed = self._owe(self._owed - request.cost)
@@ -87,9 +105,10 @@ class Scheduler:
             self._silent[request] = owed - self._owed
         return request
 
-    def spoke(self, request: Request) -> None:
+    def spoke(self, request: Request, now: float) -> None:
         """The first part of the answer to a running request has come."""
         self._silent.pop(request, None)
+        request.alone_until = min(request.alone_until, now + WORDS)
 
     def in_the_way(self) -> list[Request]:
         """The background requests that must make room now."""

@@ -29,8 +29,9 @@ class AdmissionSettings(Section):
     yields: bool | None = Field(
         None,
         description="whether a background request whose answer has not begun makes room for an "
-        "interactive one and begins again later, as is right where requests share one processor; "
-        "by default at the embedded engine only",
+        "interactive one and begins again later, and an interactive one is alone until most "
+        "answers are whole, as is right where requests share one processor; by default at the "
+        "embedded engine only",
     )
     background_share: float = Field(
         0.1, gt=0, lt=1, description="share of the tokens that background gets when all is busy"

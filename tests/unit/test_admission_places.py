@@ -43,7 +43,7 @@ class Places(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def speak(self, data: st.DataObject) -> None:
-        self.scheduler.spoke(data.draw(st.sampled_from(self.running)))
+        self.scheduler.spoke(data.draw(st.sampled_from(self.running)), self.now)
         self.fill()
 
     @rule()
@@ -72,10 +72,11 @@ class Places(RuleBasedStateMachine):
         self.fill()
 
     def fill(self) -> None:
-        self.now += 1
+        self.now = max(self.now + 1, self.scheduler.alone_until)
         while request := self.scheduler.start(self.now):
             self.waiting.remove(request)
             self.running.append(request)
+            self.now = max(self.now, self.scheduler.alone_until)
 
     @invariant()
     def nothing_is_lost(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_server.admission.fair_queue import FairQueue, Request
-from agent_server.admission.scheduler import Scheduler
+from agent_server.admission.scheduler import ALONE, WORDS, Scheduler
 
 GUESS = 128
 
@@ -45,7 +45,7 @@ class Simulation:
             self.tokens[request.key] += cost
             self._arrive(request.key)
         else:
-            self._scheduler.spoke(request)
+            self._scheduler.spoke(request, self._now)
         self._fill()
 
     def _arrive(self, key: str) -> None:
@@ -177,7 +177,7 @@ def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() 
     scheduler.end(question, 2, 10)
     assert [scheduler.running, scheduler.waiting(background=True)] == [0, 2]
     assert scheduler.start(2) is first
-    scheduler.spoke(first)
+    scheduler.spoke(first, 2)
     scheduler.arrive(Request("irc", 10))
     assert scheduler.in_the_way() == []
 
@@ -186,9 +186,9 @@ def test_nobody_makes_room_for_a_request_that_could_not_take_it() -> None:
     scheduler = Scheduler(2, yields=True)
     scheduler.arrive(running := Request("irc", 10, parallel=1))
     assert scheduler.start(0) is running
-    scheduler.spoke(running)
+    scheduler.spoke(running, 0)
     scheduler.arrive(Request("cron", 100, background=True))
-    assert scheduler.start(0)
+    assert scheduler.start(WORDS)
     scheduler.arrive(Request("irc", 10, parallel=1))
     assert scheduler.in_the_way() == []
 
@@ -202,6 +202,42 @@ def test_what_background_is_owed_makes_no_room() -> None:
     scheduler.end(first, 1, 100)
     assert scheduler.start(1) is job
     assert scheduler.in_the_way() == []
+
+
+def test_nothing_is_started_beside_one_who_is_to_be_alone() -> None:
+    scheduler = Scheduler(3, yields=True)
+    first, second, third = (Request("irc", 10) for _ in range(3))
+    scheduler.arrive(first)
+    scheduler.arrive(second)
+    assert scheduler.start(0) is first
+    assert scheduler.start(5) is None
+    scheduler.spoke(first, 5)
+    assert scheduler.start(4.9 + WORDS) is None
+    assert scheduler.start(5 + WORDS) is second
+    scheduler.arrive(third)
+    assert scheduler.alone_until == 5 + WORDS + ALONE
+    assert scheduler.start(scheduler.alone_until - 1) is None
+    assert scheduler.start(scheduler.alone_until) is third
+
+
+def test_the_next_is_started_when_one_who_was_alone_has_ended() -> None:
+    scheduler = Scheduler(2, yields=True)
+    first, second = (Request("irc", 10) for _ in range(2))
+    scheduler.arrive(first)
+    assert scheduler.start(0) is first
+    scheduler.arrive(second)
+    assert scheduler.start(1) is None
+    scheduler.end(first, 1, 10)
+    assert scheduler.start(1) is second
+
+
+def test_background_keeps_nobody_from_beginning() -> None:
+    scheduler = Scheduler(2, yields=True)
+    scheduler.arrive(job := Request("cron", 10, background=True))
+    assert scheduler.start(0) is job
+    scheduler.spoke(job, 1)
+    scheduler.arrive(question := Request("irc", 10))
+    assert scheduler.start(1) is question
 
 
 def test_background_alone_may_have_the_only_place() -> None:
