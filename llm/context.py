@@ -7,7 +7,6 @@ begins is remembered, and moves rarely and far.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -107,18 +106,13 @@ class Context:
 
     async def load(self) -> None:
         """Read the turns and the log lines that belong to the prompt."""
-        recalling = self._memory.recall(self._name, self._room)
-        related: Sequence[int] = ()
-        async with asyncio.TaskGroup() as tasks:
-            if view := self._view:
-                settling = tasks.create_task(view.settled())
-                related = await view.related(self._question.text)
-            self._known, turns, room = await recalling
+        self._known, turns, room = await self._memory.recall(self._name, self._room)
         self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
         self._turns = newest(turns) if too_many(turns) else turns
         self._turn_start = self._first_turn()
-        if view:
-            self._view = view = settling.result()
+        if view := self._view:
+            related = await view.related(self._question.text)
+            self._view = view = await view.settled()
             start = max(self._known.log_start, room.log_start)
             cut = len(self._turns) < len(turns)
             await self._load_lines(view, start, related, cut=cut)
@@ -217,7 +211,7 @@ class Context:
         """Keep the question and what came of it, and where the prompt begins."""
         live = self._live()
         turn = Turn(
-            live.anchor if live else 0,
+            await live.asked() if live else 0,
             self._now(),
             (self._question.message(), *messages),
             related=tuple(event.id for event in self._related.get(0, ())),

@@ -47,8 +47,8 @@ class LogView:
     """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
     all that happened between them. With `since` it is the view of somebody who asks from
     elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks; with
-    `threads`, lines from further back are found that belong to what they ask. While the question
-    is a `line` on its way into the log, `anchor` is the least that its id can be."""
+    `threads`, lines from further back are found that belong to what they ask. Where the question is
+    a `line` on its way into the log, `anchor` is the least that its id can be."""
 
     log: LogReader
     place: Place
@@ -60,10 +60,14 @@ class LogView:
     line: Entry | None = None
 
     async def settled(self) -> LogView:
-        """The view once the question is in the log, and with it all that was said before."""
+        """The view once all that was said before the question is in the log."""
         if self.line is None:
             return self
-        return replace(self, anchor=await self.line.written() or self.anchor, line=None)
+        return replace(self, anchor=await self.line.preceded() or self.anchor)
+
+    async def asked(self) -> int:
+        """The id of the event that asks, once it is in the log."""
+        return (await self.line.written() if self.line else 0) or self.anchor
 
     async def lines(
         self, start: int, asked: Collection[int], named: Collection[int], *, own: bool

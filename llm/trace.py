@@ -15,6 +15,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -24,6 +25,7 @@ import structlog
 from llm.guardrails import Key
 from llm.message import Usage
 from llm.outcome import Outcome
+from storage.entry import Entry
 from storage.errors import StorageError
 from storage.runs import Effect, Ended, Run, Step
 
@@ -54,19 +56,22 @@ Beside = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Trace:
-    """The trace of one run. Without a ledger, or when that cannot be written, it is not kept, and
-    effects that could not be written down do not happen."""
+    """The trace of one run, which answers a `line` on its way into the log. Without a ledger, or
+    when that cannot be written, it is not kept, and effects that could not be written down do not
+    happen."""
 
     def __init__(
         self,
         run: Run | None = None,
         ledger: Ledger | None = None,
         beside: Beside | None = None,
+        line: Entry | None = None,
     ) -> None:
         self._run = run.key if run else ""
         self._begun = run
         self._ledger = ledger
         self._beside = beside
+        self._line = line
         self._opened = asyncio.Event()
         self._effects: dict[str, Effect] = {}
         self.steps: list[Step] = []
@@ -104,7 +109,9 @@ class Trace:
         """Never raises: an answer does not depend on its trace."""
         try:
             if self._ledger and self._begun:
-                effects = await self._ledger.begin(self._begun)
+                anchor = await self._line.written() if self._line else 0
+                run = replace(self._begun, anchor=anchor or self._begun.anchor)
+                effects = await self._ledger.begin(run)
                 self._effects = {effect.key: effect for effect in effects}
         except StorageError as error:
             _log.error("run.not_kept", error=str(error))

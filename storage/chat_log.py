@@ -93,10 +93,10 @@ class ChatLog:
 
         def shown(db: sqlite3.Connection) -> list[list[Event]]:
             hides = rules(db).hides
-            found = [log_query.find(db, query, newest=True) for query in queries]
+            found = log_query.newest(db, queries)
             return [[event for event in events if not hides(event)] for events in found]
 
-        return await self._database.read(shown)
+        return await self._database.look(shown)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
         """Those of `events` that are not of people who have opted out."""

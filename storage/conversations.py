@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -92,15 +92,15 @@ class Conversations:
         """Where the prompt of this conversation begins."""
         return await self._database.read(lambda db: _window(db, name))
 
-    def recall(self, name: str, room: str) -> Awaitable[tuple[Window, list[Turn], Window]]:
+    async def recall(self, name: str, room: str) -> tuple[Window, list[Turn], Window]:
         """Where the prompt of this conversation begins, its turns from there on, in order, and
-        where the prompts of its room begin. It is being read at once."""
+        where the prompts of its room begin."""
 
         def all_three(db: sqlite3.Connection) -> tuple[Window, list[Turn], Window]:
             window = _window(db, name)
             return window, _turns(db, name, window.turn_start, KEPT), _window(db, room)
 
-        return self._database.look(all_three)
+        return await self._database.look(all_three)
 
     async def move_window(self, name: str, window: Window) -> None:
         """Remember where the prompt of this conversation begins."""

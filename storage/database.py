@@ -143,10 +143,13 @@ class Database:
         except sqlite3.Error as error:
             raise Unavailable(f"the database cannot be read: {error}") from error
 
-    def look(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """What `work` will have returned: for a few rows, as all that is looked at in one turn of
-        the event loop goes to a thread together. Raises Unavailable."""
-        return self._readers.look(work)
+    async def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns: for a few rows, which take less than the way to a thread and back.
+        When it turns out to be more, it is done again as `read` does. Raises Unavailable."""
+        try:
+            return self._readers.look(work)
+        except sqlite3.OperationalError:
+            return await self.read(work)
 
     async def version(self) -> int:
         """A number that changes when anybody has written to the file: cheap to poll."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
@@ -83,7 +83,25 @@ def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[
     """The newest (or oldest) events that fit, in order of time either way."""
     if query.limit == 0:
         return []
-    channels = channels_in(connection, query)
+    return _events(connection, query, channels_in(connection, query), newest=newest)
+
+
+def newest(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Event]]:
+    """The newest events that fit each query, in order of time."""
+    known: dict[tuple[Any, ...], Channels] = {}
+
+    def events(query: Query) -> list[Event]:
+        place = query.scope, query.network, query.channel
+        if place not in known:
+            known[place] = channels_in(connection, query)
+        return _events(connection, query, known[place], newest=True)
+
+    return [events(query) if query.limit else [] for query in queries]
+
+
+def _events(
+    connection: sqlite3.Connection, query: Query, channels: Channels, *, newest: bool
+) -> list[Event]:
     rows = found(connection, query, channels, newest=newest)
     events = [event_of(row, channels.rows[row["channel_id"]]) for row in rows]
     return events[::-1] if newest else events

@@ -38,9 +38,13 @@ class Writer:
         self._queue: asyncio.Queue[Entry] = asyncio.Queue()
         self._written: asyncio.Queue[list[Entry]] = asyncio.Queue()
         self._ahead: Entry | None = None
+        self._last: Entry | None = None
+        self._newest = 0
 
     def put(self, entry: Entry) -> None:
         """Put an entry in line and return at once."""
+        entry.follow(self._last)
+        self._last = entry
         self._queue.put_nowait(entry)
 
     async def run(self) -> None:
@@ -68,7 +72,9 @@ class Writer:
             if events := [_event(entry) for entry in batch if entry.event]:
                 ids = iter(await self._patiently(self._write, events))
             for entry in batch:
-                entry.written_as(next(ids) if entry.event else 0)
+                event_id = next(ids) if entry.event else 0
+                self._newest = event_id or self._newest
+                entry.written_as(event_id, self._newest)
             self._written.put_nowait(batch)
 
     async def _batch(self) -> list[Entry]:

@@ -7,7 +7,7 @@ store, so that another one, over a database that machines share, can take their 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
@@ -93,7 +93,7 @@ class ConversationStore(Protocol):
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns from the id `start` on, in order."""
 
-    def recall(self, name: str, room: str) -> Awaitable[tuple[Window, list[Turn], Window]]:
+    async def recall(self, name: str, room: str) -> tuple[Window, list[Turn], Window]:
         """Where the prompt of a conversation begins, its turns from there on, in order, and where
         the prompts of its room begin."""
 

@@ -269,13 +269,11 @@ class Harness(ABC):
         occasion: Occasion,
     ) -> Answer:
         call = await calling()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(context.load())
-            recalling = tasks.create_task(memory.sections(asking.text))
-            smart = tasks.create_task(self.models.smart())
-            chooses = await self.models.chooses_tools(call.model)
-            prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
-        stable, own = recalling.result()
+        smart = await self.models.smart()
+        chooses = await self.models.chooses_tools(call.model)
+        prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
+        stable, own = await memory.sections(asking.text)
+        await context.load()
         context.say(prompt.system, (*own, *prompt.beside), stable)
         trace = occasion.trace(self.runs, call, self.agent, self.clock, lane.beside)
         turn = Turn(
@@ -286,7 +284,7 @@ class Harness(ABC):
             on_text if asking.review_over is None else None,
             lane.joining,
             profile=occasion.profile,
-            smart=smart.result(),
+            smart=smart,
             trace=trace,
         )
         reserve = call.max_tokens or self.agent.max_tokens

@@ -42,21 +42,19 @@ class Occasion:
     def trace(
         self, runs: Runs, call: Call, settings: AgentSettings, clock: Clock, beside: Beside
     ) -> Trace:
-        """The trace of the turn, kept with `runs`; its question has been written into the log."""
-        line = self.view.line if self.view else None
-        anchor = line.id if line else self.view.anchor if self.view else 0
+        """The trace of the turn, kept with `runs`."""
         run = Run(
             self.key or call.id,
             self.conversation if self.keeps else "",
             self.profile,
             call.model or settings.model,
             clock.now(),
-            anchor,
+            self.view.anchor if self.view else 0,
             self.private or not self.keeps,
             settings.trace_words,
             self.text,
         )
-        return Trace(run, runs, beside)
+        return Trace(run, runs, beside, self.view.line if self.view else None)
 
 
 async def keep(runs: Runs, days: Callable[[], int], clock: Clock) -> None:

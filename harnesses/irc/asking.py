@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,7 @@ class Asking:
             loop = asyncio.get_running_loop()
             after = self._tendril.settings.stream_after
             reply = Reply(self._tendril.speech, target, after, loop.time)
-            async with self._patience(request, reply, person):
+            with self._patience(request, reply, person):
                 await self._turn(request, reply)
         return ""
 
@@ -86,6 +86,7 @@ class Asking:
 
         async def deliver(answer: Answer) -> None:
             tendril.hearing.answered(request)
+            await request.line.written()  # whoever has the answer finds the question in the log
             await reply.whole(answer)
             await tendril.proactive.answered(request, answer)
 
@@ -155,18 +156,18 @@ class Asking:
         """The conversation of whoever asks, or of `nick`, where `request` was given."""
         return conversation_of(request.place, nick or request.who.name, request.network.fold)
 
-    @asynccontextmanager
-    async def _patience(
-        self, request: Request, reply: Reply, person: tuple[str, str]
-    ) -> AsyncIterator[None]:
+    @contextmanager
+    def _patience(self, request: Request, reply: Reply, person: tuple[str, str]) -> Iterator[None]:
         """A person who waits long is told, once, that the answer is on its way."""
+        tendril = self._tendril
 
-        async def tell() -> None:
-            await asyncio.sleep(self._tendril.settings.progress_after)
+        def tell() -> None:
             if not reply.begun and self._crowd.once(person, PATIENCE):
-                await self._tendril.tell(request, PATIENCE)
+                tendril.spawn(tendril.tell(request, PATIENCE))
 
-        async with asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(tell())
+        loop = asyncio.get_running_loop()
+        telling = loop.call_later(tendril.settings.progress_after, tell)
+        try:
             yield
+        finally:
             telling.cancel()

@@ -65,6 +65,8 @@ async def lessons(
     """What was taught in a room for such a question, and what that is called. Raises
     StorageError."""
     taught = {each.name: each for each in await table.taught(room)}
+    if not taught:
+        return [], ()
     shelf = Shelf({name: Skill(name, each.description) for name, each in taught.items()}, {})
     found = [taught[match.skill.name] for match in await shelf.matching(question, None)]
     if not found:

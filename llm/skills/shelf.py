@@ -7,7 +7,7 @@ folder, which is a Python package too, by an entry point of the group `terrarium
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -19,7 +19,7 @@ import structlog
 from llm.relevance.model import fitted
 from llm.relevance.rarity import Rarity, words
 from llm.skills.plugin import guarded, modules_of
-from llm.skills.skill import FILE, Skill
+from llm.skills.skill import FILE, Hint, Skill
 from storage.config import ConfigError
 
 GROUP = "terrarium.skills"
@@ -70,10 +70,11 @@ class Shelf:
         their description, or because they can say something to it."""
         asked = words(question)
         skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]
-        hints = await asyncio.gather(*(_hinted(each, question) for each in skills))
+        hints = await _hints(skills, question)
         found = [
             Match(skill, 2.0 * skill.triggered(question) + bool(hint) + _common(skill, asked), hint)
-            for skill, hint in zip(skills, hints, strict=True)
+            for skill in skills
+            for hint in (hints.get(skill.name, ""),)
         ]
         found.sort(key=lambda match: (-match.score, match.skill.name))
         return [match for match in found if match.score >= _ENOUGH][:MOST]
@@ -104,20 +105,22 @@ def _own(folder: Path) -> Skill:
     return Skill.read(folder, modules_of(folder))
 
 
-async def _hinted(skill: Skill, question: str) -> str:
-    """What a skill says to a question; one that fails says nothing."""
-    if (hinting := skill.hint) is None:
-        return ""
+async def _hints(skills: Iterable[Skill], question: str) -> dict[str, str]:
+    """What skills say to a question, by their names; one that fails says nothing."""
 
-    async def limited() -> str | None:
+    async def limited(hint: Hint) -> str | None:
         async with asyncio.timeout(_HINT_TIME):
-            return await hinting(question)
+            return await hint(question)
 
-    (hint,) = await asyncio.gather(limited(), return_exceptions=True)
-    if isinstance(hint, BaseException):
-        _log.warning("skills.no_hint", skill=skill.name, reason=type(hint).__name__)
-        return ""
-    return hint or ""
+    asked = {skill.name: limited(skill.hint) for skill in skills if skill.hint}
+    hints: dict[str, str] = {}
+    said = await asyncio.gather(*asked.values(), return_exceptions=True)
+    for name, hint in zip(asked, said, strict=True):
+        if isinstance(hint, BaseException):
+            _log.warning("skills.no_hint", skill=name, reason=type(hint).__name__)
+        elif hint:
+            hints[name] = hint
+    return hints
 
 
 def _common(skill: Skill, asked: frozenset[str]) -> float:

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -67,6 +68,7 @@ class Skill:
         return any(_pattern(trigger).search(question) for trigger in self.triggers)
 
 
+@lru_cache(1_000)
 def _pattern(trigger: str) -> re.Pattern[str]:
     """The words of a trigger, one after another and whole; `*` stands for the rest of a word."""
     words = (re.escape(word).replace(r"\*", r"\w*") for word in trigger.split())

@@ -220,6 +220,22 @@ async def test_what_keeps_nothing_is_behind_all_that_was_said_before(tmp_path: P
         assert len(await log.find(Query(scope=HERE))) == 20
 
 
+async def test_what_was_said_before_a_line_is_known_before_the_line_is_written(
+    tmp_path: Path,
+) -> None:
+    async with Database.opened(tmp_path / "log.db") as database, ChatLog.opened(database) as log:
+        first = log.write(said("first"))
+        assert await first.preceded() == first.id
+        unlogged, second = log.write(None), log.write(said("second"))
+        assert await unlogged.preceded() == first.id + 1
+        assert await second.preceded() == first.id + 1
+        third = log.write(said("third"))
+        assert await third.preceded() == second.id + 1
+        assert not third.is_written
+        assert await third.written() > second.id
+        assert await third.preceded() == third.id
+
+
 async def test_what_is_written_is_read_by_others_and_what_is_settled_is_on_the_disk(
     tmp_path: Path,
 ) -> None:

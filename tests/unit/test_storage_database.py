@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -74,6 +75,28 @@ async def test_readers_cannot_write(tmp_path: Path) -> None:
     async with Database.opened(tmp_path / "x.db") as database:
         with pytest.raises(Unavailable, match="readonly"):
             await database.all("DELETE FROM events RETURNING 1")
+
+
+async def test_few_rows_are_looked_at_in_place_and_many_in_a_thread(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+        for rows, here in ((100, True), (100_000, False), (100, True)):
+            every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+            sql = f"{every} LIMIT {rows}"
+
+            def counted(db: sqlite3.Connection, sql: str = sql) -> tuple[int, int]:
+                return len(db.execute(sql).fetchall()), threading.get_ident()
+
+            found, thread = await database.look(counted)
+            assert found == rows
+            assert (thread == threading.get_ident()) is here
+
+
+async def test_what_cannot_be_looked_at_is_unavailable(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+        with pytest.raises(Unavailable, match="no such table: nowhere"):
+            await database.look(lambda db: db.execute("SELECT * FROM nowhere").fetchall())
+        with pytest.raises(Unavailable, match="readonly"):
+            await database.look(lambda db: db.execute("DELETE FROM outbox").fetchall())
 
 
 async def test_the_version_changes_when_somebody_else_has_written(tmp_path: Path) -> None:
