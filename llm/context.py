@@ -39,6 +39,7 @@ _CHARACTERS = 3  # of a token, at least, in most texts
 _NEARLY = 0.87  # of the room for a prompt: another question or two
 _LONG = 1_024  # tokens that are worth to be read ahead
 _FEWER = 0.7  # of the events shown, at most, when they begin anew for all
+_FEWER_AHEAD = 0.85  # the same, where it costs next to nothing
 _STABLE, _BESIDE = 3, 6  # parts of the window: one for the sections of a kind, at most
 
 Counter = Callable[[Sequence[Message]], Awaitable[Count]]
@@ -231,7 +232,7 @@ class Context:
         if not self._nearly_full and not view.has_enough(self._shown):
             return None
         shown = await view.newest(0, ())
-        if len(shown.events) > _FEWER * len(self._shown.events):
+        if len(shown.events) > _FEWER_AHEAD * len(self._shown.events):
             return None
         beginning = [self._system_message(), {"role": "user", "content": block(shown.events)}]
         return Ahead(self._messages([]), beginning, shown.start)

@@ -14,7 +14,7 @@ from storage.stores import LogReader
 
 _OWN_WORDS = 3  # lines
 _GROWTH = 2.5  # times the wanted lines
-_ENOUGH = 1.5  # times the wanted lines, if to begin anew costs nothing
+_ENOUGH = 1.2  # times the wanted lines, if to begin anew costs nothing
 _RELATED = 10  # lines from further back, at most: each prompt has its own
 _MOST = 5_000  # events read for one prompt
 
