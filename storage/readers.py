@@ -14,8 +14,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _AT_ONCE = 3
-_STEPS = 20_000
-"""Instructions of SQLite's machine: about a millisecond, or 500 rows."""
+_STEPS = 10_000
+"""Instructions of SQLite's machine in one query: more than the lines of a prompt take, and fewer
+than the event loop would miss."""
 _SETTINGS = (
     "PRAGMA query_only = ON",
     "PRAGMA mmap_size = 17179869184",  # a big log is read where the system caches it
