@@ -7,21 +7,24 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
+import stamina
 
 from storage import writing
 from storage.errors import Unavailable
 from storage.migration import migrate
+from storage.near import Near
 from storage.readers import Readers
 
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _CHUNK = 64  # rows that a cursor fetches at once
+_WAL = 4 * 1024 * 1024  # bytes of the write-ahead log, as SQLite's own commits keep it
 _WRITING = 2  # threads: one that writes, and one that waits for the disk
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
@@ -51,6 +54,7 @@ class Database:
         writer: aiosqlite.Connection,
         reader: aiosqlite.Connection,
         readers: Readers,
+        near: Near,
         threads: ThreadPoolExecutor,
     ) -> None:
         self._wal = f"{path}-wal"
@@ -58,8 +62,10 @@ class Database:
         self._writer = writer
         self._reader = reader
         self._readers = readers
+        self._near = near
         self._threads = threads
         self._lock = asyncio.Lock()
+        self._syncing = 0
 
     @classmethod
     @asynccontextmanager
@@ -70,10 +76,11 @@ class Database:
         """
         connection = await asyncio.to_thread(_connected, path, patience)
         async with aiosqlite.Connection(lambda: connection, _CHUNK) as writer:
-            await asyncio.to_thread(_prepared, connection, path)
+            await asyncio.to_thread(_prepared, connection, path, patience)
             with ThreadPoolExecutor(_WRITING, thread_name_prefix="writer") as threads:
                 async with _reader(path) as reader, Readers.opened(path, patience) as readers:
-                    yield cls(path, connection, writer, reader, readers, threads)
+                    with closing(Near(path)) as near:
+                        yield cls(path, connection, writer, reader, readers, near, threads)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
@@ -107,13 +114,28 @@ class Database:
             except sqlite3.Error as error:
                 raise Unavailable(f"the database cannot be written: {error}") from error
 
+    async def put(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` returns: for a few rows that need not be `lasting`. It is to `write` what
+        `look` is to `read`. Raises Unavailable."""
+        if self._syncing:  # the disk is busy with this file: it could hold up the event loop
+            return await self.write(work, lasting=False)
+        try:
+            return self._near.put(work)
+        except sqlite3.Error:
+            return await self.write(work, lasting=False)
+
     async def sync(self) -> None:
         """Wait until no power cut can undo what was written before. Raises Unavailable."""
         loop = asyncio.get_running_loop()
+        self._syncing += 1
         try:
-            await loop.run_in_executor(self._threads, writing.synced, self._wal)
+            size = await loop.run_in_executor(self._threads, writing.synced, self._wal)
         except OSError as error:
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
+        finally:
+            self._syncing -= 1
+        if size > _WAL:
+            await self.outside("PRAGMA wal_checkpoint(PASSIVE)")
 
     async def outside(self, statement: str) -> None:
         """Run what cannot be in a transaction, as PRAGMA and VACUUM. Raises Unavailable."""
@@ -145,10 +167,11 @@ class Database:
 
     async def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns: for a few rows, which take less than the way to a thread and back.
-        When it turns out to be more, it is done again as `read` does. Raises Unavailable."""
+        When that fails, or turns out to be more, it is done again as `read` does. Raises
+        Unavailable."""
         try:
-            return self._readers.look(work)
-        except sqlite3.OperationalError:
+            return self._near.look(work)
+        except sqlite3.Error:
             return await self.read(work)
 
     async def version(self) -> int:
@@ -177,12 +200,21 @@ def _connected(path: Path, patience: float) -> sqlite3.Connection:
         raise Unavailable(f"{path}: cannot be opened: {error}") from error
 
 
-def _prepared(connection: sqlite3.Connection, path: Path) -> None:
+def _prepared(connection: sqlite3.Connection, path: Path, patience: float) -> None:
     try:
-        connection.executescript(_WRITER)
+        # Where two begin a new file at once, SQLite refuses one of them without waiting.
+        for attempt in stamina.retry_context(
+            on=_is_busy, attempts=None, timeout=patience, wait_initial=0.01, wait_jitter=0.05
+        ):
+            with attempt:
+                connection.executescript(_WRITER)
         migrate(connection, path)
     except sqlite3.Error as error:
         raise Unavailable(f"{path}: cannot be used as a database: {error}") from error
+
+
+def _is_busy(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
 
 
 @asynccontextmanager

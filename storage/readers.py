@@ -14,9 +14,6 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _AT_ONCE = 3
-_STEPS = 10_000
-"""Instructions of SQLite's machine in one query: more than the lines of a prompt take, and fewer
-than the event loop would miss."""
 _SETTINGS = (
     "PRAGMA query_only = ON",
     "PRAGMA mmap_size = 17179869184",  # a big log is read where the system caches it
@@ -31,7 +28,6 @@ class Readers:
         self._patience = patience
         self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="reader")
-        self._near: sqlite3.Connection | None = None
 
     @classmethod
     @asynccontextmanager
@@ -49,27 +45,21 @@ class Readers:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._work, work)
 
-    def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, run at once in this thread. Raises sqlite3.OperationalError when it
-        has too many steps, or would have to wait."""
-        if self._near is None:
-            self._near = self._opened(0)
-            self._near.set_progress_handler(lambda: True, _STEPS)
-        return _in_transaction(self._near, work)
-
     def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             connection = self._idle.get_nowait()
         except Empty:
-            connection = self._opened(self._patience)
+            connection = self._opened()
         try:
-            return _in_transaction(connection, work)
+            connection.execute("BEGIN")
+            return work(connection)
         finally:
+            connection.rollback()
             self._idle.put(connection)
 
-    def _opened(self, patience: float) -> sqlite3.Connection:
+    def _opened(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, patience, isolation_level=None, check_same_thread=False
+            self._path, self._patience, isolation_level=None, check_same_thread=False
         )
         connection.row_factory = sqlite3.Row
         for setting in _SETTINGS:
@@ -78,15 +68,5 @@ class Readers:
 
     def _close(self) -> None:
         self._threads.shutdown()
-        if self._near:
-            self._near.close()
         while not self._idle.empty():
             self._idle.get_nowait().close()
-
-
-def _in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    try:
-        connection.execute("BEGIN")
-        return work(connection)
-    finally:
-        connection.rollback()

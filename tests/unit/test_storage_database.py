@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -37,11 +37,12 @@ async def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
 
 
 async def test_two_openings_at_once_of_a_new_file_both_succeed(tmp_path: Path) -> None:
-    async def opened() -> int:
-        async with Database.opened(tmp_path / "x.db") as database:
+    async def opened(name: str) -> int:
+        async with Database.opened(tmp_path / name) as database:
             return len(await database.all("SELECT * FROM events"))
 
-    assert await asyncio.gather(*(opened() for _ in range(4))) == [0, 0, 0, 0]
+    for name in map(str, range(10)):
+        assert await asyncio.gather(*(opened(name) for _ in range(8))) == [0] * 8
 
 
 async def test_an_error_in_a_transaction_takes_all_of_it_back(tmp_path: Path) -> None:
@@ -89,6 +90,49 @@ async def test_few_rows_are_looked_at_in_place_and_many_in_a_thread(tmp_path: Pa
             found, thread = await database.look(counted)
             assert found == rows
             assert (thread == threading.get_ident()) is here
+
+
+async def test_few_rows_are_looked_at_in_place_however_often(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "x.db") as database:
+        every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n LIMIT 800"
+
+        def thread(db: sqlite3.Connection) -> int:
+            assert len(db.execute(every).fetchall()) == 800
+            return threading.get_ident()
+
+        threads = [await database.look(thread) for _ in range(100)]
+    assert threads.count(threading.get_ident()) > 80  # on a busy machine one may take too long
+
+
+async def test_few_rows_are_put_in_place_unless_somebody_else_writes(tmp_path: Path) -> None:
+    def thread(db: sqlite3.Connection) -> int:
+        db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
+        return threading.get_ident()
+
+    path = tmp_path / "x.db"
+    async with Database.opened(path) as database:
+        assert await database.put(thread) == threading.get_ident()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            assert other.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
+            other.execute("BEGIN IMMEDIATE")
+            putting = asyncio.create_task(database.put(thread))
+            await database.all("SELECT 1")
+            assert not putting.done()
+            other.execute("COMMIT")
+            assert await putting != threading.get_ident()
+        assert await database.put(thread) == threading.get_ident()
+        assert len(await database.all("SELECT * FROM outbox")) == 3
+
+
+async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> None:
+    def put(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', ?, 0, 0)", ["t" * 200_000])
+
+    async with Database.opened(tmp_path / "x.db") as database:
+        for _ in range(100):
+            await database.put(put)
+            await database.sync()
+        assert (tmp_path / "x.db-wal").stat().st_size < 6_000_000
 
 
 async def test_what_cannot_be_looked_at_is_unavailable(tmp_path: Path) -> None:
@@ -188,6 +232,8 @@ async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
         for lasting in (True, False):
             with pytest.raises(ZeroDivisionError):
                 await database.write(fail, lasting=lasting)
+        with pytest.raises(ZeroDivisionError):
+            await database.put(fail)
         assert await database.all("SELECT * FROM schedule") == []
 
 
