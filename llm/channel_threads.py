@@ -39,7 +39,8 @@ class ChannelThreads:
         """The ids of at most `most` lines that likely belong to what `who` asks with the event
         `anchor`. Some may have come after it, or be such that a model may not see them now."""
         async with self._busy:
-            await self._catch_up(anchor)
+            if self._seen < anchor - 1:
+                await self._catch_up(anchor)
             minute = anchor // _MINUTE  # ids follow time
             numbers = self._threads.related(who, text, minute, most, LIKELY)
             oldest = self._threads.count - len(self._ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -141,15 +141,14 @@ class AgentClient:
             body["response_format"] = dict(response_format)
         tried: list[Gathering] = []
 
-        def utterance() -> Utterance:
-            return Utterance(tools, data=response_format is not None)
+        async def attempt() -> None:
+            utterance = Utterance(tools, data=response_format is not None)
+            tried.append(Gathering(on_text, utterance))
+            await self._stream(body, call, tried[-1])
 
         try:
             async with asyncio.timeout(self._settings.model_timeout):
-                async for attempt in _patiently(tried):
-                    with attempt:
-                        tried.append(Gathering(on_text, utterance()))
-                        await self._stream(body, call, tried[-1])
+                await _patiently(attempt, tried)
         except TimeoutError as error:
             raise TimedOut(f"no answer in {self._settings.model_timeout:g} s") from error
         reply = tried[-1].reply()
@@ -170,14 +169,12 @@ class AgentClient:
         }
         if tools:
             body["tools"] = list(tools)
-        async for attempt in _patiently(()):
-            with attempt:
-                try:
-                    content = await self._ask("POST", "/tokenize", body)
-                except Refused as error:
-                    if error.status not in _CANNOT_COUNT:
-                        raise
-                    return Count(len(json.dumps(body, ensure_ascii=False)) // 3, _UNKNOWN_WINDOW)
+        try:
+            content = await _patiently(lambda: self._ask("POST", "/tokenize", body))
+        except Refused as error:
+            if error.status not in _CANNOT_COUNT:
+                raise
+            return Count(len(json.dumps(body, ensure_ascii=False)) // 3, _UNKNOWN_WINDOW)
         answer = _checked(CountAnswer, content)
         return Count(answer.count, answer.max_model_len)
 
@@ -187,9 +184,7 @@ class AgentClient:
         """The vectors of texts, or of one question (`query`) about such texts, and the name of
         the model that made them. Raises ModelError."""
         body = {"input": list(texts), "input_type": "query" if query else "passage"}
-        async for attempt in _patiently(()):
-            with attempt:
-                content = await self._ask("POST", "/v1/embeddings", body, call)
+        content = await _patiently(lambda: self._ask("POST", "/v1/embeddings", body, call))
         answer = _checked(EmbeddingsAnswer, content)
         if len(answer.data) != len(texts):
             raise Refused("not a vector for each text", 200)
@@ -255,8 +250,13 @@ class AgentClient:
             await gathering.finish()
 
 
-def _patiently(tried: Sequence[Gathering]) -> AsyncIterator[stamina.Attempt]:
-    """Attempts while the server is away or full and nobody has read a piece of an answer."""
+async def _patiently(work: Callable[[], Awaitable[T]], tried: Sequence[Gathering] = ()) -> T:
+    """What `work` returns, asked again while the server is away or full and nobody has read a
+    piece of an answer."""
+    try:
+        return await work()
+    except (Busy, Unreachable) as error:
+        failed = [error]
 
     def wait(error: Exception) -> bool | float:
         if any(gathering.given for gathering in tried):
@@ -274,7 +274,12 @@ def _patiently(tried: Sequence[Gathering]) -> AsyncIterator[stamina.Attempt]:
         wait_max=1.0,
         wait_jitter=0.1,
     )
-    return aiter(context)
+    async for attempt in context:
+        with attempt:
+            if failed:  # the first attempt: all others wait
+                raise failed.pop()
+            return await work()
+    raise AssertionError("it ends with what `work` returns or raises")
 
 
 def _either(wanted: T | None, otherwise: T) -> T:

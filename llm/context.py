@@ -112,8 +112,8 @@ class Context:
         self._turns = newest(turns) if too_many(turns) else turns
         self._turn_start = self._first_turn()
         if view := self._view:
-            related = await view.related(self._question.text)
             self._view = view = await view.settled()
+            related = await view.related(self._question.text)
             start = max(self._known.log_start, room.log_start)
             cut = len(self._turns) < len(turns)
             await self._load_lines(view, start, related, cut=cut)

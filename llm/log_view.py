@@ -28,8 +28,9 @@ class Shown:
 
     def without(self, asked: Collection[int]) -> Shown:
         """Less the questions that are shown as turns (by event id), and our answers to them."""
-        events = self.events
-        return Shown(self.start, [e for e in events if not {e.id, e.reply_to} & set(asked)])
+        turns = frozenset(asked)
+        kept = [e for e in self.events if e.id not in turns and e.reply_to not in turns]
+        return Shown(self.start, kept)
 
 
 @dataclass(frozen=True, slots=True)

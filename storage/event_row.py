@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from storage.database import Row, from_micros, to_micros
 from storage.event import Event, EventType
 
 _HALF = re.compile("[\ud800-\udfff]")
+_KEPT = 2_048  # events: the next prompt has most lines of the last one
 _TYPES = {kind.value: kind for kind in EventType}
 INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 
@@ -64,13 +66,17 @@ def _whole(text: str) -> str:
 
 def event_of(row: Row, channel: Row) -> Event:
     """The event of a row and of its row in `channels`."""
-    # A prompt and a page have hundreds of these: columns by name would take half as long again.
+    return _event_of(tuple(row), channel["network"], channel["name"], bool(channel["private"]))
+
+
+@lru_cache(_KEPT)
+def _event_of(row: tuple[Any, ...], network: str, channel: str, private: bool) -> Event:
     id, _, type, time, nick, user, host, account, target, text, msgid, own, reply_to = row
     return Event(
         id=id,
-        network=channel["network"],
-        channel=channel["name"],
-        private=bool(channel["private"]),
+        network=network,
+        channel=channel,
+        private=private,
         type=_TYPES[type],
         time=from_micros(time),
         nick=nick,

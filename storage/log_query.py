@@ -72,11 +72,10 @@ def channels_in(connection: sqlite3.Connection, query: Query) -> Channels:
         if value is not None:
             where += f" AND c.{column} = ?"
             values.append(value)
-    rows = connection.execute(f"SELECT * FROM channels c WHERE {where}", values).fetchall()
-    seen = {row["id"]: row for row in rows}
-    private = dict(connection.execute("SELECT id, private FROM channels").fetchall())
-    public = {channel_id for channel_id in private if not private[channel_id]}
-    return Channels(seen, frozenset(private.keys() - seen.keys()), seen.keys() == public)
+    rows = connection.execute(f"SELECT *, {where} AS seen FROM channels c", values).fetchall()
+    seen = {row["id"]: row for row in rows if row["seen"]}
+    others = frozenset(row["id"] for row in rows if not row["seen"])
+    return Channels(seen, others, all(row["seen"] != row["private"] for row in rows))
 
 
 def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[Event]:

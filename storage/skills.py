@@ -34,9 +34,11 @@ class SkillTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._untaught: set[str] = set()  # rooms; most are
 
     async def teach(self, room: str, skill: Taught, now: datetime) -> None:
         """Keep a skill, in place of one of that name. Raises Unavailable."""
+        self._untaught.discard(room)
         async with self._database.transaction() as db:
             await db.execute(
                 "INSERT INTO skills (room, name, description, body, teacher, time)"
@@ -57,6 +59,8 @@ class SkillTable:
 
     async def taught(self, room: str) -> list[Taught]:
         """What was taught in a room, by name. Raises Unavailable."""
+        if room in self._untaught:
+            return []
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
         rows = await self._database.look(lambda db: db.execute(sql, [room]).fetchall())
         return [Taught(*(row[field] for field in Taught.__slots__)) for row in rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +19,7 @@ import structlog
 from llm.relevance.model import fitted
 from llm.relevance.rarity import Rarity, words
 from llm.skills.plugin import guarded, modules_of
-from llm.skills.skill import FILE, Hint, Skill
+from llm.skills.skill import FILE, Skill
 from storage.config import ConfigError
 
 GROUP = "terrarium.skills"
@@ -106,28 +106,28 @@ def _own(folder: Path) -> Skill:
 
 
 async def _hints(skills: Iterable[Skill], question: str) -> dict[str, str]:
-    """What skills say to a question, by their names; one that fails says nothing."""
-
-    async def limited(hint: Hint) -> str | None:
-        async with asyncio.timeout(_HINT_TIME):
-            return await hint(question)
-
-    asked = {skill.name: limited(skill.hint) for skill in skills if skill.hint}
+    """What skills say to a question, by their names; one that fails says nothing. Most say it at
+    once, so they are asked one after the other, and all together have the time of one."""
     hints: dict[str, str] = {}
-    said = await asyncio.gather(*asked.values(), return_exceptions=True)
-    for name, hint in zip(asked, said, strict=True):
-        if isinstance(hint, BaseException):
-            _log.warning("skills.no_hint", skill=name, reason=type(hint).__name__)
-        elif hint:
-            hints[name] = hint
+    until = asyncio.get_running_loop().time() + _HINT_TIME
+    for name, hint in [(skill.name, skill.hint) for skill in skills if skill.hint]:
+        try:
+            async with asyncio.timeout_at(until):
+                if said := await hint(question):
+                    hints[name] = said
+        except Exception as error:  # noqa: BLE001 -- anybody's code
+            _log.warning("skills.no_hint", skill=name, reason=type(error).__name__)
     return hints
 
 
 def _common(skill: Skill, asked: frozenset[str]) -> float:
     """What a question and a description have in common, rare words more: from 0 to 1 a word."""
     rarity = _rarity()
-    shared = asked & words(skill.description)
+    shared = asked & _described(skill.description)
     return sum(rarity.squared(word) for word in shared if not rarity.is_common(word)) / 121
+
+
+_described = lru_cache(1_000)(words)
 
 
 @cache

@@ -65,14 +65,18 @@ class Skill:
 
     def triggered(self, question: str) -> bool:
         """Whether one of the triggers is in a question."""
-        return any(_pattern(trigger).search(question) for trigger in self.triggers)
+        return bool(self.triggers) and _pattern(self.triggers).search(question) is not None
 
 
 @lru_cache(1_000)
-def _pattern(trigger: str) -> re.Pattern[str]:
-    """The words of a trigger, one after another and whole; `*` stands for the rest of a word."""
-    words = (re.escape(word).replace(r"\*", r"\w*") for word in trigger.split())
-    return re.compile(r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)", re.IGNORECASE)
+def _pattern(triggers: tuple[str, ...]) -> re.Pattern[str]:
+    """The words of one of the triggers, one after another and whole; `*` stands for the rest of a
+    word."""
+    phrases = [
+        r"\s+".join(re.escape(word).replace(r"\*", r"\w*") for word in trigger.split())
+        for trigger in triggers
+    ]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)", re.IGNORECASE)
 
 
 def _hint(module: ModuleType) -> Hint | None:
