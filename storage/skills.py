@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+import aiosqlite
+
 from storage.database import Database, to_micros
 
 FILES = ""
@@ -14,6 +16,7 @@ FILES = ""
 MOST = 50
 """Skills of a room; beyond, those go that were least useful."""
 
+_ROOMS = 1_000  # of which is kept in mind that nothing was taught there
 _NEW = 0.2  # how much the newest use counts for the score
 
 
@@ -34,35 +37,29 @@ class SkillTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._untaught: set[str] = set()  # rooms; most are
+        self._untaught: set[str] = set()  # rooms; only `teach` can change that
+        self._lessons = 0
 
     async def teach(self, room: str, skill: Taught, now: datetime) -> None:
         """Keep a skill, in place of one of that name. Raises Unavailable."""
-        self._untaught.discard(room)
-        async with self._database.transaction() as db:
-            await db.execute(
-                "INSERT INTO skills (room, name, description, body, teacher, time)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-                " description = excluded.description, body = excluded.body,"
-                " teacher = excluded.teacher, time = excluded.time",
-                [
-                    *(room, skill.name, skill.description, skill.body, skill.teacher),
-                    to_micros(now),
-                ],
-            )
-            await db.execute(
-                "DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills"
-                " WHERE room = ?1 ORDER BY time = ?2 DESC, uses * score DESC, time DESC"
-                " LIMIT -1 OFFSET ?3)",
-                [room, to_micros(now), MOST],
-            )
+        try:
+            async with self._database.transaction() as db:
+                await _keep(db, room, skill, to_micros(now))
+        finally:
+            self._lessons += 1
+            self._untaught.discard(room)
 
     async def taught(self, room: str) -> list[Taught]:
         """What was taught in a room, by name. Raises Unavailable."""
         if room in self._untaught:
             return []
+        lessons = self._lessons
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
         rows = await self._database.look(lambda db: db.execute(sql, [room]).fetchall())
+        if not rows and lessons == self._lessons:  # nobody has taught anything meanwhile
+            if len(self._untaught) >= _ROOMS:
+                self._untaught.clear()
+            self._untaught.add(room)
         return [Taught(*(row[field] for field in Taught.__slots__)) for row in rows]
 
     async def used(self, room: str, names: Collection[str], *, well: bool) -> None:
@@ -108,3 +105,19 @@ class SkillTable:
                 [room, name],
             )
             return cursor.rowcount
+
+
+async def _keep(db: aiosqlite.Connection, room: str, skill: Taught, time: int) -> None:
+    await db.execute(
+        "INSERT INTO skills (room, name, description, body, teacher, time)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " description = excluded.description, body = excluded.body,"
+        " teacher = excluded.teacher, time = excluded.time",
+        [room, skill.name, skill.description, skill.body, skill.teacher, time],
+    )
+    await db.execute(
+        "DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills"
+        " WHERE room = ?1 ORDER BY time = ?2 DESC, uses * score DESC, time DESC"
+        " LIMIT -1 OFFSET ?3)",
+        [room, time, MOST],
+    )

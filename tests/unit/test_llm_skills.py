@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -263,6 +264,16 @@ async def test_what_people_teach_is_kept_for_their_room(tmp_path: Path) -> None:
         assert (await tools.call("unlearn_skill", '{"name": "pump"}', 5)).ok
         assert not (await tools.call("unlearn_skill", '{"name": "pump"}', 5)).ok
         assert await table.taught("irc/#pond") == []
+
+
+async def test_a_lesson_is_found_whoever_looked_for_one_just_before(tmp_path: Path) -> None:
+    async with Database.opened(tmp_path / "t.db") as database:
+        table = SkillTable(database)
+        for room in map(str, range(20)):
+            assert await table.taught(room) == []
+            teaching = table.teach(room, Taught("pump", "when", "how", "ada"), NOON)
+            await asyncio.gather(table.taught(room), teaching, table.taught(room))
+            assert [lesson.name for lesson in await table.taught(room)] == ["pump"]
 
 
 async def test_nobody_without_the_right_teaches_whatever_the_model_says(tmp_path: Path) -> None:
