@@ -24,7 +24,7 @@ from storage.readers import Readers
 
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _CHUNK = 64  # rows that a cursor fetches at once
-_WAL = 4 * 1024 * 1024  # bytes of the write-ahead log, as SQLite's own commits keep it
+_CHECKPOINT = 100  # times that something is put, of ten pages or so: SQLite's own is 1000 pages
 _WRITING = 2  # threads: one that writes, and one that waits for the disk
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
@@ -65,7 +65,7 @@ class Database:
         self._near = near
         self._threads = threads
         self._lock = asyncio.Lock()
-        self._syncing = 0
+        self._syncing = self._puts = 0
 
     @classmethod
     @asynccontextmanager
@@ -120,21 +120,24 @@ class Database:
         if self._syncing:  # the disk is busy with this file: it could hold up the event loop
             return await self.write(work, lasting=False)
         try:
-            return self._near.put(work)
+            result = self._near.put(work)
         except sqlite3.Error:
             return await self.write(work, lasting=False)
+        self._puts += 1
+        return result
 
     async def sync(self) -> None:
         """Wait until no power cut can undo what was written before. Raises Unavailable."""
         loop = asyncio.get_running_loop()
         self._syncing += 1
         try:
-            size = await loop.run_in_executor(self._threads, writing.synced, self._wal)
+            await loop.run_in_executor(self._threads, writing.synced, self._wal)
         except OSError as error:
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
         finally:
             self._syncing -= 1
-        if size > _WAL:
+        if self._puts > _CHECKPOINT:
+            self._puts = 0
             await self.outside("PRAGMA wal_checkpoint(PASSIVE)")
 
     async def outside(self, statement: str) -> None:

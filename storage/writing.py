@@ -36,17 +36,15 @@ def written(
     return result
 
 
-def synced(wal: str) -> int:
+def synced(wal: str) -> None:
     """Bring a write-ahead log to the disk: what SQLite does at the end of a lasting commit
-    (https://www.sqlite.org/pragma.html#pragma_synchronous). Its size in bytes. Raises OSError."""
+    (https://www.sqlite.org/pragma.html#pragma_synchronous). Raises OSError."""
     with contextlib.suppress(FileNotFoundError):  # then commits go to the file itself, and wait
         descriptor = os.open(wal, os.O_RDONLY)
         try:
             os.fsync(descriptor)
-            return os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
-    return 0
 
 
 async def to_its_end(running: asyncio.Future[T]) -> T:
