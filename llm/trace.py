@@ -51,8 +51,6 @@ class Ledger(Protocol):
         """Close a run."""
 
 
-_LATER = 0.005  # seconds: first the model is asked
-
 Beside = Callable[[Coroutine[Any, Any, None]], None]
 """Does something beside the rest, to its end."""
 
@@ -112,7 +110,6 @@ class Trace:
         try:
             if self._ledger and self._begun:
                 anchor = await self._line.written() if self._line else 0
-                await asyncio.sleep(_LATER)
                 run = replace(self._begun, anchor=anchor or self._begun.anchor)
                 effects = await self._ledger.begin(run)
                 self._effects = {effect.key: effect for effect in effects}
@@ -163,6 +160,7 @@ class Trace:
         await self._opening
         if self._ledger is None:
             return
+        await asyncio.sleep(0)  # whoever brings the answer is ready just now
         usage = self._spent()
         ended = Ended(
             datetime.now(UTC),
