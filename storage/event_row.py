@@ -11,7 +11,7 @@ from storage.database import Row, from_micros, to_micros
 from storage.event import Event, EventType
 
 _HALF = re.compile("[\ud800-\udfff]")
-_KEPT = 2_048  # events: the next prompt has most lines of the last one
+_KEPT = 512  # events: the next prompt has most lines of the last one
 _TYPES = {kind.value: kind for kind in EventType}
 INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 
