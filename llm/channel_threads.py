@@ -39,7 +39,7 @@ class ChannelThreads:
         """The ids of at most `most` lines that likely belong to what `who` asks with the event
         `anchor`. Some may have come after it, or be such that a model may not see them now."""
         async with self._busy:
-            if self._seen < anchor - 1:
+            if self._seen < anchor - 1:  # else nothing was said since
                 await self._catch_up(anchor)
             minute = anchor // _MINUTE  # ids follow time
             numbers = self._threads.related(who, text, minute, most, LIKELY)

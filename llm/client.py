@@ -266,20 +266,15 @@ async def _patiently(work: Callable[[], Awaitable[T]], tried: Sequence[Gathering
             return patient and max(error.retry_after, _SHORTEST_WAIT)
         return isinstance(error, Unreachable)
 
-    context = stamina.retry_context(
-        on=wait,
-        attempts=None,
-        timeout=_PATIENCE,
-        wait_initial=0.1,
-        wait_max=1.0,
-        wait_jitter=0.1,
+    async def again() -> T:
+        if failed:  # that was the first attempt; all others wait
+            raise failed.pop()
+        return await work()
+
+    caller = stamina.AsyncRetryingCaller(
+        attempts=None, timeout=_PATIENCE, wait_initial=0.1, wait_max=1.0, wait_jitter=0.1
     )
-    async for attempt in context:
-        with attempt:
-            if failed:  # the first attempt: all others wait
-                raise failed.pop()
-            return await work()
-    raise AssertionError("it ends with what `work` returns or raises")
+    return await caller(wait, again)
 
 
 def _either(wanted: T | None, otherwise: T) -> T:

@@ -19,7 +19,7 @@ from storage.event import Event, folded
 _BATCH = 2_000
 _FEW = 10  # events that are written in place
 _TURNS = 2  # of the event loop by which a question is ahead of its line: nobody waits for that
-_GATHER = 0.01  # seconds in which gathers what is to reach the disk together
+_GATHER = 0.01  # seconds for which lines gather that reach the disk together
 _RETRY = 1.0  # seconds until what the disk did not take is tried again
 _LAST = 3.0  # seconds that the last batches have to be written
 _CHANNEL = "INSERT OR IGNORE INTO channels (network, name, private) VALUES (?, ?, ?)"

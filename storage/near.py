@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from storage.readers import READING, at_one_moment, connected
+from storage.writing import committed
+
 T = TypeVar("T")
 
 _LONGEST = 0.004
 """Seconds: more than the lines of a prompt take, and less than the event loop would miss."""
 _STEPS = 1_000  # instructions of SQLite's machine between two looks at the clock
-_READER = (
-    "PRAGMA query_only = ON",
-    "PRAGMA mmap_size = 17179869184",  # a big log is read where the system caches it
-)
-_WRITER = (
+_WRITING = (
     "PRAGMA synchronous = NORMAL",
     "PRAGMA wal_autocheckpoint = 0",  # that waits for the disk
     "PRAGMA foreign_keys = ON",
@@ -39,39 +38,22 @@ class Near:
 
     def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read a few rows."""
-        if self._reader is None:
-            self._reader = self._opened(_READER)
+        self._reader = self._reader or self._opened(READING)
         self._until = time.monotonic() + _LONGEST
-        self._reader.execute("BEGIN")
-        try:
-            return work(self._reader)
-        finally:
-            self._reader.rollback()
+        return at_one_moment(self._reader, work)
 
     def put(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Write a few rows: there for everybody, and for good after the next sync."""
-        if self._writer is None:
-            self._writer = self._opened(_WRITER)
+        self._writer = self._writer or self._opened(_WRITING)
         self._until = time.monotonic() + _LONGEST
-        self._writer.execute("BEGIN IMMEDIATE")
-        try:
-            result = work(self._writer)
-            self._writer.execute("COMMIT")
-        except BaseException:
-            self._writer.rollback()
-            raise
-        return result
+        return committed(self._writer, work)
 
     def close(self) -> None:
         """Close what is open."""
-        for connection in (self._reader, self._writer):
-            if connection:
-                connection.close()
+        for connection in filter(None, (self._reader, self._writer)):
+            connection.close()
 
     def _opened(self, settings: Sequence[str]) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, 0, isolation_level=None, check_same_thread=False)
-        connection.row_factory = sqlite3.Row
-        for setting in settings:
-            connection.execute(setting)
+        connection = connected(self._path, 0, settings)
         connection.set_progress_handler(lambda: time.monotonic() > self._until, _STEPS)
         return connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _AT_ONCE = 3
-_SETTINGS = (
+READING = (
     "PRAGMA query_only = ON",
     "PRAGMA mmap_size = 17179869184",  # a big log is read where the system caches it
 )
@@ -49,24 +49,31 @@ class Readers:
         try:
             connection = self._idle.get_nowait()
         except Empty:
-            connection = self._opened()
+            connection = connected(self._path, self._patience, READING)
         try:
-            connection.execute("BEGIN")
-            return work(connection)
+            return at_one_moment(connection, work)
         finally:
-            connection.rollback()
             self._idle.put(connection)
-
-    def _opened(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, self._patience, isolation_level=None, check_same_thread=False
-        )
-        connection.row_factory = sqlite3.Row
-        for setting in _SETTINGS:
-            connection.execute(setting)
-        return connection
 
     def _close(self) -> None:
         self._threads.shutdown()
         while not self._idle.empty():
             self._idle.get_nowait().close()
+
+
+def connected(path: Path, patience: float, settings: Sequence[str]) -> sqlite3.Connection:
+    """A connection that any thread may use, one after the other."""
+    connection = sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    for setting in settings:
+        connection.execute(setting)
+    return connection
+
+
+def at_one_moment(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """What `work` returns; all its queries see the same state of the file."""
+    try:
+        connection.execute("BEGIN")
+        return work(connection)
+    finally:
+        connection.rollback()

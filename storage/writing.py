@@ -20,8 +20,17 @@ def written(
     Unless `lasting` the commit does not wait for the disk: everybody reads it, and it outlives
     this process, but a power cut may undo it until the write-ahead log is `synced`.
     """
-    if not lasting:
-        connection.execute("PRAGMA synchronous = NORMAL")
+    if lasting:
+        return committed(connection, work)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        return committed(connection, work)
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
+
+
+def committed(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """What `work` returns, inside BEGIN IMMEDIATE ... COMMIT, undone on any error."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         result = work(connection)
@@ -30,9 +39,6 @@ def written(
         with contextlib.suppress(sqlite3.Error):
             connection.rollback()
         raise
-    finally:
-        if not lasting:
-            connection.execute("PRAGMA synchronous = FULL")
     return result
 
 

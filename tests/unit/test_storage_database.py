@@ -80,7 +80,7 @@ async def test_readers_cannot_write(tmp_path: Path) -> None:
 
 async def test_few_rows_are_looked_at_in_place_and_many_in_a_thread(tmp_path: Path) -> None:
     async with Database.opened(tmp_path / "x.db") as database:
-        for rows, here in ((100, True), (100_000, False), (100, True)):
+        for rows, here in ((10, True), (100_000, False), (10, True)):
             every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
             sql = f"{every} LIMIT {rows}"
 
