@@ -142,7 +142,7 @@ class AgentClient:
         tried: list[Gathering] = []
 
         async def attempt() -> None:
-            utterance = Utterance(tools, data=response_format is not None)
+            utterance = Utterance(tools, messages, data=response_format is not None)
             tried.append(Gathering(on_text, utterance))
             await self._stream(body, call, tried[-1])
 

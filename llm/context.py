@@ -2,7 +2,7 @@
 
 The layout is append-only, so that the engine's prefix cache holds: the system message; then log
 lines and turns in order of arrival; then the newest lines and the question. Where the prompt
-begins is remembered, and moves rarely and far.
+begins is remembered with the conversation, and moves rarely and far.
 """
 
 from __future__ import annotations
@@ -13,80 +13,70 @@ from datetime import UTC, datetime
 
 from llm.client import Count
 from llm.errors import ContextTooLong
-from llm.irc_logs import block
+from llm.irc_logs import EARLIER, block, line
 from llm.log_view import Lines, LogView, Shown
 from llm.message import Message
-from llm.past import (
-    anchors,
-    asked,
-    in_order,
-    in_shared_order,
-    length,
-    newest,
-    not_read_as_lines,
-    others_answered,
-    sent,
-    size,
-    too_many,
-)
 from llm.question import Question
 from llm.sections import Section, joined, within
-from storage.conversations import Conversations, Turn, Window
+from llm.untrusted import neutral
+from storage.conversations import Turn, Window
 from storage.event import Event
+from storage.stores import ConversationStore
 
 _DROPPED = "[left out: too long]"
 _CHARACTERS = 3  # of a token, at least, in most texts
-_NEARLY = 0.87  # of the room for a prompt: another question or two
-_LONG = 1_024  # tokens that are worth to be read ahead
-_FEWER = 0.7  # of the events shown, at most, when they begin anew for all
-_FEWER_AHEAD = 0.85  # the same, where it costs next to nothing
-_STABLE, _BESIDE = 3, 6  # parts of the window: one for the sections of a kind, at most
+_STABLE, _BESIDE = 3, 6  # the sections of a kind get one such part of the window, at most
+_MOST_MESSAGES = 30  # of earlier turns in a prompt; beyond, the oldest two thirds leave at once
 
 Counter = Callable[[Sequence[Message]], Awaitable[Count]]
-"""How many tokens a prompt has, and how many the model's window holds."""
+"""Counts the tokens of a prompt and of the model's window."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """The `last` prompt, which the engine has read, and the `beginning` of the room's next one,
-    whose lines begin at the event `start`."""
+class Conversation:
+    """Where a prompt's memory is kept: under `name` in `store`, with `person`, in `room`."""
 
-    last: list[Message]
-    beginning: list[Message]
-    start: int
+    store: ConversationStore
+    name: str
+    room: str = ""
+    person: str = ""
+
+    async def remember(
+        self, anchor: int, now: datetime, messages: Sequence[Message], related: Sequence[int] = ()
+    ) -> None:
+        """Store a finished turn: the question, asked by the log event `anchor`, and the answer."""
+        turn = Turn(anchor, now, tuple(messages), related=tuple(related))
+        await self.store.add(self.name, turn, self.room or self.name, self.person)
 
 
 class Context:
-    """The prompt for one question in the conversation `name` of `memory`, which is with `person`
-    and held in `room`: all conversations on a channel have the same, one on its own is its own.
+    """The prompt for one question of a conversation.
 
-    `stable` sections say the same to all who ask in the room, and stand behind the `system` text;
-    those `beside` the question belong to it alone, and no later prompt has them.
+    `stable` sections are the same for all questions of a room and stand behind the `system` text;
+    those `beside` the question belong to it alone. `found` are lines that answer it, however long
+    ago they were said. `budget` is how many tokens of lines and turns
+    are worth reading for this model; None: as many as its window holds.
     """
 
     def __init__(
         self,
-        memory: Conversations,
-        name: str,
+        conversation: Conversation,
         system: str,
         question: Question,
         view: LogView | None,
         *,
-        room: str = "",
-        person: str = "",
+        found: Sequence[Event] = (),
         stable: Sequence[Section] = (),
         beside: Sequence[Section] = (),
+        budget: int | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._memory = memory
-        self._name = name
-        self._room = room or name
-        self._person = person
-        self._shared = self._room != name
-        self._several = False  # who ask in the room, as far as its lines are shown
+        self._conversation = conversation
         self._system = system
         self._stable = list(stable)
         self._beside = list(beside)
+        self._found = [event.id for event in found]
+        self._budget = budget
         self._now = now
         self._question = question
         self._view = view
@@ -96,107 +86,65 @@ class Context:
         self._turns: list[Turn] = []
         self._shown = Shown(0, [])
         self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
-        self._nearly_full = self._long = False
-
-    def say(self, system: str, beside: Sequence[Section], stable: Sequence[Section] = ()) -> None:
-        """Begin with another system text, with these stable sections too, and put these beside
-        the question."""
-        self._system = system
-        self._stable += stable
-        self._beside += beside
 
     async def load(self) -> None:
         """Read the turns and the log lines that belong to the prompt."""
-        self._known, turns, room = await self._memory.recall(self._name, self._room)
+        conversation = self._conversation
+        self._known, turns = await conversation.store.recall(conversation.name)
         self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
-        self._turns = newest(turns) if too_many(turns) else turns
+        cut = sum(len(turn.messages) for turn in turns) > _MOST_MESSAGES
+        self._turns = _newest(turns, _MOST_MESSAGES // 3) if cut else turns
         self._turn_start = self._first_turn()
-        if view := self._view:
-            self._view = view = await view.settled()
-            related = await view.related(self._question.text)
-            start = max(self._known.log_start, room.log_start)
-            cut = len(self._turns) < len(turns)
-            await self._load_lines(view, start, related, cut=cut)
+        if self._view:
+            view = self._view = await self._view.settled()
+            related = [*self._found, *await view.related(self._question.text)]
+            await self._load_lines(view, related, cut=cut)
 
-    async def _load_lines(
-        self, view: LogView, start: int, related: Sequence[int], *, cut: bool
-    ) -> None:
-        """The newest lines, and those from further back: what each turn was shown, and what the
-        question needs beside all that is shown already, which is what is `related` to it. To one
-        who begins a conversation also belongs what they said last, however long ago.
+    async def _load_lines(self, view: LogView, related: Sequence[int], *, cut: bool) -> None:
+        """Read the newest lines, and those from further back: what each turn was shown, what is
+        `related` to the question, and for a first question what the asker said last.
 
-        In a room with others the newest begin with the same line for all, unless this conversation
-        had no place for so many. By oneself they begin anew when turns were `cut`, and turns when
-        lines do: what is left of the prompt is then one piece of the one before.
+        Lines begin anew when turns were `cut`, so that the prompt's start moves once, not twice.
         """
-        as_turns: set[int] = set() if self._shared else anchors(self._turns)
+        as_turns = _anchors(self._turns)
         before = {event for turn in self._turns for event in turn.related}
-        own = self._shared or not self._turns
-        lines = await view.lines(start, as_turns, before.union(related), own=own)
-        shown = lines.newest
-        if cut and not self._others(shown):
-            shown = await view.newest(0, as_turns)
-        await self._show(shown, moved=shown.start > start)
+        start = 0 if cut else self._known.log_start
+        lines = await view.lines(start, as_turns, before.union(related), own=not self._turns)
+        self._shown = lines.newest.without(as_turns)
         self._relate(lines, related)
-
-    def _others(self, shown: Shown) -> int:
-        """Up to which event others in the room were answered; 0 when nobody was."""
-        view = self._live()
-        return others_answered(shown, view.speaker) if view and self._shared else 0
-
-    async def _show(self, shown: Shown, *, moved: bool) -> None:
-        """Show these lines, which begin elsewhere than before if they have `moved`."""
-        others = self._others(shown)
-        self._several = others > 0
-        if moved and self._live():
-            if not others:
-                self._turns = newest(self._turns, shown.start)
-                self._turn_start = self._first_turn()
-            if self._shared:
-                await self._memory.move_window(self._room, Window(shown.start))
-        if others:
-            self._turns = not_read_as_lines(self._turns, shown.start)
-        self._shown = shown.without(anchors(self._turns))
 
     def _relate(self, lines: Lines, related: Sequence[int]) -> None:
         """Take from `lines` those from further back that are shown nowhere else."""
         found = {event.id: event for event in lines.named}
-        turns = [] if self._several else self._turns  # theirs would be read anew each time
-        for turn in turns:
-            self._related[turn.id] = [found[event] for event in turn.related if event in found]
-        as_turns = anchors(self._turns)
+        as_turns = _anchors(self._turns)
         shown = as_turns | {event.id for event in self._shown.events}
-        shown.update(event for turn in turns for event in turn.related)
+        for turn in self._turns:
+            self._related[turn.id] = [found[event] for event in turn.related if event in found]
+            shown.update(turn.related)
         fresh = {event: found[event] for event in related if event in found}
-        if not self._turns:
-            fresh |= {event.id: event for event in lines.own}
-        beside = [fresh[event] for event in sorted(fresh) if event not in shown]
-        self._related[0] = [event for event in beside if event.reply_to not in as_turns]
+        fresh |= {event.id: event for event in lines.own}
+        self._related[0] = [
+            fresh[event]
+            for event in sorted(fresh)
+            if event not in shown and fresh[event].reply_to not in as_turns
+        ]
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
-        """The messages, `steps` of the run included, with `reserve` tokens left for the answer.
+        """Return the messages, `steps` of the run included, with `reserve` tokens left to answer.
 
-        Sections are cut to their share of the window. When the messages are still too many, the
-        past is left out down to half of it, then what is beside the question, then the results of
-        the oldest tools, then the stable sections. Raises ContextTooLong when the rest is still too
-        much.
+        Sections are cut to their share of the window. When lines and turns exceed the budget, or
+        the whole exceeds the window, the past is cut to half of the limit. When that does not do,
+        what is beside the question leaves, then the oldest tool results, then the stable sections.
+        Raises ContextTooLong when the rest is still too much.
         """
         kept = list(steps)
+        counted = await count(self._messages(kept))
+        if self._cut_sections(counted.window * _CHARACTERS):
+            counted = await count(self._messages(kept))
+        room = counted.window - reserve
+        await self._fit_past(counted, room, kept, count)
         messages = self._messages(kept)
         counted = await count(messages)
-        if self._cut_sections(counted.window * _CHARACTERS):
-            messages = self._messages(kept)
-            counted = await count(messages)
-        room = counted.window - reserve
-        self._nearly_full, self._long = counted.tokens > _NEARLY * room, counted.tokens > _LONG
-        if counted.tokens > room and not steps and await self._begun_anew():
-            messages = self._messages(kept)
-            counted = await count(messages)
-        goal = room if counted.tokens <= room else room // 2
-        while counted.tokens > goal and self._has_past():
-            await self._leave_out(sum(map(length, messages)) * (1 - goal / counted.tokens))
-            messages = self._messages(kept)
-            counted = await count(messages)
         while counted.tokens > room and (
             _leave_out_last(self._beside)
             or _leave_out_result(kept)
@@ -208,46 +156,40 @@ class Context:
             raise ContextTooLong(f"{counted.tokens} tokens, room for {room}")
         return messages
 
+    async def _fit_past(
+        self, counted: Count, room: int, steps: Sequence[Message], count: Counter
+    ) -> None:
+        """Cut lines and turns, in one step to half of what was allowed, when they are too many."""
+        while self._has_past():
+            characters = self._past_characters()
+            over_budget = self._budget is not None and characters > self._budget * _CHARACTERS
+            if counted.tokens <= room and not over_budget:
+                return
+            share = 1 - room / 2 / counted.tokens if counted.tokens > room else 0.0
+            whole = sum(map(_length, self._messages(steps)))
+            excess = share * whole
+            if over_budget and self._budget is not None:
+                excess = max(excess, characters - self._budget * _CHARACTERS / 2)
+            await self._leave_out(excess)
+            counted = await count(self._messages(steps))
+
     async def remember(self, messages: Sequence[Message]) -> None:
-        """Keep the question and what came of it, and where the prompt begins."""
+        """Keep the question and the messages that answer it, and where the prompt begins."""
         live = self._live()
-        turn = Turn(
-            await live.asked() if live else 0,
-            self._now(),
-            (self._question.message(), *messages),
-            related=tuple(event.id for event in self._related.get(0, ())),
+        anchor = await live.asked() if live else 0
+        related = [event.id for event in self._related.get(0, ())]
+        conversation = self._conversation
+        await conversation.remember(
+            anchor, self._now(), (self._question.message(), *messages), related
         )
-        await self._memory.add(self._name, turn, self._room, self._person)
-        window = self._window()
+        log_start = self._shown.start if live else self._known.log_start
+        window = Window(log_start, self._turn_start)
         if window != self._known:
-            await self._memory.move_window(self._name, window)
-
-    async def ahead(self) -> Ahead | None:
-        """What to read before the next question in the room, if the lines had better begin anew:
-        when it was read, `begin` there. While the engine has what remains of them, that costs next
-        to nothing, and nobody waits for it."""
-        view = self._live()
-        if view is None or not self._several or not self._long:
-            return None
-        if not self._nearly_full and not view.has_enough(self._shown):
-            return None
-        shown = await view.newest(0, ())
-        if len(shown.events) > _FEWER_AHEAD * len(self._shown.events):
-            return None
-        beginning = [self._system_message(), {"role": "user", "content": block(shown.events)}]
-        return Ahead(self._messages([]), beginning, shown.start)
-
-    async def begin(self, ahead: Ahead) -> None:
-        """Let the lines of the room begin where they were read."""
-        await self._memory.move_window(self._room, Window(ahead.start))
+            await conversation.store.move_window(conversation.name, window)
 
     def _live(self) -> LogView | None:
         """The view, when it goes on from one question to the next and holds the questions."""
         return self._view if self._view and self._view.since is None else None
-
-    def _window(self) -> Window:
-        log_start = self._shown.start if self._live() else self._known.log_start
-        return Window(log_start, self._turn_start)
 
     def _first_turn(self) -> int:
         return self._turns[0].id if self._turns else self._next_turn
@@ -255,29 +197,26 @@ class Context:
     def _has_past(self) -> bool:
         return bool(self._turns or self._shown.events or self._related.get(0))
 
-    def _past(self) -> list[Event | Turn]:
-        if self._several:
-            return in_shared_order(self._shown, self._turns)
-        return in_order(self._shown.events, self._turns)
-
-    def _system_message(self) -> Message:
-        system = "\n\n".join(filter(None, (self._system, joined(self._stable))))
-        return {"role": "system", "content": system}
+    def _past_characters(self) -> int:
+        """The approximate size of all lines and turns in the prompt."""
+        related = sum(len(line(event)) for events in self._related.values() for event in events)
+        return related + sum(map(_size, [*self._shown.events, *self._turns]))
 
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
-        messages = [self._system_message()]
+        system = "\n\n".join(filter(None, (self._system, joined(self._stable))))
+        messages: list[Message] = [{"role": "system", "content": system}]
         lines: list[Event] = []
-        for item in self._past():
+        for item in _in_order(self._shown.events, self._turns):
             if isinstance(item, Event):
                 lines.append(item)
             else:
                 question = asked(item.messages[0], lines, self._related.get(item.id, ()))
-                messages += [question, *map(sent, item.messages[1:])]
+                messages += [question, *map(_sent, item.messages[1:])]
                 lines = []
         question = asked(
             self._question.message(), lines, self._related.get(0, ()), joined(self._beside)
         )
-        return [*messages, question, *map(sent, steps)]
+        return [*messages, question, *map(_sent, steps)]
 
     def _cut_sections(self, window: int) -> bool:
         """Give the sections their share of a window of so many characters; whether that cut any."""
@@ -287,27 +226,17 @@ class Context:
         self._stable, self._beside = stable, beside
         return cut
 
-    async def _begun_anew(self) -> bool:
-        """Let the lines begin anew for all in the room, if that makes them far fewer."""
-        view = self._live()
-        if view is None or not self._shared:
-            return False
-        shown = await view.newest(0, ())
-        if len(shown.events) > _FEWER * len(self._shown.events):
-            return False
-        await self._show(shown, moved=True)
-        return True
-
     async def _leave_out(self, characters: float) -> None:
         """Leave out the oldest of the past, of so many characters or a little more."""
-        self._related.pop(0, None)  # the furthest back of all
-        past = in_order(self._shown.events, self._turns)
+        characters -= sum(len(line(event)) for event in self._related.pop(0, ()))
+        past = _in_order(self._shown.events, self._turns)
         while past and characters > 0:
-            characters -= size(past.pop(0))
+            characters -= _size(past.pop(0))
         turns = [item for item in past if isinstance(item, Turn)]
         if len(turns) < len(self._turns):
             self._turns = turns
             self._turn_start = self._first_turn()
+            self._related = {turn.id: self._related.get(turn.id, []) for turn in turns}
         events = [item for item in past if isinstance(item, Event)]
         live = self._live()
         if live is None:
@@ -315,7 +244,61 @@ class Context:
         else:
             start = events[0].id if events else live.anchor
             # Questions and answers that are shown as turns no longer are log lines now.
-            self._shown = (await live.newest(start, ())).without(anchors(turns))
+            self._shown = (await live.newest(start, ())).without(_anchors(turns))
+
+
+def asked(
+    question: Message, events: Sequence[Event], related: Sequence[Event] = (), beside: str = ""
+) -> Message:
+    """Return a question as it is sent: the lines just before it, those from further back that
+    belong to it, what else does, then who asked it, once."""
+    text = neutral(f"{question['name']} asks: {question['content']}")
+    more = f"{beside}\n\n" if beside else ""
+    return {"role": "user", "content": block(events) + block(related, EARLIER) + more + text}
+
+
+def _sent(step: Message) -> Message:
+    """A step as it is sent; one of a person is a question that joined the first one."""
+    return asked(step, ()) if "name" in step else step
+
+
+def _newest(turns: list[Turn], most: int) -> list[Turn]:
+    """The newest turns of at most so many messages; never part of a turn, always the last one."""
+    kept = turns[-1:]
+    for turn in reversed(turns[:-1]):
+        if sum(len(each.messages) for each in [turn, *kept]) > most:
+            break
+        kept.insert(0, turn)
+    return kept
+
+
+def _anchors(turns: Sequence[Turn]) -> set[int]:
+    """The log events that are shown as turns: the questions, those that joined included."""
+    joined_ones = {message.get("anchor", 0) for turn in turns for message in turn.messages}
+    return joined_ones | {turn.anchor for turn in turns}
+
+
+def _in_order(events: Sequence[Event], turns: Sequence[Turn]) -> list[Event | Turn]:
+    """Log lines and turns in order of arrival."""
+    past: list[Event | Turn] = []
+    rest = list(events)
+    for turn in turns:
+        before = [event for event in rest if event.id < turn.anchor]
+        rest = rest[len(before) :]
+        past += [*before, turn]
+    return past + rest
+
+
+def _size(item: Event | Turn) -> int:
+    """About how many characters an item of the past has in the prompt."""
+    if isinstance(item, Event):
+        return len(line(item))
+    return sum(map(_length, item.messages))
+
+
+def _length(message: Message) -> int:
+    """About how many characters a message has in the prompt."""
+    return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
 
 
 def _leave_out_last(sections: list[Section]) -> bool:

@@ -39,7 +39,7 @@ class Gathering:
     @property
     def full(self) -> bool:
         """Whether enough has come; the rest is left unread."""
-        return self._left <= 0
+        return self._left <= 0 or self._utterance.ended
 
     @property
     def given(self) -> bool:
@@ -76,6 +76,7 @@ class Gathering:
             self._usage,
             utterance.status,
             utterance.silent,
+            utterance.is_call,
         )
 
     async def _add_delta(self, delta: Delta) -> None:

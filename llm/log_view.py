@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from llm.channel_threads import ChannelThreads
+from llm.log_questions import QuotedAnswer, Quoting, answer_from_log, answer_plainly, read_log_question
 from storage.chat_log import Query
 from storage.entry import Entry
 from storage.event import SPOKEN, Event, Place, Scope
+from storage.passages import Spoken
 from storage.stores import LogReader
 
 _OWN_WORDS = 3  # lines
-_GROWTH = 2.5  # times the wanted lines
-_ENOUGH = 1.2  # times the wanted lines, if to begin anew costs nothing
+_GROWTH = 2  # times the wanted lines, at which they begin anew
 _RELATED = 10  # lines from further back, at most: each prompt has its own
 _MOST = 5_000  # events read for one prompt
+
+PROGRESS = "still at it, one moment."
+"""What the bot says of an answer that takes long; no prompt shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,9 @@ class LogView:
     all that happened between them. With `since` it is the view of somebody who asks from
     elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks; with
     `threads`, lines from further back are found that belong to what they ask. Where the question is
-    a `line` on its way into the log, `anchor` is the least that its id can be."""
+    a `line` on its way into the log, `anchor` is the least that its id can be. Lines that answer a
+    question are quoted as `quoting` says, and none that `spoken` leaves out; `people` are the nicks
+    that a question may name."""
 
     log: LogReader
     place: Place
@@ -59,6 +65,9 @@ class LogView:
     speaker: str = ""
     threads: ChannelThreads | None = None
     line: Entry | None = None
+    quoting: Quoting = Quoting()
+    spoken: Spoken = Spoken()
+    people: Collection[str] = ()
 
     async def settled(self) -> LogView:
         """The view once all that was said before the question is in the log."""
@@ -76,7 +85,7 @@ class LogView:
         """All that there is to show, in one reading.
 
         The newest events begin at the event `start` (0: not known yet) and grow, until people have
-        said 2.5 times the wanted lines: then they begin anew. Questions that are shown as turns
+        said twice the wanted lines: then they begin anew. Questions that are shown as turns
         (`asked`, by event id) do not count. Beside them it is those of the `named` events that are
         still there, and with `own` what the speaker said last.
         """
@@ -94,16 +103,28 @@ class LogView:
         )
         if live and sum(_said(event, asked) for event in events) > _GROWTH * self.last:
             start = await self._first(asked)
-        return Lines(Shown(start, [e for e in events if e.id >= start]), others, words)
-
-    def has_enough(self, shown: Shown) -> bool:
-        """Whether the events had better begin anew, where that costs nothing: the fewer they are,
-        the sooner an engine has read what is added to them."""
-        return sum(_said(event, ()) for event in shown.events) > _ENOUGH * self.last
+        shown = [e for e in events if e.id >= start and not _is_progress(e)]
+        return Lines(Shown(start, shown), others, words)
 
     async def newest(self, start: int, asked: Collection[int]) -> Shown:
         """The newest events alone."""
         return (await self.lines(start, asked, (), own=False)).newest
+
+    async def answer(self, question: str) -> QuotedAnswer | None:
+        """Find the lines that answer a question, however long ago they were said; None when it is
+        a question to nobody here. Raises Unavailable."""
+        within = Query(scope=Scope.of(self.place), before_id=self.anchor)
+        now, zone = datetime.now(UTC), self.quoting.zone
+        asked = read_log_question(question, self.people, who=self.speaker, now=now, zone=zone)
+        if asked:
+            return await answer_from_log(self.log, asked, within, self.quoting, self.spoken)
+        return await answer_plainly(self.log, question, within, self.quoting, self.spoken)
+
+    async def recent(self, limit: int) -> list[Event]:
+        """The last lines that people said."""
+        query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
+        [said] = await self.log.for_model(query)
+        return said
 
     async def related(self, text: str) -> list[int]:
         """The ids of lines that belong to what the speaker asks: a few."""
@@ -144,3 +165,8 @@ class LogView:
 def _said(event: Event, asked: Collection[int]) -> bool:
     """Whether an event counts: somebody said it, and it is not shown as a turn."""
     return event.type in SPOKEN and not event.own and event.id not in asked
+
+
+def _is_progress(event: Event) -> bool:
+    """Whether an event only said that an answer takes long."""
+    return event.own and event.text.endswith(PROGRESS)

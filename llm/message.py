@@ -62,7 +62,8 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One answer of the model: text for people, what it thought, the tools it wants, how it is
-    with the conversation; `silent` when it wants to say nothing."""
+    with the conversation; `silent` when it wants to say nothing, `is_call` when it only tried to
+    call a tool that does not exist."""
 
     text: str = ""
     thought: str = ""
@@ -70,6 +71,7 @@ class Reply:
     usage: Usage = field(default_factory=Usage)
     status: Status | None = None
     silent: bool = False
+    is_call: bool = False
 
     def message(self) -> Message:
         """The reply as memory keeps it."""

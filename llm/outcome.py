@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from llm.message import Message, Status, Usage
 
@@ -33,3 +34,16 @@ class Outcome:
     status: Status | None = None
     deferral: Deferral | None = None
     model: str = ""
+
+    @classmethod
+    def without_model(cls, text: str) -> Outcome:
+        """Make the outcome of a question that was settled without asking the model."""
+        return cls(text, ({"role": "assistant", "content": text},), Usage(), 0, forced=False)
+
+    def ending_with(self, lines: Sequence[str]) -> Outcome:
+        """Return the outcome with more lines at the end of its text."""
+        if not self.text:
+            return self
+        text = "\n".join([self.text, *lines])
+        last = self.messages[-1] | {"content": text}
+        return replace(self, text=text, messages=(*self.messages[:-1], last))

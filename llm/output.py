@@ -8,8 +8,9 @@ An empty response means that it wants to say nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from llm.loose_json import Incomplete, Unreadable, read_value
 from llm.message import Status
@@ -21,15 +22,21 @@ _FENCE = re.compile(r"```(?:json)?[ \t\r]*+\n")
 _FENCE_BEGUN = re.compile(r"`{0,3}|```j|```js|```jso|```json[ \t\r]*+|```[ \t\r]*+")
 _HEAD = re.compile(r"\{\s*+[\"']?+(\w*+)")
 _KEYS = ("response", "status")
+_CALL_NAMES = ("name", "function", "tool", "tool_name", "action", "type", "id")
+_CALL_ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "action_input")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An answer: its text, its status where it has one, and whether it is silent by intent."""
+    """An answer: its text, its status where it has one, and whether it is silent by intent.
+
+    `is_call`: it is no answer but looks like a call of a tool that does not exist.
+    """
 
     text: str
     status: Status | None = None
     silent: bool = False
+    is_call: bool = False
 
 
 def read_output(text: str) -> Output:
@@ -40,6 +47,10 @@ def read_output(text: str) -> Output:
     try:
         read = read_value(text, start)
     except (Unreadable, Incomplete):
+        return Output(text)
+    if _is_call(read.value):
+        return Output("", is_call=True)
+    if read.value and not any(answer.startswith(key) for key in read.value for answer in _KEYS):
         return Output(text)
     said, status = read.value.get("response", ""), read.value.get("status")
     if not isinstance(said, str) or not (read.value or read.cut):
@@ -89,6 +100,16 @@ def _is_object(text: str, start: int) -> bool:
     head = _HEAD.match(rest)
     if head is None:
         return _FENCE_BEGUN.fullmatch(rest) is not None
+    keys = (*_KEYS, *_CALL_NAMES, *_CALL_ARGUMENTS)
     if head.end() == len(rest):
-        return any(key.startswith(head[1]) for key in _KEYS)
-    return head[1] in _KEYS
+        return any(key.startswith(head[1]) for key in keys)
+    return head[1] in keys
+
+
+def _is_call(value: Mapping[str, Any]) -> bool:
+    """Whether an object names a function and its arguments, in one of the usual forms."""
+    inner = value.get("function")
+    if isinstance(inner, dict):
+        return _is_call(inner)
+    named = any(isinstance(value.get(key), str) for key in _CALL_NAMES)
+    return named and any(key in value for key in _CALL_ARGUMENTS)

@@ -29,6 +29,7 @@ class _Front(BaseModel):
 
     name: str = Field("", pattern=f"^({NAME.pattern})?$")
     description: str = Field("", max_length=500)
+    short: str = Field("", max_length=500)
     model: str = Field("", max_length=200)
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
@@ -39,12 +40,14 @@ class _Front(BaseModel):
 @dataclass(frozen=True, slots=True)
 class Persona:
     """A text in which `$names` stand for what differs from place to place, and what differs from
-    the settings for as long as it speaks: None and "" are "as configured". `tools` and `skills`
-    are all that it may use; None is all that there are."""
+    the settings for as long as it speaks: None and "" are "as configured". `short` takes the place
+    of the text for small models. `tools` and `skills` are all that it may use; None is all that
+    there are."""
 
     text: str
     name: str = ""
     description: str = ""
+    short: str = ""
     model: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
@@ -59,10 +62,12 @@ class Persona:
             raise ConfigError(f"{path} says nothing below its front matter")
         return cls(text, **dict(front))
 
-    def said(self, values: Mapping[str, str]) -> str:
-        """The text with `values`, which are made harmless, in place of its `$names`."""
+    def said(self, values: Mapping[str, str], *, short: bool = False) -> str:
+        """Return the text, or its `short` form where there is one, with `values`, which are made
+        harmless, in place of its `$names`."""
         harmless = {name: neutral(value) for name, value in values.items()}
-        return Template(self.text).safe_substitute(harmless)
+        text = self.short if short and self.short else self.text
+        return Template(text).safe_substitute(harmless)
 
 
 class Personas:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import structlog
 
+from llm.budget import PromptBudget
 from llm.persona import Persona, Personas
-from llm.router import CORE, TOOLS, helps
+from llm.router import CORE, STATUS, TOOLS, helps, tools_called_for
 from llm.sections import Section
 from llm.skills.learned import lessons
 from llm.skills.shelf import Match, Shelf
@@ -30,8 +31,8 @@ _log = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class Asking:
     """What a prompt is made for: a question in a room, who is to answer it, with what `values` in
-    place of the persona's `$names`, and which tools and rights there are. An answer of more than
-    `review_over` characters gets a second look; None: whatever its length, it gets none."""
+    place of the persona's `$names`, and which tools and rights there are. Where somebody
+    `wants_status`, the model is asked how the conversation stands."""
 
     text: str
     room: str
@@ -39,16 +40,19 @@ class Asking:
     values: Mapping[str, str]
     tools: Sequence[object] = ()
     rights: Rights = frozenset
-    review_over: int | None = None
+    wants_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`system` is the same for all questions of a room; the sections belong to this one. `skills`
+    """`system` is the same for all questions of a room; the sections belong to this one. `hints` is
+    what skills say to it, and `worked_out` the whole answer where one of them settles it. `skills`
     and `lessons` are the names of what it brought in."""
 
     system: str
     beside: tuple[Section, ...]
+    hints: str
+    worked_out: str
     toolbox: Toolbox
     skills: tuple[str, ...] = ()
     lessons: tuple[str, ...] = ()
@@ -88,22 +92,26 @@ class Prompts:
         broken = "; ".join(f"{name}: {why}" for name, why in self.problems.items())
         return f"As before, because of errors: {broken}" if broken else ""
 
-    async def of(self, table: SkillTable, asking: Asking, *, chooses_tools: bool) -> Prompt:
-        """The prompt for a question to a model that can choose tools by itself, or cannot."""
-        learned, taught = await _lessons(table, asking)
+    async def of(self, table: SkillTable, asking: Asking, budget: PromptBudget) -> Prompt:
+        """Make the prompt of a question for a model with this budget."""
         matches = await self.shelf.matching(asking.text, asking.persona.skills)
         toolbox = Toolbox.of(
             *asking.tools, *self._functions(asking.room, matches), rights=asking.rights
         ).only(asking.persona.tools)
-        usable = toolbox.names() if chooses_tools else ()
+        hints = "\n".join(filter(None, (match.hint for match in matches)))
+        whole = next((match.hint for match in matches if match.is_whole), "")
+        skills = tuple(match.skill.name for match in matches)
+        if budget.is_small:
+            called_for = tools_called_for(asking.text) if budget.may_call else ()
+            system = asking.persona.said(asking.values, short=True)
+            return Prompt(system, (), hints, whole, toolbox.only(called_for), skills)
+        learned, taught = await _lessons(table, asking)
+        usable = toolbox.names() if budget.may_call else ()
+        rules = [CORE, TOOLS if usable else "", STATUS if asking.wants_status else ""]
+        system = f"{asking.persona.said(asking.values)}\n\n{' '.join(filter(None, rules))}"
         sections = [*_sections(asking.text, usable, matches), *learned]
-        return Prompt(
-            f"{asking.persona.said(asking.values)}\n\n{CORE}{f' {TOOLS}' if usable else ''}",
-            tuple(section for section in sections if str(section)),
-            toolbox,
-            tuple(match.skill.name for match in matches),
-            taught,
-        )
+        beside = tuple(section for section in sections if str(section))
+        return Prompt(system, beside, hints, whole, toolbox, skills, taught)
 
     def _functions(self, room: str, matches: Sequence[Match]) -> list[Function]:
         """The tools of all skills that a question of the room has ever brought in: a list of tools
@@ -128,9 +136,8 @@ class Prompts:
 
 
 def _sections(question: str, tools: Collection[str], matches: Sequence[Match]) -> list[Section]:
-    """The helps and skills for a question. A model that is too small for tools gets what was worked
-    out without words around it: it then takes that over into its answer more often."""
-    bodies = (match.skill.body for match in matches if tools or not match.hint)
+    """The helps and skills for a question."""
+    bodies = (match.skill.body for match in matches)
     hints = (match.hint for match in matches)
     return [
         Section("guidance", "\n".join([*helps(question, tools), *filter(None, bodies)]), _SKILLS),

@@ -26,9 +26,12 @@ Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Given the steps of the run so far, the whole prompt, fitted to the model's window."""
 
 Joining = Callable[[], Awaitable[Sequence[Message]]]
-"""What people have added to their question since it was last called."""
+"""Returns what people have added to their question since it was last called."""
 
 SPEECHLESS = "I have no good answer to that."
+
+_IN_WORDS: Message = {"role": "user", "content": "Answer in plain words, without calling anything."}
+"""Follows an answer that was only the call of a tool that does not exist."""
 
 _CONFIDENCE, _FORCED, _LONG = 0.8, 0.2, 0.1
 _MANY = 3  # iterations, beyond which an answer is less sure
@@ -109,7 +112,8 @@ class Turn:
     ) -> tuple[list[Message], Reply]:
         """The prompt, and what the model makes of it."""
         self._iterations += 1
-        self._steps += await self._joining() if self._joining else ()
+        if self._iterations > 1 and self._joining:
+            self._steps += await self._joining()
         on_text = self._on_text if shown else None
         if on_text and self._iterations > 1:
             await on_text("")
@@ -125,8 +129,10 @@ class Turn:
 
     async def _answered(self, fit: Fit, reply: Reply) -> Outcome:
         """An answer without calls; an empty one, where somebody waits, is asked for once more."""
-        if reply.text or reply.silent or self._unasked:
+        if reply.text or reply.silent or (self._unasked and not reply.is_call):
             return self._ended(reply, forced=False)
+        if reply.is_call:
+            return await self._forced(lambda steps: fit([*steps, _IN_WORDS]))
         return await self._forced(fit)
 
     async def _forced(self, fit: Fit) -> Outcome:

@@ -12,7 +12,7 @@ _TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
     "|system|sys|think|thinking|thought|memory|topic"
     "|facts|own_facts|summary|episodes|notes|steps"  # sections of the prompt
-    "|skills?|lessons|guidance|worked_out|draft|request|faults"
+    "|skills?|lessons|guidance|worked_out|draft|request|faults|now"
 )
 _CONTROL = (  # tokens of models that are written with plain angles
     "start_of_turn|end_of_turn|end_of_utterance|bos|eos|s|pad|unk|mask|sop|eop"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from llm.message import Status, ToolCall
+from llm.message import Message, Status, ToolCall
 from llm.output import OutputSplitter
+from llm.output_filter import PromptEchoFilter
 from llm.thinking import ThinkSplitter
 from llm.tool_forms import Forms
 from llm.tool_text import CallSplitter
@@ -14,14 +15,21 @@ from llm.tool_text import CallSplitter
 
 class Utterance:
     """Think blocks are taken out first, then tool calls of the tools in `schemas`, then the object
-    that an answer may be; where the answer was asked for as `data`, only the first. Any cut of a
-    stream gives the same."""
+    that an answer may be, then what belongs to the `prompt`; where the answer was asked for as
+    `data`, only the first. Any cut of a stream gives the same."""
 
-    def __init__(self, schemas: Iterable[Mapping[str, Any]] = (), *, data: bool = False) -> None:
+    def __init__(
+        self,
+        schemas: Iterable[Mapping[str, Any]] = (),
+        prompt: Sequence[Message] = (),
+        *,
+        data: bool = False,
+    ) -> None:
         self._data = data
         self._thinking = ThinkSplitter()
         self._calling = CallSplitter(Forms.of(schemas))
         self._answering = OutputSplitter()
+        self._filter = PromptEchoFilter(prompt)
         self.shown = ""
         self.thought = ""
 
@@ -40,13 +48,24 @@ class Utterance:
         """Whether the model wants to say nothing; known at the end."""
         return self._answering.output.silent
 
+    @property
+    def is_call(self) -> bool:
+        """Whether it is the call of a tool that does not exist; known at the end."""
+        return self._answering.output.is_call
+
+    @property
+    def ended(self) -> bool:
+        """Whether the rest is of no use: the model has gone on to write the prompt."""
+        return self._filter.ended
+
     def feed(self, text: str) -> str:
         """The part that may be shown now."""
         parted = self._thinking.feed(text)
         self.thought += parted.thought
         if self._data:
             return self._shown(parted.shown)
-        return self._shown(self._answering.feed(self._calling.feed(parted.shown)))
+        answer = self._answering.feed(self._calling.feed(parted.shown))
+        return self._shown(self._filter.feed(answer))
 
     def finish(self) -> str:
         """The rest that may be shown."""
@@ -55,7 +74,8 @@ class Utterance:
         if self._data:
             return self._shown(parted.shown)
         called = self._calling.feed(parted.shown) + self._calling.finish()
-        return self._shown(self._answering.feed(called) + self._answering.finish())
+        answer = self._answering.feed(called) + self._answering.finish()
+        return self._shown(self._filter.feed(answer) + self._filter.finish())
 
     def _shown(self, text: str) -> str:
         self.shown += text

@@ -83,11 +83,11 @@ class CountAnswer(BaseModel):
 
 
 class CapabilitiesPart(BaseModel):
-    """What a model can do; `tools` is "forced" for one that is too small to choose a tool, and with
-    `cache_reuse` its engine need not read anew what has only moved in a prompt."""
+    """What a model can do: `tools` is "forced" for one that is too small to choose a tool;
+    `chooses_tools` is how it did when it was tested, None while nobody knows."""
 
     tools: str | None = None
-    cache_reuse: bool = False
+    chooses_tools: bool | None = None
 
 
 class ModelCard(BaseModel):
@@ -97,6 +97,8 @@ class ModelCard(BaseModel):
     id: str
     root: str | None = None
     max_model_len: int | None = None
+    parameters: int | None = None
+    prompt_tokens_per_second: float | None = None
     capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
 
 

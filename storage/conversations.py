@@ -92,15 +92,15 @@ class Conversations:
         """Where the prompt of this conversation begins."""
         return await self._database.read(lambda db: _window(db, name))
 
-    async def recall(self, name: str, room: str) -> tuple[Window, list[Turn], Window]:
-        """Where the prompt of this conversation begins, its turns from there on, in order, and
-        where the prompts of its room begin."""
+    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
+        """Return where the prompt of this conversation begins, and its turns from there on, in
+        order."""
 
-        def all_three(db: sqlite3.Connection) -> tuple[Window, list[Turn], Window]:
+        def both(db: sqlite3.Connection) -> tuple[Window, list[Turn]]:
             window = _window(db, name)
-            return window, _turns(db, name, window.turn_start, KEPT), _window(db, room)
+            return window, _turns(db, name, window.turn_start, KEPT)
 
-        return await self._database.look(all_three)
+        return await self._database.look(both)
 
     async def move_window(self, name: str, window: Window) -> None:
         """Remember where the prompt of this conversation begins."""

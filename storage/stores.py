@@ -93,9 +93,8 @@ class ConversationStore(Protocol):
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns from the id `start` on, in order."""
 
-    async def recall(self, name: str, room: str) -> tuple[Window, list[Turn], Window]:
-        """Where the prompt of a conversation begins, its turns from there on, in order, and where
-        the prompts of its room begin."""
+    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
+        """Return where the prompt of a conversation begins, and its turns from there on."""
 
     async def room(self, name: str) -> str:
         """The room of a conversation: its own, as long as it has no turns."""

@@ -7,6 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -14,29 +15,39 @@ from typing import ClassVar
 import structlog
 
 from harnesses.core.addresses import with_agent_address
-from harnesses.core.answer import NOTHING, Answer, Deliver, answered, done
-from harnesses.core.asking import call_of, reviewed
+from harnesses.core.answer import NOTHING, Answer, answered
 from harnesses.core.errors import root_cause
 from harnesses.core.lane import Lane, Lanes
-from harnesses.core.reading_ahead import ReadingAhead
 from harnesses.core.reloading import follow
 from harnesses.core.status import Status
-from harnesses.core.tracing import Occasion, keep
-from llm.accounts import Accounts
-from llm.client import AgentClient, Call, OnText, Priority
+from harnesses.core.tracing import keep, trace_of
+from harnesses.core.turn_request import Deliver, TurnRequest
+from llm.accounts import ANSWER, Accounts
+from llm.budget import PromptBudget
+from llm.client import AgentClient, Call, Count, OnText, Priority
 from llm.clock import Clock, SystemClock
-from llm.context import Context
-from llm.errors import ModelError
-from llm.limits import Profile
+from llm.compact_context import CompactContext
+from llm.context import Context, Conversation
+from llm.direct import direct_answer, quoted_answer
+from llm.errors import Busy, ContextTooLong, ModelError, TimedOut, Unreachable
+from llm.limits import UNASKED, Profile
+from llm.log_questions import QuotedAnswer
 from llm.log_view import LogView
 from llm.memory.memory import RoomMemory, TendrilMemory
+from llm.message import Message
 from llm.meter import Meter
 from llm.models import Models
+from llm.outcome import Outcome
+from llm.persona import Persona
 from llm.process import told_to_stop
-from llm.prompts import Asking, Prompts
+from llm.prompts import Asking, Prompt, Prompts
 from llm.question import Question
+from llm.reviewer import Reviewer
+from llm.sections import Section
 from llm.settings import AgentSettings
+from llm.timetable import parse_zone
 from llm.tools import Rights
+from llm.trace import Trace
 from llm.turn import Turn
 from llm.worker import Handler, Worker
 from storage.config import Config, load
@@ -67,7 +78,6 @@ class Harness(ABC):
     client: AgentClient
     models: Models
     accounts: Accounts
-    ahead: ReadingAhead
     database: Database
     conversations: Conversations
     memory: TendrilMemory
@@ -163,33 +173,41 @@ class Harness(ABC):
         private: bool = False,
         review: bool = False,
         run: str = "",
+        wants_status: bool = False,
     ) -> Answer:
         """Answer `text`, which `who` asked in `conversation`; one at a time in each. Never raises.
 
-        `person` is whom memory takes the asker for, if not `who`; `room` is what the conversation
-        shares with others, as those on a channel do. `view` is the log that belongs to it, `tools`
-        own `@tool` methods beside this class's own, `rights` tells what the person may have done by
-        them. `values` fill the `$names` of the persona (`persona`, the name or text of another one,
-        instead of the tendril's), `model` is asked instead of the configured one, `on_text` is
-        given each piece of the answer. A question that `joins` becomes part of the one being
-        answered, if that still can; memory `keeps` it or not. `deliver` is given the answer before
-        the next has its turn. `profile` limits it; the trace of a `private` one names nobody; there
-        may be a `review`; `run` names it for who asks again after a crash (`llm.trace`).
+        The arguments are those of `TurnRequest`.
         """
-        self.ahead.end(room or conversation)
-        lane, line = self._lanes.of(conversation), view.line if view and joins else None
-        if not await lane.enter(Question(who, text, line), joins and keeps):
+        request = TurnRequest(
+            conversation=conversation,
+            who=who,
+            text=text,
+            person=person,
+            room=room,
+            view=view,
+            tools=tools,
+            rights=rights,
+            values=values or {},
+            priority=priority,
+            on_text=on_text,
+            persona=persona,
+            model=model,
+            joins=joins,
+            keeps=keeps,
+            deliver=deliver,
+            profile=profile,
+            private=private,
+            review=review,
+            run=run,
+            wants_status=wants_status,
+        )
+        lane = self._lanes.of(conversation)
+        if not await lane.enter(request.question(), joins and keeps):
             return NOTHING
         memory = self.memory.of(room or conversation, conversation, person or who)
-        tools, chosen = (self, *tools, *memory.tools(keeps)), self.prompts.personas.of(persona)
-        over = 0 if review else self.agent.review_over or None
-        asking = Asking(text, memory.room, chosen, values or {}, tools, rights, over)
-        context = self._context(conversation, Question(who, text), view, memory)
-        occasion = Occasion(conversation, text, view, profile, private, keeps, run)
-        call = partial(call_of, self.name, self.models, asking, occasion, priority, model)
-        answer = partial(self._answer, lane, context, call, asking, memory, on_text, occasion)
-        work = partial(self.safely, answer)
-        return await answered(lane, work, context, memory, deliver, keeps=keeps)
+        work = partial(self.safely, partial(self._answer, request, lane, memory))
+        return await answered(lane, work, memory, deliver, keeps=keeps)
 
     def stop(self, conversation: str) -> bool:
         """End what is being answered in a conversation and what waits there; whether there was
@@ -205,7 +223,6 @@ class Harness(ABC):
             await self.runs.clear(conversation)
             await self.skills.forget(conversation)
             room = await self.conversations.room(conversation)
-            self.ahead.end(room)
             turns = await self.conversations.clear(conversation)
             await self.memory.cleared(conversation, room)
             return turns
@@ -244,60 +261,162 @@ class Harness(ABC):
             _log.exception("turn.failed", tendril=self.name)
             return Answer(FAILED, ok=False)
 
-    def _context(
-        self, conversation: str, question: Question, view: LogView | None, memory: RoomMemory
-    ) -> Context:
+    async def _answer(
+        self, request: TurnRequest, lane: Lane[Answer], memory: RoomMemory
+    ) -> Answer:
+        """Answer a question that has its turn: without the model where that settles it."""
+        persona = self.prompts.personas.of(request.persona)
+        call = await self._call(request, persona, memory.room)
+        budget = await self._budget(request, call)
+        if budget.is_small and request.profile in UNASKED:
+            return Answer("")  # it cannot judge whether there is something worth saying
+        prompt = await self.prompts.of(self.skills, self._asking(request, persona, memory), budget)
+        view = await request.view.settled() if request.view else None
+        quoted = await quoted_answer(view, request.text) if view and request.is_by_person else None
+        context = await self._context(request, view, prompt, quoted, budget, memory)
+        trace = trace_of(request, call, self.agent, self.runs, self.clock, lane.beside)
+        async with trace:
+            direct = direct_answer(request.text, prompt.worked_out, quoted, budget)
+            if direct is not None:
+                outcome = Outcome.without_model(direct)
+            else:
+                await context.load()
+                turn = await self._turn(request, call, prompt, lane, trace)
+                outcome = await self._asked(turn, context, quoted)
+                outcome = await self._reviewed(request, turn.call, outcome)
+                if budget.is_small and quoted:
+                    outcome = outcome.ending_with(quoted.lines[:1])
+            trace.outcome = outcome
+        _log_outcome(call, outcome)
+        used = partial(self.prompts.used, self.skills, memory.room, prompt, well=not outcome.forced)
+        return Answer.of(outcome, partial(context.remember, outcome.messages), used)
+
+    async def _call(self, request: TurnRequest, persona: Persona, room: str) -> Call:
+        """What goes with every request of the turn; the model is the wanted one or the persona's,
+        if the server has it."""
+        named = self.models.named
+        return Call(
+            f"{self.name}/{request.conversation}",
+            request.priority,
+            await named(request.model) or await named(persona.model),
+            purpose=ANSWER if request.is_by_person else request.profile,
+            room=room,
+            temperature=persona.temperature,
+            max_tokens=persona.max_tokens,
+        )
+
+    async def _budget(self, request: TurnRequest, call: Call) -> PromptBudget:
+        """How large the prompt may be. What is written for a job needs all its material."""
+        budget = PromptBudget.of(await self.models.card(call.model))
+        if request.profile == "job":
+            return replace(budget, tokens=None, is_small=False, is_tiny=False)
+        return budget
+
+    def _asking(self, request: TurnRequest, persona: Persona, memory: RoomMemory) -> Asking:
+        """The request as prompts see it, with the tools that the model may be offered."""
+        return Asking(
+            request.text,
+            memory.room,
+            persona,
+            request.values,
+            (self, *request.tools, *memory.tools(request.keeps)),
+            request.rights,
+            request.wants_status,
+        )
+
+    async def _context(
+        self,
+        request: TurnRequest,
+        view: LogView | None,
+        prompt: Prompt,
+        quoted: QuotedAnswer | None,
+        budget: PromptBudget,
+        memory: RoomMemory,
+    ) -> Context | CompactContext:
+        """The prompt's layout: for a small model the compact one."""
+        conversation = Conversation(
+            self.conversations, request.conversation, memory.room, memory.person
+        )
+        found = quoted.events if quoted else ()
+        if budget.is_small:
+            return CompactContext(
+                conversation,
+                prompt.system,
+                request.question(),
+                view,
+                found,
+                notes=prompt.hints,
+                budget=budget,
+                now=self.clock.now,
+            )
+        stable, own = await memory.sections(request.text)
         return Context(
-            self.conversations,
             conversation,
-            "",
-            question,
+            prompt.system,
+            request.question(),
             view,
-            room=memory.room,
-            person=memory.person,
+            found=found,
+            stable=stable,
+            beside=(*own, *prompt.beside, self._now_section()),
+            budget=budget.tokens,
             now=self.clock.now,
         )
 
-    async def _answer(
-        self,
-        lane: Lane[Answer],
-        context: Context,
-        calling: Callable[[], Awaitable[Call]],
-        asking: Asking,
-        memory: RoomMemory,
-        on_text: OnText | None,
-        occasion: Occasion,
-    ) -> Answer:
-        call = await calling()
-        smart = await self.models.smart()
-        chooses = await self.models.chooses_tools(call.model)
-        prompt = await self.prompts.of(self.skills, asking, chooses_tools=chooses)
-        stable, own = await memory.sections(asking.text)
-        await context.load()
-        context.say(prompt.system, (*own, *prompt.beside), stable)
-        trace = occasion.trace(self.runs, call, self.agent, self.clock, lane.beside)
-        turn = Turn(
+    async def _turn(
+        self, request: TurnRequest, call: Call, prompt: Prompt, lane: Lane[Answer], trace: Trace
+    ) -> Turn:
+        """The run of the model that answers."""
+        return Turn(
             self.client,
             self.agent,
             prompt.toolbox,
             call,
-            on_text if asking.review_over is None else None,
+            None if self._review_over(request) is not None else request.on_text,
             lane.joining,
-            profile=occasion.profile,
-            smart=smart,
+            profile=request.profile,
+            smart=await self.models.smart(),
             trace=trace,
         )
-        reserve = call.max_tokens or self.agent.max_tokens
-        outcome = await done(turn, trace, context, self._meter, reserve)
-        outcome = await reviewed(self.client, call, asking, outcome)
-        used = partial(self.prompts.used, self.skills, call.room, prompt, well=not outcome.forced)
 
-        async def afterwards() -> None:
-            await used()
-            if await self.models.reuses_cache(call.model):
-                self.ahead.begin(call.room, turn, context)
+    async def _asked(
+        self, turn: Turn, context: Context | CompactContext, quoted: QuotedAnswer | None
+    ) -> Outcome:
+        """Run the turn. While the model is away the lines that answer the question are the answer.
+        Raises ModelError."""
+        reserve = turn.call.max_tokens or self.agent.max_tokens
 
-        return Answer.of(outcome, afterwards)
+        async def fit(steps: Sequence[Message]) -> list[Message]:
+            def count(messages: Sequence[Message]) -> Awaitable[Count]:
+                return self._meter.count(turn.call, messages, turn.schemas, reserve)
+
+            return await context.fit(steps, count, reserve)
+
+        try:
+            return await turn.run(fit)
+        except ContextTooLong:
+            self._meter.forget(turn.call)
+            raise
+        except (Unreachable, Busy, TimedOut) as error:
+            if quoted is None or not quoted.events:
+                raise
+            _log.warning("turn.quoted_only", reason=type(error).__name__, error=str(error))
+            return Outcome.without_model(quoted.text)
+
+    def _review_over(self, request: TurnRequest) -> int | None:
+        """The characters from which on an answer gets a second look; None: none does."""
+        return 0 if request.review else self.agent.review_over or None
+
+    async def _reviewed(self, request: TurnRequest, call: Call, outcome: Outcome) -> Outcome:
+        """The outcome, or a better one if it is long enough for a second look."""
+        over = self._review_over(request)
+        if over is None or len(outcome.text) <= over:
+            return outcome
+        return await Reviewer(self.client, call).reviewed(request.text, outcome)
+
+    def _now_section(self) -> Section:
+        """The date and time of whoever asks, for the part of the prompt beside the question."""
+        local = self.clock.now().astimezone(parse_zone(self.agent.timezone))
+        return Section("now", f"{local:%A %Y-%m-%d %H:%M} {self.agent.timezone}", 60)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
@@ -305,7 +424,6 @@ class Harness(ABC):
             Database.opened(self.database_path()) as self.database,
             Accounts.opened(self.database) as self.accounts,
             AgentClient.opened(self.agent, self.accounts.spend) as self.client,
-            ReadingAhead.opened(self.client) as self.ahead,
         ):
             self.status.count_tokens(self.accounts.today)
             self.conversations = Conversations(self.database)
@@ -325,3 +443,16 @@ class Harness(ABC):
     def _persona_file(self, agent: AgentSettings) -> Path:
         own = Path(inspect.getfile(type(self))).with_name("persona.md")
         return agent.personas.get(self.name, own)
+
+
+def _log_outcome(call: Call, outcome: Outcome) -> None:
+    _log.info(
+        "turn.done",
+        conversation=call.session,
+        request=call.id,
+        iterations=outcome.iterations,
+        forced=outcome.forced,
+        prompt_tokens=outcome.usage.prompt,
+        cached_tokens=outcome.usage.cached,
+        completion_tokens=outcome.usage.completion,
+    )

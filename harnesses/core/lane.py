@@ -1,7 +1,7 @@
 """The questions of one conversation: one is answered at a time, in order of arrival.
 
-A question that comes while another is being answered may join it: the run takes it in before its
-next call of the model. When there is none any more, the question has a turn of its own.
+A question that goes on from the one being answered ("and in winter?") may join it: a run that has
+begun takes it in before its next call of the model. Any other has a turn of its own, in order.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from llm.follow_up import goes_on
 from llm.message import Message
 from llm.question import Question
 
@@ -85,10 +86,10 @@ class Lane(Generic[T]):
         self._busy = False
 
     async def joining(self) -> list[Message]:
-        """The questions that join what runs now, in order, up to one that has to have a turn of its
-        own; they no longer wait."""
+        """Return the questions that join what runs now, in order, up to one that has to have a
+        turn of its own; they no longer wait."""
         waiting = [each for each in self._waiting if not each.turn.done()]
-        joining = list(takewhile(lambda each: each.joins, waiting))
+        joining = list(takewhile(_is_follow_up, waiting))
         for each in joining:
             self._waiting.remove(each)
             each.turn.set_result(False)
@@ -104,6 +105,10 @@ class Lane(Generic[T]):
                 waiting.turn.set_result(False)
         self._waiting.clear()
         return stopped
+
+
+def _is_follow_up(waiting: _Waiting) -> bool:
+    return waiting.joins and goes_on(waiting.question.text)
 
 
 class Lanes(Generic[T]):

@@ -163,7 +163,6 @@ class IrcTendril(Harness):
     async def drop_for(self, request: Request) -> None:
         """End all that is being answered for whoever asks, anywhere on their network."""
         network, fold = request.network, request.network.fold
-        self.ahead.end_all()
         await self._lanes.drop(lambda name: is_of(name, network.name, fold(request.who.name)))
 
     async def more(self, request: Request) -> bool:

@@ -1,0 +1,40 @@
+"""Whether a question goes on from the one before it, judged by its words alone."""
+
+from __future__ import annotations
+
+import re
+
+_GOING_ON = re.compile(
+    r"(?:and|or|but|also|so|then|else|no|nope|not|yes|yeah|actually|sorry|wait|oh|ok|okay|again|more"
+    r"|i meant?|what about|how about|what if|why|how so|how come|really|are you sure|go on|continue"
+    r"|tell me more|explain|elaborate|another|which one|who else|what else|where else|same"
+    r"|und|oder|aber|also|warum|wieso|wirklich|noch|nein|doch|was ist mit)\b"
+    r"|\*\w|s/[^/]+/",
+    re.IGNORECASE,
+)
+_REFERRING = re.compile(
+    r"\b(?:it|its|that|this|those|these|they|them|their|he|him|his|she|her|hers|there|then"
+    r"|the (?:first|second|third|last|latter|former|other|same)(?: one)?"
+    r"|das|dies\w*|er|ihn|ihm|ihr|ihre|dort)\b",
+    re.IGNORECASE,
+)
+_IMPERSONAL = re.compile(
+    r"\b(?:(?:time|day|date) is it|is it (?:true|possible|safe|ok|okay|legal|raining|hot|cold)"
+    r"|does it (?:take|cost|mean to)|it takes|is there|are there|was there|were there"
+    r"|that (?:is|are|was|were|has|have|can|will)|(?:say|know|think|said|means?) that)\b",
+    re.IGNORECASE,
+)
+_LONGEST = 9  # words; a longer question says itself what it is about
+
+
+def goes_on(question: str) -> bool:
+    """Return whether a question can only be understood together with the one before it.
+
+    It begins as people go on ("and in winter?", "what about spain?", "no, the other one"), or it
+    is short and refers to what was said ("how old is he?").
+    """
+    text = question.strip()
+    if _GOING_ON.match(text):
+        return True
+    short = len(text.split()) <= _LONGEST
+    return short and _REFERRING.search(_IMPERSONAL.sub("", text)) is not None
