@@ -8,7 +8,7 @@ holds for a channel of forty lines and a log of a million.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -44,6 +44,7 @@ WEIGHTS: Mapping[str, float] = {
 }  # fmt: skip
 _HEAVIEST = 7.0
 _TYPO_LENGTH = 5  # letters of a word that may be misspelt
+_TYPO_WEIGHT = 5.0  # of such a word: it is rare
 _TYPO = 0.8
 _NICK = 0.9
 _SHORT = 8  # words of a line that is not long
@@ -51,17 +52,44 @@ _LONG = 40
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """What somebody said, as words and their stems; `speaker` are the stems of the nick."""
+
+    text: str
+    words: Sequence[str]
+    stems: Sequence[str]
+    present: Set[str]
+    speaker: Set[str]
+
+    @classmethod
+    def of(cls, text: str, nick: str) -> Line:
+        """What `nick` said."""
+        words = tokens(text)
+        stems = [stem(word) for word in words]
+        return cls(text, words, stems, set(stems), _names(nick))
+
+
+@lru_cache(1_024)
+def _names(nick: str) -> frozenset[str]:
+    return frozenset({nick.lower(), *map(stem, tokens(nick))})
+
+
 class Asking:
-    """A question in a log: its words, how much each weighs there, and how many lines there are."""
+    """A question in a log of so many `lines`, and how much each of its words weighs there."""
 
-    question: QuestionWords
-    weights: Mapping[str, float]
-    lines: int
-
-    @property
-    def whole(self) -> float:
+    def __init__(self, question: QuestionWords, weights: Mapping[str, float], lines: int) -> None:
+        self.question = question
+        self.weights = weights
+        self.lines = lines
+        self.whole = sum(weights.values()) or 1.0
         """What all words weigh together."""
-        return sum(self.weights.values()) or 1.0
+        self._stems = frozenset(
+            root for word in question.words for root in (word.root, *word.related)
+        )
+
+    def touches(self, line: Line) -> bool:
+        """Whether a line has anything to do with the question."""
+        return not (self._stems.isdisjoint(line.present) and self._stems.isdisjoint(line.speaker))
 
 
 @lru_cache(8_192)
@@ -70,18 +98,15 @@ def rarity(root: str) -> float:
     return min(_HEAVIEST, max(1.0, math.log(20 + related_words().rank(root)) - 2.0))
 
 
-def features(asking: Asking, text: str, nick: str, *, recent: bool) -> list[float]:
-    """The values of FEATURES for a line that `nick` said."""
-    words = tokens(text)
-    stems = [stem(word) for word in words]
-    present = set(stems)
-    speaker = {stem(each) for each in tokens(nick)} | {nick.lower()}
+def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
+    """The values of FEATURES for a line."""
+    words, stems, present = line.words, line.stems, line.present
     exact = near = heaviest = 0.0
     name_missing = 0.0
     matched: set[str] = set()
     for word in asking.question.words:
         weight = asking.weights[word.root]
-        quality = _exact(word, present, speaker, words)
+        quality = _exact(word, line, weight)
         if quality:
             matched.add(word.root)
             exact += weight * quality
@@ -107,7 +132,7 @@ def features(asking: Asking, text: str, nick: str, *, recent: bool) -> list[floa
         near / whole,
         heaviest / _HEAVIEST,
         min(exact, 3 * _HEAVIEST) / 10,
-        float(asks(text)),
+        float(asks(line.text)),
         float(shown is True),
         float(shown is False),
         min(max(0, len(words) - _SHORT), _LONG) / 10,
@@ -119,7 +144,7 @@ def features(asking: Asking, text: str, nick: str, *, recent: bool) -> list[floa
         math.log10(asking.lines + 10) / 6,
         _together(asking.question.words, stems),
         share * share,
-        float("http" in text),
+        float("http" in line.text),
     ]
 
 
@@ -129,19 +154,22 @@ def chance(values: Sequence[float]) -> float:
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
 
-def _exact(word: QuestionWord, present: set[str], speaker: set[str], words: list[str]) -> float:
-    if word.root in present:
+def _exact(word: QuestionWord, line: Line, weight: float) -> float:
+    if word.root in line.present:
         return 1.0
-    if word.root in speaker:
+    if word.root in line.speaker:
         return _NICK
-    if len(word.root) >= _TYPO_LENGTH and any(_misspelt(word.forms[0], each) for each in words):
-        return _TYPO
+    written = word.forms[0]
+    if weight >= _TYPO_WEIGHT and len(written) >= _TYPO_LENGTH:
+        for each in line.words:
+            if each[0] == written[0] and _misspelt(written, each):
+                return _TYPO
     return 0.0
 
 
 def _misspelt(word: str, other: str) -> bool:
     """Whether two words of some length differ by one letter, or by two that changed places."""
-    if abs(len(word) - len(other)) > 1 or len(other) < _TYPO_LENGTH or word[0] != other[0]:
+    if abs(len(word) - len(other)) > 1 or len(other) < _TYPO_LENGTH:
         return False
     at = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
     if at is None or not word.isalpha() or not other.isalpha():

@@ -21,13 +21,13 @@ from storage.database import Row, from_micros
 from storage.event import SPOKEN, Event
 from storage.event_row import event_of
 from storage.log_query import Query, found, id_range
-from storage.passage_score import Asking, chance, features
+from storage.passage_score import Asking, Line, chance, features
 from storage.question_words import QuestionWord, QuestionWords, asks, question_words
 from storage.search_plan import Filter
 from storage.search_text import Parsed
 from storage.search_window import LAST_ID
 from storage.text_index import STRETCH
-from storage.word_forms import forms
+from storage.word_forms import index_terms
 
 SAID_HERE = 0.5
 """The score from which on a line is an answer; when all are below, nobody has said it here."""
@@ -42,7 +42,7 @@ _BUDGET = 0.11  # seconds of work; a busy machine makes no answer partial
 _PATIENCE = 0.5  # seconds in all
 _HEAVIEST = 7.0
 _PRIOR = 3_000  # lines of ordinary English that count beside those of the log
-_RELATED = 5  # words that may stand for one of the question
+_RELATED = 4  # words that may stand for one of the question
 _STEPS = 2_000  # instructions of SQLite's machine between two looks at the clock
 _ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
 
@@ -149,9 +149,9 @@ class _Search:
         scored = []
         for row in rows:
             event = event_of(row, self._filter.channels.rows[row["channel_id"]])
-            if not self._spoken.leaves_out(event):
-                values = features(asking, event.text, event.nick, recent=is_recent)
-                scored.append(Passage(event, chance(values)))
+            line = Line.of(event.text, event.nick)
+            if asking.touches(line) and not self._spoken.leaves_out(event):
+                scored.append(Passage(event, chance(features(asking, line, recent=is_recent))))
         return scored
 
 
@@ -183,7 +183,7 @@ class _Index:
                     f"SELECT count(*) FROM (SELECT 1 FROM words_{number}"
                     f" WHERE words_{number} MATCH ? LIMIT {_COUNTED})"
                 )
-                match = f"text : ({_any(word.forms)})"
+                match = f"text : ({_any(index_terms(word.forms[0]))})"
                 counts[word.root] += self._connection.execute(sql, [match]).fetchone()[0]
             sampled += lines
             if sampled > _SAMPLED:
@@ -252,8 +252,13 @@ def _plans(asking: Asking, counts: dict[str, int], counted: int) -> Iterator[_Pl
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
     share = _READ / max(asking.lines, 1)
     for word in words:
-        others = [each for other in words if other is not word for each in other.forms]
-        own = _any(word.forms)
+        others = [
+            term
+            for other in words
+            if other is not word
+            for term in index_terms(other.forms[0])
+        ]
+        own = _any(index_terms(word.forms[0]))
         weight = asking.weights[word.root]
         if counts[word.root] <= share * max(counted, 1) or not others:
             yield _Plan((own,), weight)
@@ -262,7 +267,7 @@ def _plans(asking: Asking, counts: dict[str, int], counted: int) -> Iterator[_Pl
         related = list(word.related.items())[:_RELATED]
         if related and others:
             likeness = sum(share for _, share in related) / len(related)
-            terms = [form for root, _ in related for form in forms(root)]
+            terms = [term for root, _ in related for term in index_terms(root)]
             yield _Plan((_any(terms), _any(others)), weight * likeness)
 
 
@@ -273,7 +278,7 @@ def _weight(word: QuestionWord, count: int, counted: int) -> float:
 
 
 def _any(terms: Iterable[str]) -> str:
-    return " OR ".join(f'"{term}"' for term in dict.fromkeys(terms))
+    return " OR ".join(dict.fromkeys(terms))
 
 
 def _distinct(passages: Iterable[Passage]) -> list[Passage]:

@@ -15,6 +15,7 @@ _POSSESSIVE = re.compile(r"['’]s?$")
 _VOWELS = frozenset("aeiouy")
 _DOUBLED = frozenset("bdfgklmnprtvz")
 _SHORTEST = 3  # letters of a stem
+_SHORTEST_PREFIX = 4  # letters: fewer begin too many other words
 
 # Verbs and nouns of everyday talk whose forms follow no rule, the stem first.
 _IRREGULAR_FORMS = """
@@ -153,3 +154,16 @@ def forms(word: str) -> tuple[str, ...]:
     if last in _DOUBLED and root[-2] in _VOWELS:
         made += [f"{root}{last}ed", f"{root}{last}ing", f"{root}{last}"]
     return tuple(dict.fromkeys(made))
+
+
+@lru_cache(4_096)
+def index_terms(word: str) -> tuple[str, ...]:
+    """What to ask an FTS5 index for, to find all forms of a plain word: few terms, each a string
+    of FTS5. A prefix finds a bit more, and costs less than many forms."""
+    root = stem(word)
+    if root in _FORMS or not root.isascii() or not root.isalpha() or len(root) < _SHORTEST_PREFIX:
+        return tuple(f'"{form}"' for form in forms(word))
+    terms = [f'"{root}" *']
+    if root.endswith("y"):
+        terms += [f'"{root[:-1]}ies"', f'"{root[:-1]}ied"']
+    return tuple(terms)
