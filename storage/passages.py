@@ -21,7 +21,7 @@ from storage.database import Row, from_micros
 from storage.event import SPOKEN, Event
 from storage.event_row import event_of
 from storage.log_query import Query, found, id_range
-from storage.passage_score import Asking, Line, chance, features
+from storage.passage_score import FEATURES, Asking, Line, chance, features
 from storage.question_words import QuestionWord, QuestionWords, asks, question_words
 from storage.search_plan import Filter
 from storage.search_text import Parsed
@@ -43,17 +43,20 @@ _PATIENCE = 0.5  # seconds in all
 _HEAVIEST = 7.0
 _PRIOR = 3_000  # lines of ordinary English that count beside those of the log
 _RELATED = 4  # words that may stand for one of the question
+_COVERAGE = FEATURES.index("exact")
 _STEPS = 2_000  # instructions of SQLite's machine between two looks at the clock
 _ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A line, and the chance from 0 to 1 that it answers the question. `asked` is the question of
-    somebody else to which it is a reply, where it was found by that."""
+    """A line, and the chance from 0 to 1 that it answers the question. `coverage` is the share of
+    what the question's words weigh that the line has; `asked` the question of somebody else to
+    which it is a reply, where it was found by that."""
 
     event: Event
     score: float
+    coverage: float = 0.0
     asked: Event | None = None
 
 
@@ -73,12 +76,15 @@ class Passages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """Which lines are no answers although people wrote them: commands, which begin with `prefix`,
-    and what is said to one of `nicks`, which are the bot's; and what `hides` says of."""
+    """Which lines are wanted. None are commands, which begin with `prefix`, or are said to one of
+    `nicks`, which are the bot's, or of people that somebody `hides`. With `mentions` a line that
+    has the words is wanted, be it an answer or not; with `oldest` the oldest of equals."""
 
     prefix: str = "."
     nicks: Collection[str] = ()
     hides: Callable[[Event], bool] = lambda _: False
+    mentions: bool = False
+    oldest: bool = False
 
     def leaves_out(self, event: Event) -> bool:
         """Whether an event is none that may be found."""
@@ -119,7 +125,7 @@ class _Search:
         self._filter = filtering
         self._asked = asked
         self._spoken = spoken
-        self._index = _Index(connection, filtering)
+        self._index = _Index(connection, filtering, oldest=spoken.oldest)
 
     def run(self, limit: int) -> Passages:
         """All steps in their order."""
@@ -133,7 +139,8 @@ class _Search:
         passages = self._scored(asking, recent, is_recent=True)
         known = {passage.event.id for passage in passages}
         passages += self._scored(asking, self._rows(set(ids) - known), is_recent=False)
-        best = _distinct(sorted(passages, key=lambda each: (-each.score, -each.event.id)))
+        sign = 1 if self._spoken.oldest else -1
+        best = _distinct(sorted(passages, key=lambda each: (-each.score, sign * each.event.id)))
         back = None if reached is None else from_micros(reached * 1000)
         return Passages(tuple(best[:limit]), back)
 
@@ -146,20 +153,25 @@ class _Search:
         return (row for row in rows if self._filter.fits(row))
 
     def _scored(self, asking: Asking, rows: Iterable[Row], *, is_recent: bool) -> list[Passage]:
-        scored = []
+        scored, mentions = [], self._spoken.mentions
         for row in rows:
             event = event_of(row, self._filter.channels.rows[row["channel_id"]])
             line = Line.of(event.text, event.nick)
             if asking.touches(line) and not self._spoken.leaves_out(event):
-                scored.append(Passage(event, chance(features(asking, line, recent=is_recent))))
+                values = features(asking, line, recent=is_recent)
+                share = values[_COVERAGE]
+                scored.append(Passage(event, share if mentions else chance(values), share))
         return scored
 
 
 class _Index:
     """The index of words, asked for the lines that a search may find."""
 
-    def __init__(self, connection: sqlite3.Connection, filtering: Filter) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, filtering: Filter, *, oldest: bool
+    ) -> None:
         self._connection = connection
+        self._sign = 1 if oldest else -1
         self._have, self._lack = filtering.tags()
         first, last = id_range(connection, filtering.query)
         self._first, self._last = first or 1, LAST_ID if last is None else last
@@ -200,7 +212,7 @@ class _Index:
         plans = list(_plans(asking, counts, counted))
         try:
             self._connection.set_progress_handler(self._late, _STEPS)
-            for number, lines in self._stretches:
+            for number, lines in self._stretches[:: -self._sign]:
                 most = max(200, _READ * lines // (self.lines or 1))
                 self._add(sums, number, plans, most)
                 reached = number << STRETCH
@@ -211,7 +223,7 @@ class _Index:
             reached = reached or self._last
         finally:
             self._connection.set_progress_handler(None, 0)
-        best = sorted(sums, key=lambda each: (-sums[each], -each))[:_CHOSEN]
+        best = sorted(sums, key=lambda each: (-sums[each], self._sign * each))[:_CHOSEN]
         return best, reached
 
     def _add(
@@ -219,9 +231,10 @@ class _Index:
     ) -> None:
         first = max(self._first, number << STRETCH)
         last = min(self._last, ((number + 1) << STRETCH) - 1)
+        order = "ASC" if self._sign > 0 else "DESC"
         sql = (
             f"SELECT rowid FROM words_{number} WHERE words_{number} MATCH ?"
-            " AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?"
+            f" AND rowid BETWEEN ? AND ? ORDER BY rowid {order} LIMIT ?"
         )
         for plan in plans:
             match = self._match(plan)
