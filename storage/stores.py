@@ -15,6 +15,7 @@ from storage.chat_log import Context
 from storage.conversations import KEPT, Turn, Window
 from storage.event import Event, Place, Scope
 from storage.log_query import Query
+from storage.passages import Passages, Spoken
 from storage.search_result import Page, Search
 from storage.statistics import Channel, Day, HeatMap, Person, Stats
 
@@ -44,6 +45,16 @@ class LogReader(Protocol):
         """A page of the lines that a search finds. Raises BadCursor."""
 
     async def search_for_model(self, asked: Search) -> Page:
+        """The same, without those of people who have opted out."""
+
+    async def passages(
+        self, question: str, within: Query, spoken: Spoken | None = None
+    ) -> Passages:
+        """The lines that likeliest answer a plain question, best first."""
+
+    async def passages_for_model(
+        self, question: str, within: Query, spoken: Spoken | None = None
+    ) -> Passages:
         """The same, without those of people who have opted out."""
 
     async def channels(self, scope: Scope) -> list[Channel]:

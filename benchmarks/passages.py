@@ -1,0 +1,301 @@
+"""The search for passages: facts said years ago among a million lines, and minutes ago in a channel.
+
+The lines are real ones of #ubuntu (benchmarks/ubuntu.py): what people said there, repeated until it
+is a million lines, over twelve years. Among them are planted the facts of
+`questions/history_*.json`, each at its own time; they are asked for in their own words and in
+others, and so is what nobody ever said. In the second part each fact has a channel of its own, with
+40 or 300 lines of chatter. There, and of the million, plain questions of general knowledge are
+asked, to which no line is an answer. The logs stay in the folder BENCH_LOGS, by default one for
+temporary files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+
+from benchmarks import ubuntu
+from benchmarks.figure import Figure, percentile
+from llm.log_questions import read_log_question
+from storage.chat_log import ChatLog
+from storage.database import Database
+from storage.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
+from storage.log_query import Query
+from storage.passages import Passages
+
+QUESTIONS = Path(__file__).parent / "questions"
+FILES = ("history_seen.json", "history_unseen.json")
+LINES = 1_000_000
+YEARS = 12
+CHATTER = (40, 300)
+NETWORK = "libera"
+CHANNEL = Place(NETWORK, "#ubuntu")
+_BATCH = 5_000
+_MOST = 10  # passages that are asked for
+_VERSION = 3  # of the logs that are built here
+
+GENERAL = (
+    "what is the capital of France?",
+    "who wrote Romeo and Juliet?",
+    "what is the opposite of hot?",
+    "how many legs does a spider have?",
+    "what colour is the sky?",
+    "what is two plus two?",
+    "what is the largest planet?",
+    "who painted the Mona Lisa?",
+    "what is the chemical symbol for gold?",
+    "how many days are in a week?",
+    "what language do they speak in Brazil?",
+    "what do bees make?",
+    "what is the freezing point of water?",
+    "who was the first president of the United States?",
+    "what is the boiling point of water?",
+    "how many continents are there?",
+    "what is the tallest mountain in the world?",
+    "which animal barks?",
+    "what is the currency of Japan?",
+    "what is the capital of Italy?",
+    "how many hours are in a day?",
+    "what is photosynthesis?",
+    "what comes after Tuesday?",
+    "who discovered penicillin?",
+    "what is H2O?",
+    "tell me a joke about cats",
+    "how do I boil an egg?",
+    "what is the square root of 81?",
+    "which ocean is the biggest?",
+    "can you write a haiku about rain?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that `nick` said, and two questions that it answers."""
+
+    id: str
+    nick: str
+    text: str
+    question: str
+    paraphrase: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionFile:
+    """Facts to plant, and questions that nobody has answered."""
+
+    name: str
+    facts: Sequence[Fact]
+    never: Sequence[str]
+
+    @classmethod
+    def of(cls, path: Path) -> QuestionFile:
+        """What a file has."""
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        facts = [
+            Fact(each["id"], each["nick"], each["text"], each["question"], each["paraphrase"])
+            for each in saved["facts"]
+        ]
+        name = path.stem.rpartition("_")[2]
+        return cls(name, facts, [each["question"] for each in saved["never"]])
+
+
+def question_files() -> list[QuestionFile]:
+    """The files that are there."""
+    return [QuestionFile.of(QUESTIONS / name) for name in FILES if (QUESTIONS / name).exists()]
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Right lines among the first, what is said not to be there, milliseconds."""
+    try:
+        files = question_files()
+        async with Database.opened(await history(files)) as database:
+            async for figure in _history(ChatLog(database), files):
+                yield figure
+        async with Database.opened(await chatter(files)) as database:
+            async for figure in _chatter(ChatLog(database), files):
+                yield figure
+    except ubuntu.NoCorpus as reason:
+        print(f"  skipped: {reason}")
+
+
+async def _history(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator[Figure]:
+    """Questions to the million lines."""
+    times: list[float] = []
+    await _asked(log, "when is it?", PUBLIC)  # what is read once
+    for file in files:
+        for kind, asked, goals in (
+            ("literal", [fact.question for fact in file.facts], (75, 90)),
+            ("paraphrased", [fact.paraphrase for fact in file.facts], (None, None)),
+        ):
+            answers = []
+            for question in asked:
+                answer, took = await _asked(log, question, PUBLIC)
+                answers.append(answer)
+                times.append(took)
+            places = [_place(fact, answer) for fact, answer in zip(file.facts, answers, strict=True)]
+            label = f"{file.name}, million, {kind}"
+            for most, goal in ((1, goals[0]), (3, goals[1]), (10, None)):
+                found = [place is not None and place < most for place in places]
+                yield Figure(f"{label}: among {most}", _percent(found), "%", least=goal)
+            quoted = [
+                place == 0 and bool(answer.said)
+                for place, answer in zip(places, answers, strict=True)
+            ]
+            yield Figure(f"{label}: quoted", _percent(quoted), "%")
+            partial = [answer.searched_back_to is not None for answer in answers]
+            yield Figure(f"{label}: searched in part", _percent(partial), "%")
+        silent = []
+        for question in file.never:
+            answer, took = await _asked(log, question, PUBLIC)
+            silent.append(not answer.said)
+            times.append(took)
+        yield Figure(f"{file.name}, million: never said, known", _percent(silent), "%", least=80)
+    given = [bool((await _asked(log, question, PUBLIC))[0].said) for question in GENERAL]
+    yield Figure("million: general questions given lines", sum(given), "", 1)
+    yield Figure("million: a question, median", percentile(times, 0.5), "ms")
+    yield Figure("million: a question, p95", percentile(times, 0.95), "ms", 150)
+
+
+async def _chatter(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator[Figure]:
+    """Questions to channels with little chatter."""
+    for file in files:
+        for size in CHATTER:
+            label = f"{file.name}, {size} lines"
+            times, literal, other, who, silent = [], [], [], [], []
+            for fact in file.facts:
+                scope = Scope.of(place_of(fact, size))
+                for question, into in ((fact.question, literal), (fact.paraphrase, other)):
+                    answer, took = await _asked(log, question, scope)
+                    times.append(took)
+                    into.append(_place(fact, answer) == 0 and bool(answer.said))
+                who.append(await _knows_who(log, fact, scope))
+            for question, fact in zip(file.never, file.facts, strict=False):
+                answer, _ = await _asked(log, question, Scope.of(place_of(fact, size)))
+                silent.append(not answer.said)
+            yield Figure(f"{label}, literal: quoted first", _percent(literal), "%", least=95)
+            yield Figure(f"{label}, paraphrased: quoted first", _percent(other), "%", least=70)
+            yield Figure(f"{label}, who said what", _percent(who), "%", least=95)
+            yield Figure(f"{label}, never said, known", _percent(silent), "%", least=80)
+            yield Figure(f"{label}: a question, p95", percentile(times, 0.95), "ms", 150)
+    for size in CHATTER:
+        given = 0
+        for question, fact in zip(GENERAL, files[0].facts, strict=False):
+            answer, _ = await _asked(log, question, Scope.of(place_of(fact, size)))
+            given += bool(answer.said)
+        yield Figure(f"{size} lines: general questions given lines", given, "", 1)
+
+
+async def _knows_who(log: ChatLog, fact: Fact, scope: Scope) -> bool:
+    """Whether the line is found by who has said it, and who by the line."""
+    topic = " ".join(fact.text.split()[-4:])
+    for text in (f"who said something about {topic}?", f"what did {fact.nick} say about {topic}?"):
+        question = read_log_question(text, [fact.nick])
+        if question is None:
+            return False
+        query = Query(scope=scope, nick=question.nick, limit=3)
+        answer = await log.passages(question.topic, query)
+        if fact.text not in [each.event.text for each in answer.found]:
+            return False
+    return True
+
+
+async def _asked(log: ChatLog, question: str, scope: Scope) -> tuple[Passages, float]:
+    began = time.perf_counter()
+    answer = await log.passages(question, Query(scope=scope, limit=_MOST))
+    return answer, (time.perf_counter() - began) * 1000
+
+
+def _place(fact: Fact, answer: Passages) -> int | None:
+    """At which place the line of a fact was found, from 0."""
+    texts = [each.event.text for each in answer.found]
+    return texts.index(fact.text) if fact.text in texts else None
+
+
+def _percent(hits: Sequence[bool]) -> float:
+    return 100 * sum(hits) / len(hits)
+
+
+async def history(files: Sequence[QuestionFile]) -> Path:
+    """A log of a million lines with all facts at random times, made if it is not there yet."""
+    facts = [fact for file in files for fact in file.facts]
+    return await _kept("history", facts, _history_events(facts))
+
+
+async def chatter(files: Sequence[QuestionFile]) -> Path:
+    """A log with channels of few lines, each with one fact."""
+    facts = [fact for file in files for fact in file.facts]
+    return await _kept("chatter", facts, _chatter_events(facts))
+
+
+def place_of(fact: Fact, size: int) -> Place:
+    """The channel of so many lines where a fact was said."""
+    return Place(NETWORK, f"#{fact.id}-{size}")
+
+
+def _history_events(facts: Sequence[Fact]) -> Iterator[Event]:
+    said = [line for line in ubuntu.lines() if line[0] in SPOKEN]
+    chance = random.Random(7)
+    planted = dict(zip(chance.sample(range(LINES), len(facts)), facts, strict=True))
+    pause = timedelta(days=365.25 * YEARS) / LINES
+    for number in range(LINES):
+        kind, nick, text = said[number % len(said)]
+        yield _event(CHANNEL, number * pause, nick, text, kind)
+        if number in planted:
+            fact = planted[number]
+            yield _event(CHANNEL, number * pause + pause / 2, fact.nick, fact.text)
+
+
+def _chatter_events(facts: Sequence[Fact]) -> Iterator[Event]:
+    said = [line for line in ubuntu.lines() if line[0] in SPOKEN]
+    chance = random.Random(11)
+    pause = timedelta(seconds=20)
+    for size in CHATTER:
+        for number, fact in enumerate(facts):
+            place = place_of(fact, size)
+            start, planted = chance.randrange(len(said) - size), chance.randrange(size)
+            begin = timedelta(hours=number)
+            for index, (kind, nick, text) in enumerate(said[start : start + size]):
+                yield _event(place, begin + index * pause, nick, text, kind)
+                if index == planted:
+                    yield _event(place, begin + (index + 0.5) * pause, fact.nick, fact.text)
+
+
+def _event(
+    place: Place, after: timedelta, nick: str, text: str, kind: EventType = EventType.PRIVMSG
+) -> Event:
+    return Event(
+        network=place.network,
+        channel=place.channel,
+        type=kind,
+        time=ubuntu.BEGIN + after,
+        nick=nick,
+        user="u",
+        host="host.example.org",
+        text=text,
+    )
+
+
+async def _kept(name: str, facts: Sequence[Fact], events: Iterable[Event]) -> Path:
+    """A log that stays for the next run, as long as the same facts are in it."""
+    key = hashlib.sha256(repr((_VERSION, LINES, facts)).encode()).hexdigest()[:12]
+    kept = os.environ.get("BENCH_LOGS")
+    folder = Path(kept) if kept else Path(tempfile.gettempdir()) / "terrarium-bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{key}.db"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as part:
+            async with Database.opened(Path(part) / "log.db") as database:
+                made = iter(events)
+                while batch := list(islice(made, _BATCH)):
+                    await ChatLog(database).add(batch)
+            (Path(part) / "log.db").rename(path)
+    return path

@@ -1,0 +1,196 @@
+"""How likely a line answers a question: a logit over what the two have in common.
+
+The weights are fitted by `benchmarks/passages_fit.py` to questions about facts among real lines of
+#ubuntu, and to questions that nobody there has answered; so a score is a chance, and one threshold
+holds for a channel of forty lines and a log of a million.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import lru_cache
+
+from storage.question_words import Expected, QuestionWord, QuestionWords, asks, is_content, shows
+from storage.related_words import related_words
+from storage.word_forms import stem, tokens
+
+FEATURES = (
+    "bias",
+    "exact",
+    "related",
+    "heaviest missing",
+    "evidence",
+    "asks",
+    "shows",
+    "lacks",
+    "length",
+    "nothing new",
+    "density",
+    "name missing",
+    "recent",
+    "recent related",
+    "log size",
+    "together",
+    "exact squared",
+    "link",
+)
+WEIGHTS: Mapping[str, float] = {
+    "bias": -5.0, "exact": 6.0, "related": 4.0, "heaviest missing": -1.0, "evidence": 0.8,
+    "asks": -3.0, "shows": 1.0, "lacks": -1.0, "length": -1.5, "nothing new": -1.5, "density": 2.0,
+    "name missing": -1.0, "recent": 1.0, "recent related": 0.5, "log size": -0.5, "together": 0.4,
+    "exact squared": 1.0, "link": -0.3,
+}  # fmt: skip
+_HEAVIEST = 7.0
+_TYPO_LENGTH = 5  # letters of a word that may be misspelt
+_TYPO_WEIGHT = 5.0  # of such a word: it is rare
+_TYPO = 0.8
+_NICK = 0.9
+_SHORT = 8  # words of a line that is not long
+_LONG = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What somebody said, as words and their stems; `speaker` are the stems of the nick."""
+
+    text: str
+    words: Sequence[str]
+    stems: Sequence[str]
+    present: Set[str]
+    speaker: Set[str]
+
+    @classmethod
+    def of(cls, text: str, nick: str) -> Line:
+        """What `nick` said."""
+        words = tokens(text)
+        stems = [stem(word) for word in words]
+        return cls(text, words, stems, set(stems), _names(nick))
+
+
+@lru_cache(1_024)
+def _names(nick: str) -> frozenset[str]:
+    return frozenset({nick.lower(), *map(stem, tokens(nick))})
+
+
+class Asking:
+    """A question in a log of so many `lines`, and how much each of its words weighs there."""
+
+    def __init__(self, question: QuestionWords, weights: Mapping[str, float], lines: int) -> None:
+        self.question = question
+        self.weights = weights
+        self.lines = lines
+        self.whole = sum(weights.values()) or 1.0
+        """What all words weigh together."""
+        self._stems = frozenset(
+            root for word in question.words for root in (word.root, *word.related)
+        )
+
+    def touches(self, line: Line) -> bool:
+        """Whether a line has anything to do with the question."""
+        return not (self._stems.isdisjoint(line.present) and self._stems.isdisjoint(line.speaker))
+
+
+@lru_cache(8_192)
+def rarity(root: str) -> float:
+    """How much a stem tells, by its frequency in English: from 1 to 7."""
+    return min(_HEAVIEST, max(1.0, math.log(20 + related_words().rank(root)) - 2.0))
+
+
+def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
+    """The values of FEATURES for a line."""
+    words, stems, present = line.words, line.stems, line.present
+    exact = near = heaviest = 0.0
+    name_missing = 0.0
+    matched: set[str] = set()
+    for word in asking.question.words:
+        weight = asking.weights[word.root]
+        quality = _exact(word, line, weight)
+        if quality:
+            matched.add(word.root)
+            exact += weight * quality
+            continue
+        likeness, root = max(
+            ((share, root) for root, share in word.related.items() if root in present),
+            default=(0.0, ""),
+        )
+        near += weight * likeness
+        matched.add(root)
+        heaviest = max(heaviest, weight * (1 - likeness))
+        name_missing = max(name_missing, float(word.is_name))
+    whole = asking.whole
+    shown = shows(asking.question.expected, _rest(words, matched))
+    content = [root for word, root in zip(words, stems, strict=True) if is_content(word)]
+    told = sum(map(rarity, content))
+    holds = sum(rarity(root) for root in content if root in matched)
+    new = any(root not in matched for root in content)
+    share = exact / whole
+    return [
+        1.0,
+        share,
+        near / whole,
+        heaviest / _HEAVIEST,
+        min(exact, 3 * _HEAVIEST) / 10,
+        float(asks(line.text)),
+        float(shown is True),
+        float(shown is False),
+        min(max(0, len(words) - _SHORT), _LONG) / 10,
+        float(not new),
+        holds / told if told else 0.0,
+        name_missing,
+        float(recent),
+        recent * near / whole,
+        math.log10(asking.lines + 10) / 6,
+        _together(asking.question.words, stems),
+        share * share,
+        float("http" in line.text),
+    ]
+
+
+def chance(values: Sequence[float]) -> float:
+    """The chance from 0 to 1 that a line with these features answers the question."""
+    total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+def _exact(word: QuestionWord, line: Line, weight: float) -> float:
+    if word.root in line.present:
+        return 1.0
+    if word.root in line.speaker:
+        return _NICK
+    written = word.forms[0]
+    if weight >= _TYPO_WEIGHT and len(written) >= _TYPO_LENGTH:
+        for each in line.words:
+            if each[0] == written[0] and _misspelt(written, each):
+                return _TYPO
+    return 0.0
+
+
+def _misspelt(word: str, other: str) -> bool:
+    """Whether two words of some length differ by one letter, or by two that changed places."""
+    if abs(len(word) - len(other)) > 1 or len(other) < _TYPO_LENGTH:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
+    if at is None or not word.isalpha() or not other.isalpha():
+        return False
+    rest, others = word[at:], other[at:]
+    swapped = len(rest) > 1 and rest[1::-1] == others[:2] and rest[2:] == others[2:]
+    return swapped or rest[1:] == others[1:] or rest == others[1:] or rest[1:] == others
+
+
+def _rest(words: Sequence[str], matched: set[str]) -> str:
+    """What a line says beside the words of the question."""
+    return " ".join(word for word in words if stem(word) not in matched)
+
+
+def _together(words: Sequence[QuestionWord], stems: Sequence[str]) -> float:
+    """The share of neighbouring words of the question that are neighbours in the line."""
+    if len(words) < 2:
+        return 0.0
+    near = {
+        pair for distance in (1, 2, 3) for pair in zip(stems, stems[distance:], strict=False)
+    }
+    roots = [word.root for word in words]
+    pairs = list(zip(roots, roots[1:], strict=False))
+    return sum((a, b) in near or (b, a) in near for a, b in pairs) / len(pairs)

@@ -1,0 +1,302 @@
+"""Lines that answer a plain question, best first, each with the chance that it does.
+
+The index is asked for lines with the question's words, rarest words first: all lines with a rare
+word, and those that have a common word together with another one. The stretches are read from the
+newest backwards, until time is over. The best few hundred lines, and the newest lines of the log
+whatever their words, are then looked at one by one (storage/passage_score.py).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from storage.database import Row, from_micros
+from storage.event import SPOKEN, Event
+from storage.event_row import event_of
+from storage.log_query import Query, found, id_range
+from storage.passage_score import FEATURES, Asking, Line, chance, features
+from storage.question_words import QuestionWord, QuestionWords, asks, question_words
+from storage.search_plan import Filter
+from storage.search_text import Parsed
+from storage.search_window import LAST_ID
+from storage.text_index import STRETCH
+from storage.word_forms import index_terms
+
+SAID_HERE = 0.5
+"""The score from which on a line is an answer; when all are below, nobody has said it here."""
+
+_RECENT = 300  # newest lines that are looked at whatever their words
+_CHOSEN = 240  # lines of the index that are looked at
+_SAMPLED = 40_000  # lines, about, in which the words are counted
+_COUNTED = 3_000  # lines of a stretch with a word that are counted at most
+_READ = 40_000  # lines with a rare word that are read from the whole index, about
+_COMMON = 800  # lines of a stretch with two words
+_BUDGET = 0.11  # seconds of work; a busy machine makes no answer partial
+_PATIENCE = 0.5  # seconds in all
+_HEAVIEST = 7.0
+_PRIOR = 3_000  # lines of ordinary English that count beside those of the log
+_RELATED = 4  # words that may stand for one of the question
+_COVERAGE = FEATURES.index("exact")
+_STEPS = 2_000  # instructions of SQLite's machine between two looks at the clock
+_ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A line, and the chance from 0 to 1 that it answers the question. `coverage` is the share of
+    what the question's words weigh that the line has; `asked` the question of somebody else to
+    which it is a reply, where it was found by that."""
+
+    event: Event
+    score: float
+    coverage: float = 0.0
+    asked: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """Lines that may answer a question, best first. `searched_back_to` is the time down to which
+    the log was searched before time was over, None when all of it was."""
+
+    found: tuple[Passage, ...] = ()
+    searched_back_to: datetime | None = None
+
+    @property
+    def said(self) -> tuple[Passage, ...]:
+        """Those that are an answer."""
+        return tuple(each for each in self.found if each.score >= SAID_HERE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """Which lines are wanted. None are commands, which begin with `prefix`, or are said to one of
+    `nicks`, which are the bot's, or of people that somebody `hides`. With `mentions` a line that
+    has the words is wanted, be it an answer or not; with `oldest` the oldest of equals."""
+
+    prefix: str = "."
+    nicks: Collection[str] = ()
+    hides: Callable[[Event], bool] = lambda _: False
+    mentions: bool = False
+    oldest: bool = False
+
+    def leaves_out(self, event: Event) -> bool:
+        """Whether an event is none that may be found."""
+        text = event.text.lstrip()
+        if self.prefix and re.match(rf"{re.escape(self.prefix)}[a-zA-Z]", text):
+            return True
+        nicks = "|".join(map(re.escape, self.nicks))
+        if nicks and re.match(rf"@?(?:{nicks})\s*[:,]", text, re.IGNORECASE):
+            return True
+        return event.own or not text or self.hides(event)
+
+
+def find_passages(
+    connection: sqlite3.Connection, question: str, within: Query, spoken: Spoken | None = None
+) -> Passages:
+    """The lines that answer `question` likeliest: `within.limit` at most.
+
+    Nothing is found when the question has no word that says anything.
+    """
+    asked = question_words(question)
+    query = replace(
+        within, own=False, types=SPOKEN if within.types is None else SPOKEN & within.types
+    )
+    filtering = Filter(connection, query, Parsed())
+    if not asked.words or not filtering.channels.rows or not within.limit:
+        return Passages()
+    search = _Search(connection, filtering, asked, spoken or Spoken())
+    return search.run(within.limit)
+
+
+class _Search:
+    """One search on one connection."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, filtering: Filter, asked: QuestionWords, spoken: Spoken
+    ) -> None:
+        self._connection = connection
+        self._filter = filtering
+        self._asked = asked
+        self._spoken = spoken
+        self._index = _Index(connection, filtering, oldest=spoken.oldest)
+
+    def run(self, limit: int) -> Passages:
+        """All steps in their order."""
+        counts, counted = self._index.frequencies(self._asked.words)
+        weights = {
+            word.root: _weight(word, counts[word.root], counted) for word in self._asked.words
+        }
+        asking = Asking(self._asked, weights, self._index.lines)
+        ids, reached = self._index.candidates(asking, counts, counted)
+        recent = self._recent()
+        passages = self._scored(asking, recent, is_recent=True)
+        known = {passage.event.id for passage in passages}
+        passages += self._scored(asking, self._rows(set(ids) - known), is_recent=False)
+        sign = 1 if self._spoken.oldest else -1
+        best = _distinct(sorted(passages, key=lambda each: (-each.score, sign * each.event.id)))
+        back = None if reached is None else from_micros(reached * 1000)
+        return Passages(tuple(best[:limit]), back)
+
+    def _recent(self) -> Sequence[Row]:
+        query = replace(self._filter.query, limit=_RECENT)
+        return found(self._connection, query, self._filter.channels, newest=True)
+
+    def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
+        rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])
+        return (row for row in rows if self._filter.fits(row))
+
+    def _scored(self, asking: Asking, rows: Iterable[Row], *, is_recent: bool) -> list[Passage]:
+        scored, mentions = [], self._spoken.mentions
+        for row in rows:
+            event = event_of(row, self._filter.channels.rows[row["channel_id"]])
+            line = Line.of(event.text, event.nick)
+            if asking.touches(line) and not self._spoken.leaves_out(event):
+                values = features(asking, line, recent=is_recent)
+                share = values[_COVERAGE]
+                scored.append(Passage(event, share if mentions else chance(values), share))
+        return scored
+
+
+class _Index:
+    """The index of words, asked for the lines that a search may find."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, filtering: Filter, *, oldest: bool
+    ) -> None:
+        self._connection = connection
+        self._sign = 1 if oldest else -1
+        self._have, self._lack = filtering.tags()
+        first, last = id_range(connection, filtering.query)
+        self._first, self._last = first or 1, LAST_ID if last is None else last
+        rows = connection.execute(
+            "SELECT number, lines FROM partitions WHERE lines > 0 AND number BETWEEN ? AND ?"
+            " ORDER BY number DESC",
+            [self._first >> STRETCH, self._last >> STRETCH],
+        )
+        self._stretches = [(row["number"], row["lines"]) for row in rows]
+        self.lines = sum(lines for _, lines in self._stretches)
+        self._until = time.thread_time() + _BUDGET
+        self._patience = time.monotonic() + _PATIENCE
+
+    def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
+        """How many of the newest lines have each word, and about how many lines those are."""
+        counts = {word.root: 0 for word in words}
+        sampled = 0
+        for number, lines in self._stretches:
+            for word in words:
+                sql = (
+                    f"SELECT count(*) FROM (SELECT 1 FROM words_{number}"
+                    f" WHERE words_{number} MATCH ? LIMIT {_COUNTED})"
+                )
+                match = f"text : ({_any(index_terms(word.forms[0]))})"
+                counts[word.root] += self._connection.execute(sql, [match]).fetchone()[0]
+            sampled += lines
+            if sampled > _SAMPLED:
+                break
+        return counts, sampled
+
+    def candidates(
+        self, asking: Asking, counts: dict[str, int], counted: int
+    ) -> tuple[list[int], int | None]:
+        """The ids of the lines that have most of what the question's words weigh, newest first
+        among equals; and down to which id was searched, None for all."""
+        sums: dict[int, float] = {}
+        reached = None
+        plans = list(_plans(asking, counts, counted))
+        try:
+            self._connection.set_progress_handler(self._late, _STEPS)
+            for number, lines in self._stretches[:: -self._sign]:
+                most = max(200, _READ * lines // (self.lines or 1))
+                self._add(sums, number, plans, most)
+                reached = number << STRETCH
+            reached = None
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            reached = reached or self._last
+        finally:
+            self._connection.set_progress_handler(None, 0)
+        best = sorted(sums, key=lambda each: (-sums[each], self._sign * each))[:_CHOSEN]
+        return best, reached
+
+    def _add(
+        self, sums: dict[int, float], number: int, plans: Sequence[_Plan], most: int
+    ) -> None:
+        first = max(self._first, number << STRETCH)
+        last = min(self._last, ((number + 1) << STRETCH) - 1)
+        order = "ASC" if self._sign > 0 else "DESC"
+        sql = (
+            f"SELECT rowid FROM words_{number} WHERE words_{number} MATCH ?"
+            f" AND rowid BETWEEN ? AND ? ORDER BY rowid {order} LIMIT ?"
+        )
+        for plan in plans:
+            match = self._match(plan)
+            rows = self._connection.execute(sql, [match, first, last, most])
+            for (event_id,) in rows:
+                sums[event_id] = sums.get(event_id, 0.0) + plan.weight
+
+    def _match(self, plan: _Plan) -> str:
+        wanted = [f"text : ({terms})" for terms in plan.terms]
+        wanted += [f"tags : ({tag})" for tag in self._have]
+        lack = " OR ".join(f'tags : "{tag}"' for tag in self._lack)
+        return f"({' AND '.join(wanted)})" + (f" NOT ({lack})" if lack else "")
+
+    def _late(self) -> bool:
+        return time.thread_time() > self._until or time.monotonic() > self._patience
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Lines that have any of each of `terms`, and what that is worth."""
+
+    terms: tuple[str, ...]
+    weight: float
+
+
+def _plans(asking: Asking, counts: dict[str, int], counted: int) -> Iterator[_Plan]:
+    """What to ask the index for, the rarest words first."""
+    words = sorted(asking.question.words, key=lambda word: counts[word.root])
+    share = _READ / max(asking.lines, 1)
+    for word in words:
+        others = [
+            term
+            for other in words
+            if other is not word
+            for term in index_terms(other.forms[0])
+        ]
+        own = _any(index_terms(word.forms[0]))
+        weight = asking.weights[word.root]
+        if counts[word.root] <= share * max(counted, 1) or not others:
+            yield _Plan((own,), weight)
+        else:
+            yield _Plan((own, _any(others)), weight)
+        related = list(word.related.items())[:_RELATED]
+        if related and others:
+            likeness = sum(share for _, share in related) / len(related)
+            terms = [term for root, _ in related for term in index_terms(root)]
+            yield _Plan((_any(terms), _any(others)), weight * likeness)
+
+
+def _weight(word: QuestionWord, count: int, counted: int) -> float:
+    """How much a word tells in this log: its inverse document frequency, at most 7."""
+    expected = _PRIOR * math.exp(-word.rarity)
+    return min(_HEAVIEST, math.log((counted + _PRIOR) / (count + expected)))
+
+
+def _any(terms: Iterable[str]) -> str:
+    return " OR ".join(dict.fromkeys(terms))
+
+
+def _distinct(passages: Iterable[Passage]) -> list[Passage]:
+    """The best of those that say the same."""
+    found: dict[str, Passage] = {}
+    for passage in passages:
+        found.setdefault(passage.event.text.strip().lower(), passage)
+    return list(found.values())
