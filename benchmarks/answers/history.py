@@ -37,6 +37,11 @@ _AROUND = timedelta(days=12)  # how far from these times a fact may be
 _BATCH = 5_000
 _SHOWN = 10
 _SET = "history_unseen"
+_STOP = re.compile(
+    r"(?:an?|and|are|at|by|can|did|do|does|for|from|had|has|have|how|i|in|is|its?|of|on|or|our|that"
+    r"|the|their|this|to|was|were|what(?:'?s)?|when|where|which|who|whom|why|will|with)",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"\w[\w'.-]*\w|\w")
 
 Find = Callable[[ChatLog, Scope, str], Awaitable[Sequence[Event]]]
@@ -44,7 +49,7 @@ Find = Callable[[ChatLog, Scope, str], Awaitable[Sequence[Event]]]
 
 async def find(log: ChatLog, scope: Scope, question: str) -> Sequence[Event]:
     """The lines that may answer a question, the best first; none when nobody has said it."""
-    words = " ".join(_WORD.findall(question))
+    words = " ".join(word for word in _WORD.findall(question) if not _STOP.fullmatch(word))
     within = Query(scope=scope, own=False, limit=_SHOWN)
     page = await log.search(Search(text=words, within=within, order=Order.RANK))
     return [hit.event for hit in page.hits]
