@@ -30,10 +30,12 @@ from benchmarks import (
     soak,
     startup,
 )
+from benchmarks.answers import run as answers
 from benchmarks.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
+    "answers": answers.figures,
     "startup": startup.figures,
     "attention": attention.figures,
     "reply": reply.figures,

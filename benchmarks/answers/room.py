@@ -1,0 +1,245 @@
+"""A channel of a whole running Terrarium, with people who talk and ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+import zlib
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.answers.questions import NICKS, PlantedLine, ScheduledQuestion
+from benchmarks.ubuntu import NoCorpus, lines
+from storage import run_files
+from storage.database import Database
+from storage.event import EventType
+from storage.reminders import Reminder, Reminders
+from storage.run_files import PastRun
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.patience import PATIENCE
+from tests.kit.terrarium import Up, terrarium_up
+
+BOT = "Terra"
+ROOM = "#terrarium"
+_PASSED_ON = ("MODEL_", "AGENT_")  # settings of the environment that count here
+_UNHURRIED = {"IRC_PERSON_PER_MINUTE": "1000", "IRC_CHANNEL_PER_MINUTE": "3000"}
+_LONGEST_WAIT = 180.0  # seconds for an answer
+_COMMAND_WAIT = 15.0  # seconds for the reply to a command before the question
+_TYPED = 15.0  # characters that a fast typist writes in a second: who is faster passes for a bot
+_CHATTER_BEGINS = 3_000  # line of the corpus
+_PAUSE = 0.05  # seconds between two lines of chatter
+_LOOK = 0.1  # seconds between two looks at what has come
+_QUIET = 0.4  # seconds without a line after the end of a run
+_QUIET_ALONE = 1.5  # the same where there was no run: a command
+_STILL = re.compile(r"still at it\b|\S+: still at it\b", re.IGNORECASE)
+_LINE = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!\s]+)\S* (?:PRIVMSG|NOTICE) (?P<to>\S+) :(?P<text>.*)")
+_FEW = 30  # newest runs to look at
+_LONGEST_LINE = 300  # bytes of a line of chatter
+
+
+@dataclass(frozen=True, slots=True)
+class HeardLine:
+    """A line of the bot's: when it came (seconds of `time.perf_counter`), to whom or where."""
+
+    at: float
+    to: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class IrcAnswer:
+    """What came over IRC: `first` and `whole` are the seconds to the first and last line, `prompt`
+    the tokens of the largest prompt and `prompts` those of all, None where no model was asked."""
+
+    text: str
+    asked: datetime
+    first: float | None = None
+    whole: float | None = None
+    prompt: int | None = None
+    prompts: int | None = None
+
+
+@dataclass
+class PeopleInRoom:
+    """The people of the channel, what they have said, and what the bot has. Get one with
+    `opened`."""
+
+    up: Up
+    people: dict[str, IrcClient]
+    database: Database
+    room: str = ROOM
+    said: list[tuple[str, str]] = field(default_factory=list)
+    said_at: dict[str, datetime] = field(default_factory=dict)
+    heard: list[HeardLine] = field(default_factory=list)
+    _chatter: Iterator[tuple[str, str]] = field(default_factory=lambda: chatter())
+    _passed: set[tuple[str, str]] = field(default_factory=set)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(
+        cls, folder: Path, room: str = ROOM, nicks: Sequence[str] = NICKS
+    ) -> AsyncIterator[PeopleInRoom]:
+        """`terrarium up` with its data in `folder`, and everybody on its channel."""
+        settings = {k: v for k, v in os.environ.items() if k.startswith(_PASSED_ON)}
+        settings |= _UNHURRIED | {"IRC_CHANNELS": room, "TERRARIUM_LOG_LEVEL": "error"}
+        async with AsyncExitStack() as stack:
+            up = await stack.enter_async_context(terrarium_up(folder, **settings))
+            people = {}
+            for nick in nicks:
+                people[nick] = await stack.enter_async_context(irc_client(up.irc_port, nick))
+                await people[nick].join(room)
+            database = await stack.enter_async_context(Database.opened(folder / "irc.db"))
+            this = cls(up, people, database, room)
+            listening = [
+                asyncio.create_task(this._listen(person, number == 0))
+                for number, person in enumerate(people.values())
+            ]
+            try:
+                yield this
+            finally:
+                for task in listening:
+                    task.cancel()
+                await asyncio.gather(*listening, return_exceptions=True)
+
+    async def talk(self, number: int, silent: Collection[str] = ()) -> None:
+        """People say so many real lines; those who are `silent` say none."""
+        for _ in range(number):
+            nick, text = next(self._chatter, ("", ""))
+            if not nick:
+                return
+            place = NICKS.index(nick)
+            nicks = [each for each in (*NICKS[place:], *NICKS[:place]) if each not in silent]
+            await self.say(nicks[0], text)
+            await asyncio.sleep(_PAUSE)
+
+    async def say(self, nick: str, text: str) -> None:
+        """Somebody says a line, which has reached the channel when this returns."""
+        self.said.append((nick, text))
+        self.said_at[nick] = datetime.now(UTC)
+        await self.people[nick].say(self.room, text)
+        async with asyncio.timeout(PATIENCE):
+            while (nick, text) not in self._passed and nick != next(iter(self.people)):
+                self._news.clear()  # nobody hears their own lines
+                await self._news.wait()
+        self._passed.discard((nick, text))
+
+    async def pause_before(self, question: ScheduledQuestion) -> datetime | None:
+        """What is said before a question; when the last line was said that it may be about."""
+        await self.talk(question.chatter // 2, question.silent)
+        for line in question.planted:
+            await self.say(line.nick, line.text)
+        for line in question.item.before:
+            await self._prepare(question.asker, line)
+        speakers = question.silent & self.said_at.keys()
+        await self.talk(
+            question.chatter - question.chatter // 2, {*question.silent, question.asker}
+        )
+        return max((self.said_at[nick] for nick in speakers), default=None)
+
+    async def _prepare(self, asker: str, line: PlantedLine) -> None:
+        begin = time.perf_counter()
+        await self.say(line.nick or asker, line.text)
+        if line.text.startswith("."):
+            while not self.answer_lines(asker, begin):
+                if time.perf_counter() - begin > _COMMAND_WAIT:
+                    break
+                await asyncio.sleep(_LOOK)
+            await self.type("x" * 40)
+
+    async def type(self, text: str) -> None:
+        """Wait as long as somebody types who has just read an answer."""
+        await asyncio.sleep(1.1 + len(text) / _TYPED)
+
+    async def ask(self, nick: str, question: str) -> IrcAnswer:
+        """Ask the bot, and wait for the last line of its answer; without one the text is ""."""
+        asked, begin = datetime.now(UTC), time.perf_counter()
+        await self.say(nick, f".terrarium {question}")
+        while not await self._is_complete(nick, begin, asked):
+            if time.perf_counter() - begin > _LONGEST_WAIT:
+                break
+            await asyncio.sleep(_LOOK)
+        answered = self.answer_lines(nick, begin)
+        runs = await self._runs(nick, asked)
+        prompts = [step.prompt for run in runs for step in run.steps if step.prompt]
+        return IrcAnswer(
+            text="\n".join(unaddressed(line.text, nick) for line in answered),
+            asked=asked,
+            first=answered[0].at - begin if answered else None,
+            whole=answered[-1].at - begin if answered else None,
+            prompt=max(prompts, default=None),
+            prompts=sum(prompts) if prompts else None,
+        )
+
+    def answer_lines(self, nick: str, begin: float) -> list[HeardLine]:
+        """The bot's lines since then that may be an answer to `nick`: no notes that it is still at
+        work, and nothing that begins with somebody else's name."""
+        others = tuple(f"{other}:" for other in self.people if other != nick)
+        return [
+            line
+            for line in self.heard
+            if line.at >= begin
+            and line.to in (self.room, nick)
+            and not line.text.startswith(others)
+            and not _STILL.match(line.text)
+        ]
+
+    async def reminders(self, nick: str) -> list[Reminder]:
+        """All reminders that somebody has."""
+        return [each for each in await Reminders(self.database).all() if each.owner.nick == nick]
+
+    async def _is_complete(self, nick: str, begin: float, asked: datetime) -> bool:
+        answered = self.answer_lines(nick, begin)
+        if not answered or (quiet := time.perf_counter() - answered[-1].at) < _QUIET:
+            return False
+        if quiet > 10 * _QUIET_ALONE:  # it lost its run, or it never ends
+            return True
+        runs = await self._runs(nick, asked)
+        if any(run.ended is None for run in runs):
+            return False
+        return bool(runs) or quiet > _QUIET_ALONE
+
+    async def _runs(self, nick: str, since: datetime) -> list[PastRun]:
+        newest = await run_files.newest(self.up.data, _FEW)
+        own = [run for run in newest if run.tendril == "irc" and run.started >= since]
+        own = [run for run in own if run.conversation.lower().endswith(f"/{nick}".lower())]
+        found = [await run_files.one(self.up.data, run.id) for run in own]
+        return [run for run in found if run]
+
+    async def _listen(self, person: IrcClient, is_first: bool) -> None:
+        """Write down what the bot says to a person; the first one hears the channel as well."""
+        while True:
+            match = await person.expect(r" (?:PRIVMSG|NOTICE) ", timeout=24 * 3600)
+            if not (line := _LINE.match(match.string)):
+                continue
+            nick, to, text = line["nick"], line["to"], line["text"]
+            if nick == BOT and (is_first or to != self.room):
+                self.heard.append(HeardLine(time.perf_counter(), to, text))
+            elif is_first:
+                self._passed.add((nick, text))
+            self._news.set()
+
+
+def unaddressed(text: str, nick: str) -> str:
+    """A line of the bot's without the name it begins with."""
+    return re.sub(rf"^{re.escape(nick)}: ", "", text)
+
+
+def chatter() -> Iterator[tuple[str, str]]:
+    """Real lines of #ubuntu, said by the people here; nothing, with a message, without them."""
+    try:
+        real = lines()
+    except NoCorpus as error:
+        print(f"  no chatter: {error}")
+        return
+    for kind, nick, text in real[_CHATTER_BEGINS:]:
+        one_line = " ".join(text.split())
+        fits = one_line and len(one_line.encode()) < _LONGEST_LINE
+        is_for_bot = one_line.startswith(".") or "terra" in one_line.lower()
+        if kind is EventType.PRIVMSG and fits and not is_for_bot and one_line.isprintable():
+            yield NICKS[zlib.crc32(nick.encode()) % len(NICKS)], one_line

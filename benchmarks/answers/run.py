@@ -1,0 +1,142 @@
+"""Questions of all sets over IRC, one after another, then ten at once; and the model bare.
+
+The environment narrows it: `SETS=general,skills` takes these sets, `LIMIT=60` at most so many
+questions, `TOTAL=200` exactly so many (those of general knowledge come again when there are too
+few). `history`, which needs a log of a million lines, is a set of its own and only asked when
+nothing is narrowed, or SETS names it. `MODEL_PATH`, `MODEL_UPSTREAM` and any other `MODEL_...` or
+`AGENT_...` are settings of what is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import httpx2
+
+from benchmarks.answers import history
+from benchmarks.answers.bare import BareAnswer, bare_answers
+from benchmarks.answers.questions import NICKS, SETS, ScheduledQuestion, questions, schedule
+from benchmarks.answers.report import AskedQuestion, figures_of, write_report
+from benchmarks.answers.room import PeopleInRoom
+from benchmarks.answers.scoring import is_expected, is_repeated, is_right, leaks
+from benchmarks.figure import Figure
+
+HISTORY = "history"
+_WARM_UP = 40  # lines, before the first question
+_AT_ONCE = 10
+_STRETCH = 10  # questions, until the bare model is asked the same: so the machine is as it was then
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Right answers, tokens, seconds, leaks; the answers themselves are in the files it names."""
+    sets, number = _wanted()
+    if named := [name for name in sets if name != HISTORY]:
+        with tempfile.TemporaryDirectory() as name:
+            async with PeopleInRoom.opened(Path(name)) as room:
+                asked = await _asked(room, schedule(named, number))
+                at_once = await _at_once(room)
+        for figure in figures_of(asked, at_once):
+            yield figure
+        for path in write_report([*asked, *at_once]):
+            print(f"  answers to read: {path}")
+    if HISTORY in sets:
+        async for figure in history.figures(number):
+            yield figure
+
+
+def _wanted() -> tuple[Sequence[str], int | None]:
+    """The sets, and how many questions; None for all. Exits when the environment is wrong."""
+    known = (*SETS, HISTORY)
+    named = [name for name in os.environ.get("SETS", "").replace(",", " ").split() if name]
+    if unknown := set(named) - set(known):
+        raise SystemExit(f"SETS: no such set: {', '.join(unknown)}; there are: {', '.join(known)}")
+    try:
+        limit, total = (int(os.environ.get(name, "0")) for name in ("LIMIT", "TOTAL"))
+    except ValueError as error:
+        raise SystemExit(f"LIMIT and TOTAL are numbers of questions: {error}") from error
+    sets = named or (SETS if limit or total else known)
+    if limit and not total:
+        limit = min(limit, len(schedule([name for name in sets if name != HISTORY])) or limit)
+    return sets, total or limit or None
+
+
+async def _asked(room: PeopleInRoom, scheduled: Sequence[ScheduledQuestion]) -> list[AskedQuestion]:
+    """All questions with their answers, and with those of the bare model."""
+    await room.talk(_WARM_UP)
+    asked: list[AskedQuestion] = []
+    async with httpx2.AsyncClient(base_url=room.up.server, trust_env=False) as http:
+        for start in range(0, len(scheduled), _STRETCH):
+            stretch = scheduled[start : start + _STRETCH]
+            for question in stretch:
+                asked.append(await _one(room, question, asked))
+                _show(asked[-1])
+            for each in asked[start:]:
+                _compare(each, await bare_answers(http, each.question.text))
+    return asked
+
+
+async def _one(
+    room: PeopleInRoom, question: ScheduledQuestion, earlier: Sequence[AskedQuestion]
+) -> AskedQuestion:
+    item, asker = question.item, question.asker
+    said = await room.pause_before(question)
+    answer = await room.ask(asker, question.text)
+    text, second = answer.text, None
+    if item.then:
+        await room.type(item.then.question)
+        second = await room.ask(asker, item.then.question)
+        right = is_expected(second.text, item.then.expect)
+        text = f"{text} // {item.then.question} // {second.text}"
+    else:
+        right = is_right(item, text, answer.asked, said, await room.reminders(asker))
+    others = [each.answer.text for each in earlier if each.question.item.id != item.id]
+    return AskedQuestion(
+        question=question,
+        answer=answer,
+        text=text,
+        is_right=right,
+        leaks=leaks(text, room.said, item.about_bot),
+        is_repeated=not right and is_repeated(answer.text, others),
+    )
+
+
+def _compare(asked: AskedQuestion, bare: Mapping[str, BareAnswer]) -> None:
+    item, time = asked.question.item, asked.answer.asked
+    asked.bare = bare
+    asked.bare_right = {
+        name: not item.then and is_right(item, answer.text, time) for name, answer in bare.items()
+    }
+
+
+async def _at_once(room: PeopleInRoom) -> list[AskedQuestion]:
+    """So many people ask at the same moment."""
+    items = [item for item in questions("general") if item.half == "seen"][:_AT_ONCE]
+    group = f"{_AT_ONCE} at once"
+    asked = [
+        ScheduledQuestion(number, group, item, item.question, nick, 0)
+        for number, (item, nick) in enumerate(zip(items, reversed(NICKS), strict=False), 1)
+    ]
+    answers = await asyncio.gather(*(room.ask(each.asker, each.text) for each in asked))
+    return [
+        AskedQuestion(
+            question=question,
+            answer=answer,
+            text=answer.text,
+            is_right=is_right(question.item, answer.text, answer.asked),
+            leaks=leaks(answer.text, room.said),
+        )
+        for question, answer in zip(asked, answers, strict=True)
+    ]
+
+
+def _show(asked: AskedQuestion) -> None:
+    """One line a question, for whoever waits; nothing of the half that is only counted."""
+    question, first = asked.question, asked.answer.first
+    seconds = f"{first:6.2f} s" if first is not None else "  none  "
+    verdict = "right" if asked.is_right else "wrong"
+    text = question.text if question.item.half == "seen" else "..."
+    print(f"  {question.number:>4} {question.group:<10} {seconds} {verdict} {text}", flush=True)
