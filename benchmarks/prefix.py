@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
@@ -36,7 +35,7 @@ QUESTIONS = 30
 OF_THE_WINDOW = 8  # questions in all: its prompts are read anew each time, so more take only longer
 BETWEEN = 10  # lines
 BEFORE = 60  # lines, before the first question
-CACHED, SOONER = 85.0, 0.4
+SOONER = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,7 @@ CASES = (
 @dataclass(frozen=True, slots=True)
 class Played:
     """The mean tokens of a prompt, how much of all prompts came from the cache (percent), and the
-    mean time to the first word (seconds). What is read ahead counts as prompts do, except that
-    nobody waits for it; what cron asks counts for neither, and of a prompt that is only recalled
-    counts what was computed."""
+    mean time to the first word (seconds). What cron asks counts for neither."""
 
     tokens: float
     cached: float
@@ -81,7 +78,7 @@ async def figures() -> AsyncIterator[Figure]:
     wanted = os.environ.get("CASE", "")
     for case in (case for case in CASES if wanted in case.name):
         ours = await _played(case, QUESTIONS, lambda bot: bot, {})
-        for figure in _figures(f"{case.name}, ours", ours, least=CACHED):
+        for figure in _figures(f"{case.name}, ours", ours):
             yield figure
         async with plain_engine() as settings:
             window = await _played(case, OF_THE_WINDOW // case.channels, _window, settings)
@@ -93,9 +90,9 @@ async def figures() -> AsyncIterator[Figure]:
         yield Figure(f"{case.name}: ours to window", ours.first / window.first, "", goal=SOONER)
 
 
-def _figures(name: str, played: Played, least: float | None = None) -> Iterator[Figure]:
+def _figures(name: str, played: Played) -> Iterator[Figure]:
     yield Figure(f"{name}: prompt", played.tokens, "tokens")
-    yield Figure(f"{name}: cached", played.cached, "%", least=least)
+    yield Figure(f"{name}: cached", played.cached, "%")
     yield Figure(f"{name}: first word", played.first, "s")
 
 
@@ -119,23 +116,15 @@ async def _played(
         for _ in range(questions):
             asked = [await _asked(channel) for channel in channels]
             turns += await _answered(case, way, asked)
-            await bot.ahead.ended()  # there is time for it before somebody asks again
             if case.cron:
                 cron += (await digest(bot.client, *asked[0])).usage
         used = (await http.get("/usage")).json()["total"]
-        recalled = await _recalled(bot)
-    prompt = used["prompt_tokens"] - cron.prompt - recalled
+    prompt = used["prompt_tokens"] - cron.prompt
     return Played(
         fmean(turn.usage.prompt for turn in turns),
-        (used["cached_tokens"] - cron.cached - recalled) / prompt * 100,
+        (used["cached_tokens"] - cron.cached) / prompt * 100,
         fmean(turn.first for turn in turns if turn.first is not None),
     )
-
-
-async def _recalled(bot: Ours) -> int:
-    """Tokens of prompts that were only brought back."""
-    purposes = await bot.accounts.by_purpose(datetime.now(UTC).date())
-    return purposes["recalled"].cached if "recalled" in purposes else 0
 
 
 async def _asked(channel: Channel) -> tuple[Channel, Asked]:

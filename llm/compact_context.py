@@ -15,10 +15,10 @@ from datetime import UTC, datetime, timedelta
 from llm.budget import PromptBudget
 from llm.context import Conversation, Counter
 from llm.errors import ContextTooLong
-from llm.follow_up import goes_on
 from llm.log_view import LogView
 from llm.message import Message
 from llm.question import Question
+from llm.question_cues import goes_on, is_about_time
 from llm.untrusted import neutral
 from storage.event import Event, EventType
 
@@ -34,11 +34,6 @@ _ABOUT_TALK = re.compile(
     r"|(?:are|were|is) (?:they|people|everyone|everybody|we|you all|folks) \w+ing"
     r"|this (?:channel|conversation|discussion|chat|thread)|just (?:said|now|asked|mentioned)"
     r"|fasse? .*zusammen|worum geht)\b",
-    re.IGNORECASE,
-)
-_ABOUT_TIME = re.compile(
-    r"\b(?:today|tonight|now|tomorrow|yesterday|current(?:ly)?|date|day|week|month|year|ago|until"
-    r"|since|old|age|morgen|heute|gestern)\b",
     re.IGNORECASE,
 )
 
@@ -108,7 +103,7 @@ class CompactContext:
     def _messages(self) -> list[Message]:
         question = neutral(self._question.text)
         notes = [self._notes] if self._notes else []
-        if _ABOUT_TIME.search(self._question.text):
+        if is_about_time(self._question.text):
             notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
         lines = [_line(event) for event in self._lines]
         content = "\n".join([*lines, *notes, *([""] if lines or notes else []), question])

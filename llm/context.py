@@ -200,7 +200,7 @@ class Context:
     def _past_characters(self) -> int:
         """The approximate size of all lines and turns in the prompt."""
         related = sum(len(line(event)) for events in self._related.values() for event in events)
-        return related + sum(map(_size, [*self._shown.events, *self._turns]))
+        return related + sum(map(_size, self._shown.events)) + sum(map(_size, self._turns))
 
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
         system = "\n\n".join(filter(None, (self._system, joined(self._stable))))

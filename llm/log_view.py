@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from llm.channel_threads import ChannelThreads
-from llm.log_questions import QuotedAnswer, Quoting, answer_from_log, answer_plainly, read_log_question
+from llm.log_questions import (
+    QuotedAnswer,
+    Quoting,
+    answer_from_log,
+    answer_plainly,
+    read_log_question,
+)
 from storage.chat_log import Query
 from storage.entry import Entry
 from storage.event import SPOKEN, Event, Place, Scope
@@ -117,7 +123,8 @@ class LogView:
         now, zone = datetime.now(UTC), self.quoting.zone
         asked = read_log_question(question, self.people, who=self.speaker, now=now, zone=zone)
         if asked:
-            return await answer_from_log(self.log, asked, within, self.quoting, self.spoken)
+            found = await answer_from_log(self.log, asked, within, self.quoting, self.spoken)
+            return replace(found, is_about_log=True)
         return await answer_plainly(self.log, question, within, self.quoting, self.spoken)
 
     async def recent(self, limit: int) -> list[Event]:

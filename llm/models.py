@@ -66,11 +66,9 @@ class Models:
         card = await self._card(name or self._default())
         return card is None or card.capabilities.tools != "forced"
 
-    async def reuses_cache(self, name: str = "") -> bool:
-        """Whether a model's engine reads next to nothing of a prompt that is the last one with
-        some lines left out; others read it anew, or are paid for it."""
-        card = await self._card(name or self._default())
-        return card is not None and card.capabilities.cache_reuse
+    async def card(self, name: str = "") -> ModelCard | None:
+        """Return what the server says of a model, by default the configured one."""
+        return await self._card(name or self._default())
 
     async def _other(self, name: str) -> ModelCard | None:
         return None if name == self._default() else await self._card(name)

@@ -16,7 +16,9 @@ _NAMES = (
     "(?:earlier_|found_)?irc_logs|tool_results?|worked_out|guidance|lessons|episodes|own_facts|facts"
     "|notes|memory|topic"
 )
-_TAG = re.compile(rf"(?:<|&lt;)(?P<closing>\s*/)?\s*(?:{_NAMES})\b[^<>\n]{{0,60}}(?:>|&gt;|(?=\n))", re.I)
+_TAG = re.compile(
+    rf"(?:<|&lt;)(?P<closing>\s*/)?\s*(?:{_NAMES})\b[^<>\n]{{0,60}}(?:>|&gt;|(?=\n))", re.I
+)
 _TAG_BEGUN = re.compile(r"(?:<|&(?:l(?:t;?)?)?)[\s/a-z_=\"']{0,60}\Z", re.IGNORECASE)
 _LINE = re.compile(
     r"[ \t>]*\[(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d(?::\d\d)?(?: UTC)?\][ \t]*"
@@ -68,7 +70,8 @@ class PromptEchoFilter:
             if not complete:
                 self._line_begins = self._line_begins and not piece
                 break
-            out += newline if not self.ended else ""
+            if not self.ended:
+                out += newline
             self._held, self._line_begins = rest, bool(newline)
         return out
 

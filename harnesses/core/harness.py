@@ -7,7 +7,6 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -17,38 +16,25 @@ import structlog
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.answer import NOTHING, Answer, answered
 from harnesses.core.errors import root_cause
-from harnesses.core.lane import Lane, Lanes
+from harnesses.core.lane import Lanes
 from harnesses.core.reloading import follow
+from harnesses.core.responder import Responder
 from harnesses.core.status import Status
-from harnesses.core.tracing import keep, trace_of
+from harnesses.core.tracing import keep
 from harnesses.core.turn_request import Deliver, TurnRequest
-from llm.accounts import ANSWER, Accounts
-from llm.budget import PromptBudget
-from llm.client import AgentClient, Call, Count, OnText, Priority
+from llm.accounts import Accounts
+from llm.client import AgentClient, OnText, Priority
 from llm.clock import Clock, SystemClock
-from llm.compact_context import CompactContext
-from llm.context import Context, Conversation
-from llm.direct import direct_answer, quoted_answer
-from llm.errors import Busy, ContextTooLong, ModelError, TimedOut, Unreachable
-from llm.limits import UNASKED, Profile
-from llm.log_questions import QuotedAnswer
+from llm.errors import ModelError
+from llm.limits import Profile
 from llm.log_view import LogView
-from llm.memory.memory import RoomMemory, TendrilMemory
-from llm.message import Message
-from llm.meter import Meter
+from llm.memory.memory import TendrilMemory
 from llm.models import Models
-from llm.outcome import Outcome
-from llm.persona import Persona
 from llm.process import told_to_stop
-from llm.prompts import Asking, Prompt, Prompts
+from llm.prompts import Prompts
 from llm.question import Question
-from llm.reviewer import Reviewer
-from llm.sections import Section
 from llm.settings import AgentSettings
-from llm.timetable import parse_zone
 from llm.tools import Rights
-from llm.trace import Trace
-from llm.turn import Turn
 from llm.worker import Handler, Worker
 from storage.config import Config, load
 from storage.conversations import Conversations, Window
@@ -206,7 +192,7 @@ class Harness(ABC):
         if not await lane.enter(request.question(), joins and keeps):
             return NOTHING
         memory = self.memory.of(room or conversation, conversation, person or who)
-        work = partial(self.safely, partial(self._answer, request, lane, memory))
+        work = partial(self.safely, partial(self._responder.answer, request, lane, memory))
         return await answered(lane, work, memory, deliver, keeps=keeps)
 
     def stop(self, conversation: str) -> bool:
@@ -261,163 +247,6 @@ class Harness(ABC):
             _log.exception("turn.failed", tendril=self.name)
             return Answer(FAILED, ok=False)
 
-    async def _answer(
-        self, request: TurnRequest, lane: Lane[Answer], memory: RoomMemory
-    ) -> Answer:
-        """Answer a question that has its turn: without the model where that settles it."""
-        persona = self.prompts.personas.of(request.persona)
-        call = await self._call(request, persona, memory.room)
-        budget = await self._budget(request, call)
-        if budget.is_small and request.profile in UNASKED:
-            return Answer("")  # it cannot judge whether there is something worth saying
-        prompt = await self.prompts.of(self.skills, self._asking(request, persona, memory), budget)
-        view = await request.view.settled() if request.view else None
-        quoted = await quoted_answer(view, request.text) if view and request.is_by_person else None
-        context = await self._context(request, view, prompt, quoted, budget, memory)
-        trace = trace_of(request, call, self.agent, self.runs, self.clock, lane.beside)
-        async with trace:
-            direct = direct_answer(request.text, prompt.worked_out, quoted, budget)
-            if direct is not None:
-                outcome = Outcome.without_model(direct)
-            else:
-                await context.load()
-                turn = await self._turn(request, call, prompt, lane, trace)
-                outcome = await self._asked(turn, context, quoted)
-                outcome = await self._reviewed(request, turn.call, outcome)
-                if budget.is_small and quoted:
-                    outcome = outcome.ending_with(quoted.lines[:1])
-            trace.outcome = outcome
-        _log_outcome(call, outcome)
-        used = partial(self.prompts.used, self.skills, memory.room, prompt, well=not outcome.forced)
-        return Answer.of(outcome, partial(context.remember, outcome.messages), used)
-
-    async def _call(self, request: TurnRequest, persona: Persona, room: str) -> Call:
-        """What goes with every request of the turn; the model is the wanted one or the persona's,
-        if the server has it."""
-        named = self.models.named
-        return Call(
-            f"{self.name}/{request.conversation}",
-            request.priority,
-            await named(request.model) or await named(persona.model),
-            purpose=ANSWER if request.is_by_person else request.profile,
-            room=room,
-            temperature=persona.temperature,
-            max_tokens=persona.max_tokens,
-        )
-
-    async def _budget(self, request: TurnRequest, call: Call) -> PromptBudget:
-        """How large the prompt may be. What is written for a job needs all its material."""
-        budget = PromptBudget.of(await self.models.card(call.model))
-        if request.profile == "job":
-            return replace(budget, tokens=None, is_small=False, is_tiny=False)
-        return budget
-
-    def _asking(self, request: TurnRequest, persona: Persona, memory: RoomMemory) -> Asking:
-        """The request as prompts see it, with the tools that the model may be offered."""
-        return Asking(
-            request.text,
-            memory.room,
-            persona,
-            request.values,
-            (self, *request.tools, *memory.tools(request.keeps)),
-            request.rights,
-            request.wants_status,
-        )
-
-    async def _context(
-        self,
-        request: TurnRequest,
-        view: LogView | None,
-        prompt: Prompt,
-        quoted: QuotedAnswer | None,
-        budget: PromptBudget,
-        memory: RoomMemory,
-    ) -> Context | CompactContext:
-        """The prompt's layout: for a small model the compact one."""
-        conversation = Conversation(
-            self.conversations, request.conversation, memory.room, memory.person
-        )
-        found = quoted.events if quoted else ()
-        if budget.is_small:
-            return CompactContext(
-                conversation,
-                prompt.system,
-                request.question(),
-                view,
-                found,
-                notes=prompt.hints,
-                budget=budget,
-                now=self.clock.now,
-            )
-        stable, own = await memory.sections(request.text)
-        return Context(
-            conversation,
-            prompt.system,
-            request.question(),
-            view,
-            found=found,
-            stable=stable,
-            beside=(*own, *prompt.beside, self._now_section()),
-            budget=budget.tokens,
-            now=self.clock.now,
-        )
-
-    async def _turn(
-        self, request: TurnRequest, call: Call, prompt: Prompt, lane: Lane[Answer], trace: Trace
-    ) -> Turn:
-        """The run of the model that answers."""
-        return Turn(
-            self.client,
-            self.agent,
-            prompt.toolbox,
-            call,
-            None if self._review_over(request) is not None else request.on_text,
-            lane.joining,
-            profile=request.profile,
-            smart=await self.models.smart(),
-            trace=trace,
-        )
-
-    async def _asked(
-        self, turn: Turn, context: Context | CompactContext, quoted: QuotedAnswer | None
-    ) -> Outcome:
-        """Run the turn. While the model is away the lines that answer the question are the answer.
-        Raises ModelError."""
-        reserve = turn.call.max_tokens or self.agent.max_tokens
-
-        async def fit(steps: Sequence[Message]) -> list[Message]:
-            def count(messages: Sequence[Message]) -> Awaitable[Count]:
-                return self._meter.count(turn.call, messages, turn.schemas, reserve)
-
-            return await context.fit(steps, count, reserve)
-
-        try:
-            return await turn.run(fit)
-        except ContextTooLong:
-            self._meter.forget(turn.call)
-            raise
-        except (Unreachable, Busy, TimedOut) as error:
-            if quoted is None or not quoted.events:
-                raise
-            _log.warning("turn.quoted_only", reason=type(error).__name__, error=str(error))
-            return Outcome.without_model(quoted.text)
-
-    def _review_over(self, request: TurnRequest) -> int | None:
-        """The characters from which on an answer gets a second look; None: none does."""
-        return 0 if request.review else self.agent.review_over or None
-
-    async def _reviewed(self, request: TurnRequest, call: Call, outcome: Outcome) -> Outcome:
-        """The outcome, or a better one if it is long enough for a second look."""
-        over = self._review_over(request)
-        if over is None or len(outcome.text) <= over:
-            return outcome
-        return await Reviewer(self.client, call).reviewed(request.text, outcome)
-
-    def _now_section(self) -> Section:
-        """The date and time of whoever asks, for the part of the prompt beside the question."""
-        local = self.clock.now().astimezone(parse_zone(self.agent.timezone))
-        return Section("now", f"{local:%A %Y-%m-%d %H:%M} {self.agent.timezone}", 60)
-
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
         async with (
@@ -431,11 +260,22 @@ class Harness(ABC):
             self.jobs = Jobs(self.database, self.clock.now)
             self.runs = Runs(self.database)
             await self.runs.interrupt()
-            self._meter = Meter(self.client)
             self.models = Models(self.client, lambda: self.agent.model)
             parts = (self.database, self.jobs, self.client, self.models, self.clock)
             self.memory = TendrilMemory(self.name, *parts, self.config)
             await self.memory.soon()
+            self._responder = Responder(
+                tendril=self,
+                name=self.name,
+                client=self.client,
+                models=self.models,
+                prompts=self.prompts,
+                skills=self.skills,
+                conversations=self.conversations,
+                runs=self.runs,
+                clock=self.clock,
+                settings=lambda: self.agent,
+            )
             lock = self.config.data / "run" / f"{self.name}.lock"
             self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
             yield
@@ -443,16 +283,3 @@ class Harness(ABC):
     def _persona_file(self, agent: AgentSettings) -> Path:
         own = Path(inspect.getfile(type(self))).with_name("persona.md")
         return agent.personas.get(self.name, own)
-
-
-def _log_outcome(call: Call, outcome: Outcome) -> None:
-    _log.info(
-        "turn.done",
-        conversation=call.session,
-        request=call.id,
-        iterations=outcome.iterations,
-        forced=outcome.forced,
-        prompt_tokens=outcome.usage.prompt,
-        cached_tokens=outcome.usage.cached,
-        completion_tokens=outcome.usage.completion,
-    )

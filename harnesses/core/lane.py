@@ -15,9 +15,9 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from llm.follow_up import goes_on
 from llm.message import Message
 from llm.question import Question
+from llm.question_cues import goes_on
 
 T = TypeVar("T")
 

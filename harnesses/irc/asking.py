@@ -23,17 +23,17 @@ from harnesses.irc.request import Notice, Request
 from harnesses.irc.tools import ChannelTools
 from llm.channel_threads import ChannelThreads
 from llm.log_tools import LogTools
-from llm.log_view import LogView
+from llm.log_view import PROGRESS, LogView
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from storage.database import to_micros
 from storage.errors import StorageError
 from storage.event import Place
+from storage.passages import Spoken
 
 if TYPE_CHECKING:
     from harnesses.irc.tendril import IrcTendril
 
 SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
-PATIENCE = "still at it, one moment."
 
 _FOLLOWED_EVERY = 0.5  # seconds
 
@@ -99,10 +99,11 @@ class Asking:
             view=self._view(request, behaviour) if behaviour.logging else None,
             tools=self._tools(request, behaviour),
             rights=functools.partial(self._rights, request),
-            values=persona_values(network, request.place.channel),
+            values=persona_values(network, request.place.channel, private=request.private),
             persona=behaviour.persona,
             model=behaviour.model,
             joins=True,
+            wants_status=behaviour.proactive != "off" and not request.private,
             private=request.private,
             keeps=request.line.event is not None or not behaviour.logging,
             on_text=reply.piece,
@@ -120,6 +121,9 @@ class Asking:
             speaker=request.nick,
             threads=None if request.private else self._threads_of(request.place),
             line=request.line,
+            quoting=self._tendril.quoting(request),
+            spoken=Spoken(prefix=behaviour.command_prefix, nicks=(request.network.nick,)),
+            people=request.network.members(request.place.channel),
         )
 
     def _tools(self, request: Request, behaviour: Behaviour) -> list[object]:
@@ -162,8 +166,8 @@ class Asking:
         tendril = self._tendril
 
         def tell() -> None:
-            if not reply.begun and self._crowd.once(person, PATIENCE):
-                tendril.spawn(tendril.tell(request, PATIENCE))
+            if not reply.begun and self._crowd.once(person, PROGRESS):
+                tendril.spawn(tendril.tell(request, PROGRESS))
 
         loop = asyncio.get_running_loop()
         telling = loop.call_later(tendril.settings.progress_after, tell)

@@ -11,6 +11,10 @@ NOBODY = "nobody"
 
 _SILENT = ' If there is nothing useful to say, answer only {"response": ""}; that is often best.'
 
+_PASSING = (
+    "%s did not ask you, but named you in passing: %s\nSay something only if it helps." + _SILENT
+)
+
 _OCCASIONS: Mapping[Kind, str] = {
     Kind.THOUGHT: "A while ago you had a conversation with %s here. If something of it was left"
     " open, say in one sentence what is worth adding, or ask how it went.",
@@ -22,6 +26,11 @@ _OCCASIONS: Mapping[Kind, str] = {
     " know the answer, give it in a sentence or two.",
 }
 _EVENT = "Something has happened that may concern this channel. If people here should know, say so."
+
+
+def passing_mention(nick: str, text: str) -> str:
+    """Tell the model that somebody has spoken of it, and not to it."""
+    return _PASSING % (nick, text)
 
 
 def occasion(kind: Kind, nick: str) -> str:

@@ -22,7 +22,7 @@ from harnesses.irc.delivery import reachable
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.hearing import May
 from harnesses.irc.network import Network
-from harnesses.irc.occasion import NOBODY, occasion
+from harnesses.irc.occasion import NOBODY, occasion, passing_mention
 from harnesses.irc.record import conversation_of, room_of, scope_of
 from harnesses.irc.reply import unaddressed
 from harnesses.irc.request import Request
@@ -31,7 +31,7 @@ from harnesses.irc.tools import ChannelTools
 from llm.attention.acknowledgements import Acknowledgement, State
 from llm.attention.attention import LATER
 from llm.attention.heart import Heart
-from llm.attention.kind import ASKED, Kind
+from llm.attention.kind import Kind
 from llm.attention.line import Line
 from llm.attention.settings import AttentionSettings
 from llm.attention.wake import Wake
@@ -45,6 +45,9 @@ from storage.log_query import Query
 
 if TYPE_CHECKING:
     from harnesses.irc.tendril import IrcTendril
+
+_LINES = frozenset({Kind.DIRECT, Kind.REACTION})
+"""Reasons that are a line of somebody."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _log = structlog.get_logger()
@@ -185,7 +188,7 @@ class Proactive:
         said = await self._line(wake) if wake.anchor else None
         if wake.anchor and said is None:
             return nothing
-        return await self._turn(wake, network, behaviour, said if wake.kind in ASKED else None)
+        return await self._turn(wake, network, behaviour, said if wake.kind in _LINES else None)
 
     async def _line(self, wake: Wake) -> Event | None:
         """What was said to us, unless it has been forgotten."""
@@ -212,8 +215,8 @@ class Proactive:
 
         return await tendril.turn(
             conversation_of(place, nick, network.fold) if own else room,
-            who=said.nick if said else NOBODY,
-            text=said.text if said else occasion(wake.kind, nick),
+            who=said.nick if said and wake.kind is Kind.REACTION else NOBODY,
+            text=_text(wake.kind, nick, said),
             person=wake.person,
             room=room,
             view=LogView(
@@ -233,6 +236,7 @@ class Proactive:
             priority="background",
             profile=wake.profile,
             keeps=said is not None and behaviour.proactive == "on",
+            wants_status=said is not None,
             deliver=deliver,
         )
 
@@ -256,7 +260,16 @@ class Proactive:
             log.info("attention.said", characters=len(text))
 
 
-def persona_values(network: Network, channel: str) -> Mapping[str, str]:
-    """What fills the `$names` of a persona on a channel."""
+def _text(kind: Kind, nick: str, said: Event | None) -> str:
+    """What the model is asked: somebody's line, or the occasion."""
+    if said is None:
+        return occasion(kind, nick)
+    return said.text if kind is Kind.REACTION else passing_mention(said.nick, said.text)
+
+
+def persona_values(network: Network, channel: str, *, private: bool = False) -> Mapping[str, str]:
+    """Return what fills the `$names` of a persona on a channel, or in a private conversation."""
+    if private:
+        return {"nick": network.nick, "channel": "(a private conversation)", "topic": "(none)"}
     topic = network.topic(channel) or "(none)"
     return {"nick": network.nick, "channel": channel, "topic": topic}

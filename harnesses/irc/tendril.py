@@ -14,15 +14,15 @@ import structlog
 
 from harnesses.core.answer import Answer
 from harnesses.core.harness import Harness
+from harnesses.core.permalinks import permalink, web_address
 from harnesses.irc.asking import SLOWLY, Asking
 from harnesses.irc.behaviour import Behaviour, Behaviours, stored
 from harnesses.irc.choices import Choices
-from harnesses.irc.commands import Commands
+from harnesses.irc.commands import Commands, unpinged
 from harnesses.irc.courtesy import Kicks
 from harnesses.irc.delivery import deliver
 from harnesses.irc.event import IrcEvent
 from harnesses.irc.hearing import Hearing, May
-from harnesses.irc.links import paste_link
 from harnesses.irc.network import Network
 from harnesses.irc.privacy import UNLOGGED
 from harnesses.irc.proactive import Proactive
@@ -34,13 +34,15 @@ from harnesses.irc.speech import Speech, Target
 from harnesses.irc.sts import StsPolicies
 from harnesses.irc.upkeep import sweep
 from llm.clock import Clock
+from llm.log_questions import Quoting
 from llm.meaning import Meaning
+from llm.timetable import parse_zone
 from storage.audit import Audit
 from storage.channel_settings import ChannelSettings
 from storage.chat_log import ChatLog
 from storage.config import Config, ConfigError
 from storage.database import Database
-from storage.event import Place
+from storage.event import Event, Place
 from storage.outbox import Outbox, outbox_path
 from storage.pastes import Pastes
 from storage.privacy import OptOuts
@@ -286,9 +288,22 @@ class IrcTendril(Harness):
             logged=behaviour.logging,
         )
 
-    def _link(self, token: str) -> str | None:
+    def quoting(self, request: Request) -> Quoting:
+        """How lines of the log are quoted in an answer to `request`."""
+        address = self._web_address()
+
+        def link(event: Event) -> str | None:
+            return f"{address}{permalink(event)}" if address and not event.private else None
+
+        return Quoting(parse_zone(self.agent.timezone), link, unpinged)
+
+    def _web_address(self) -> str | None:
         servers = [network.server for network in self.networks.values()]
-        return paste_link(self.config, servers, token)
+        return web_address(self.config, servers)
+
+    def _link(self, token: str) -> str | None:
+        address = self._web_address()
+        return f"{address}/paste/{token}" if address else None
 
     def _paste_lifetime(self) -> timedelta:
         return timedelta(hours=self.settings.paste_hours)

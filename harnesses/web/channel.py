@@ -13,11 +13,12 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from harnesses.core.permalinks import channel_path
 from harnesses.web.params import Id, Moment
 from harnesses.web.place import ThePlace
 from harnesses.web.reader import Reader, TheReader
 from harnesses.web.text import plain_line
-from harnesses.web.urls import channel_path, day_path, zone_query
+from harnesses.web.urls import day_path, zone_query
 from harnesses.web.view import lines, page
 from harnesses.web.zone import MOST_DAYS, Day, Days, TheZone, local_day
 from storage.event import Event, Place

@@ -14,11 +14,11 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from harnesses.core.permalinks import permalink, with_query
 from harnesses.web.params import MOST_WORDS, InChannel, Nick
 from harnesses.web.reader import Reader, TheReader
 from harnesses.web.site import TheSite
 from harnesses.web.text import plain, plain_line, said
-from harnesses.web.urls import permalink, with_query
 from storage.event import SPOKEN, Event
 from storage.search_result import Order, Search
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from harnesses.web.urls import channel_path, permalink
+from harnesses.core.permalinks import channel_path, permalink
 from storage.event import Event, EventType
 from storage.statistics import Channel, Day, HeatMap, Stats
 

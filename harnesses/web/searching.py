@@ -11,9 +11,9 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import Response
 
+from harnesses.core.permalinks import with_query
 from harnesses.web.params import MOST_WORDS, parse_channel
 from harnesses.web.reader import TheReader
-from harnesses.web.urls import with_query
 from harnesses.web.view import page
 from harnesses.web.zone import TheZone
 from storage.log_query import Query

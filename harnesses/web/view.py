@@ -14,15 +14,9 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from harnesses.core.permalinks import channel_path, moment, permalink
 from harnesses.web.text import answer_html, happened, nick_colour, plain, said
-from harnesses.web.urls import (
-    channel_path,
-    day_path,
-    moment,
-    permalink,
-    person_path,
-    zone_query,
-)
+from harnesses.web.urls import day_path, person_path, zone_query
 from harnesses.web.zone import UTC, in_words, local_day, short, zone_of
 from storage.event import SPOKEN, Event
 

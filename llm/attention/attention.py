@@ -65,6 +65,19 @@ class Attention:
         """Something has happened. It waits until a run has dealt with it."""
         self._room(signal.place).waiting.append(signal)
 
+    def pauses(self, signal: Signal) -> bool:
+        """Return whether a signal is of no use, as the bot has just spoken there unasked."""
+        last = self._contacted.get(signal.place)
+        in_pause = last is not None and signal.time - last < COOLDOWN
+        return signal.kind == Kind.DIRECT and in_pause
+
+    def settled_by(self, wake: Wake) -> list[Signal]:
+        """Return the signals that a run has dealt with: its own, and when it was for a passing
+        mention all others that wait there, as the pause has begun."""
+        waiting = self._room(wake.place).waiting if wake.kind is Kind.DIRECT else []
+        mentions = [signal for signal in waiting if signal.kind == Kind.DIRECT]
+        return list(dict.fromkeys([*wake.signals, *mentions]))
+
     def drop(self, signals: Iterable[Signal]) -> None:
         """Signals are of no interest any more."""
         gone = set(signals)
@@ -103,7 +116,7 @@ class Attention:
             self._handled(wake, room)
 
     def _handled(self, wake: Wake, room: Room) -> None:
-        self.drop(wake.signals)
+        self.drop(self.settled_by(wake))
         if wake.kind in MEASURED:
             room.channel.considered(wake.time.timestamp())
             handled = Acknowledgement(State.HANDLED, wake.value)

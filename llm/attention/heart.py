@@ -119,6 +119,8 @@ class Heart:
     async def signal(self, signal: Signal, *, alone: bool = False) -> None:
         """Something has happened: it waits until it is dealt with, also over a restart. One that
         is `alone` takes the place of those of its kind and person there."""
+        if self._attention.pauses(signal):
+            return
         if alone:
             await self.drop(Kind(signal.kind), signal.place, signal.person)
         kept = await self._kept(self._store.put(signal))
@@ -179,7 +181,7 @@ class Heart:
         put_off = await self._think(wake)
         _log.info("attention.woke", kind=wake.kind.value, put_off=put_off is not None)
         if put_off is None:
-            await self._kept(self._store.done(wake.signals))
+            await self._kept(self._store.done(self._attention.settled_by(wake)))
         elif put_off.until:
             kept = PutOff(wake.kind, wake.place, put_off.value, put_off.until)
             await self._kept(self._store.put_off(kept))

@@ -36,8 +36,9 @@ class Kind(StrEnum):
 ALWAYS = frozenset({Kind.DIRECT, Kind.REACTION, Kind.RESULT, Kind.THOUGHT})
 """Somebody waits for it, or it was begun already: no lack of energy holds it back."""
 
-ASKED = frozenset({Kind.DIRECT, Kind.REACTION})
-"""Somebody has spoken to us: the pause between two words unasked does not count."""
+ASKED = frozenset({Kind.REACTION})
+"""Somebody answers us: the pause between two words unasked does not count. It does for one who
+names us in passing, whom nobody would want to see answered each time."""
 
 MEASURED = frozenset({Kind.SILENCE, Kind.PRESSURE, Kind.CONTACT})
 """They have no signal of their own: they follow from what is measured."""

@@ -40,6 +40,7 @@ class Match:
     skill: Skill
     score: float
     hint: str = ""
+    is_whole: bool = False
 
 
 class Shelf:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from harnesses.irc.asking import PATIENCE
+from llm.log_view import PROGRESS
 from storage.chat_log import ChatLog, Query
 from storage.database import Database
 from storage.event import PUBLIC, SPOKEN
@@ -56,8 +56,8 @@ async def test_who_waits_long_is_told_so_once_and_nobody_else_is(tmp_path: Path)
             await alice.say(ROOM, ".terrarium what takes so long?")
             await script.arrived(1)
             await alice.say(ROOM, ".terrarium and this?")
-            await alice.expect(rf"PRIVMSG {ROOM} :alice: {re.escape(PATIENCE)}$")
+            await alice.expect(rf"PRIVMSG {ROOM} :alice: {re.escape(PROGRESS)}$")
             script.release()
             await alice.expect(r":alice: At last\.$")
             await alice.expect(r":alice: Too\.$")
-            assert sum(PATIENCE in line for line in alice.lines) == 1
+            assert sum(PROGRESS in line for line in alice.lines) == 1

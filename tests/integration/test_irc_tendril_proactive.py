@@ -154,9 +154,26 @@ async def test_who_names_it_in_passing_may_get_a_word(tmp_path: Path) -> None:
         await it.until(lambda: it.waits(Kind.DIRECT) > 0)
         await it.passes(MINUTE, lambda: it.woken > 0)
         await it.bob.expect(rf"PRIVMSG {ROOM} :bob: I do\.$")
-        assert "bob asks: I wonder whether Terra knows" in str(it.script.requests[0]["messages"])
+        asked = str(it.script.requests[0]["messages"])
+        assert "bob did not ask you, but named you in passing: I wonder whether Terra" in asked
+        assert '{"response": ""}' in asked
         (turn,) = await kept_turns(it.tendril, f"irc/{ROOM}/bob")
-        assert turn.messages[0]["content"] == "I wonder whether Terra knows"
+        assert turn.messages[-1]["content"] == "I do."
+
+
+async def test_passing_mentions_may_be_met_with_silence_and_count_for_the_pause(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, "on") as it:
+        it.script.say('{"response": ""}')
+        await it.says(it.bob, "I think Terra was down yesterday")
+        await it.until(lambda: it.waits(Kind.DIRECT) > 0)
+        await it.passes(MINUTE, lambda: it.woken > 0)
+        await it.script.arrived(1)
+        await it.until(lambda: not it.tendril.proactive.heart.thinking)
+        await it.says(it.alice, "poor Terra")
+        await it.passes(20 * MINUTE)
+        assert (it.asked, it.said()) == (1, [])
 
 
 @pytest.mark.parametrize("who", ["bot", "ignored", "opted out", "marked", "private", "unlogged"])

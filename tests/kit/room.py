@@ -11,7 +11,7 @@ from typing import Any
 
 from llm.channel_threads import ChannelThreads
 from llm.client import Count
-from llm.context import Context
+from llm.context import Context, Conversation
 from llm.log_view import LogView
 from llm.message import Message, wire
 from llm.question import Question
@@ -39,7 +39,7 @@ class Room:
     stable: Sequence[Section] = ()
     beside: Sequence[Section] = ()
     shared: bool = False
-    ahead: Sequence[Message] = ()  # what is read before the next question, after the last answer
+    budget: int | None = None
     lines: int = field(default=0)
 
     async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
@@ -97,23 +97,18 @@ class Room:
     ) -> list[Message]:
         nick = view.speaker if view else "bob"
         context = Context(
-            self.memory,
-            self.conversation(nick),
+            Conversation(self.memory, self.conversation(nick), self.name),
             "You are Terra.",
             Question(nick, text),
             view,
-            room=self.name,
             stable=self.stable,
             beside=self.beside,
+            budget=self.budget,
         )
         await context.load()
         messages = await context.fit(steps, self.count, reserve=100)
         if answer is not None:
             await context.remember([*steps, {"role": "assistant", "content": answer}])
-            ahead = await context.ahead()
-            self.ahead = ahead.beginning if ahead else ()
-            if ahead:
-                await context.begin(ahead)
         return [wire(message) for message in messages]
 
     async def count(self, messages: Sequence[Message]) -> Count:

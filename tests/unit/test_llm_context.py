@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.context import Context
+from llm.context import Context, Conversation
 from llm.message import Message
 from llm.question import Question
 from storage.chat_log import ChatLog
@@ -104,7 +104,7 @@ async def test_what_the_model_repeated_is_harmless_when_it_is_sent_again(room: R
 
 async def test_thoughts_are_remembered_and_not_sent(room: Room) -> None:
     answer: Message = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
-    context = Context(room.memory, room.name, "", Question("bob", "2 + 2?"), None)
+    context = Context(Conversation(room.memory, room.name), "", Question("bob", "2 + 2?"), None)
     await context.load()
     await context.remember([answer])
     [turn] = await room.memory.turns(room.name)
@@ -139,16 +139,16 @@ async def test_a_prompt_begins_with_the_one_before_also_after_a_restart(tmp_path
         assert second[: len(first)] == first
 
 
-async def test_the_lines_grow_up_to_two_and_a_half_times_and_then_begin_anew(room: Room) -> None:
+async def test_the_lines_grow_up_to_twice_as_many_and_then_begin_anew(room: Room) -> None:
     room.last = 4
     shown = []
-    for number in range(12):
+    for number in range(10):
         await room.says(f"line {number}")
         prompt = await room.asks(f"question {number}")
         shown.append([text for message in prompt[1:] for text in spoken_of_user(message)])
-    assert [len(lines) for lines in shown] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 4, 5]
-    assert shown[9][0] == "line 0"
-    assert shown[10] == [f"line {number}" for number in range(7, 11)]
+    assert [len(lines) for lines in shown] == [1, 2, 3, 4, 5, 6, 7, 8, 4, 5]
+    assert shown[7][0] == "line 0"
+    assert shown[8] == [f"line {number}" for number in range(5, 9)]
 
 
 def spoken_of_user(message: Message) -> list[str]:

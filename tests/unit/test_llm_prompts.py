@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llm.budget import PromptBudget
 from llm.persona import Persona
 from llm.prompts import Asking, Prompt, Prompts
 from llm.router import CORE, TOOLS, helps
@@ -79,23 +80,37 @@ async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
     prompts: Prompts, table: SkillTable
 ) -> None:
     questions = ("hi", "what is 2*3?", "who said that?", "roll a die")
-    found = [await prompts.of(table, asking(text), chooses_tools=True) for text in questions]
+    found = [await prompts.of(table, asking(text), PromptBudget()) for text in questions]
     assert {prompt.system for prompt in found} == {f"You are Terra.\n\n{CORE} {TOOLS}"}
 
 
 async def test_a_model_that_cannot_choose_tools_is_told_of_none(
     prompts: Prompts, table: SkillTable
 ) -> None:
-    prompt = await prompts.of(table, asking("who said 2*3?"), chooses_tools=False)
+    prompt = await prompts.of(table, asking("who said 2*3?"), PromptBudget(may_call=False))
     assert prompt.system == f"You are Terra.\n\n{CORE}"
-    assert beside(prompt) == {"worked_out": "2*3 = 6"}
+    assert SEARCH not in str(prompt.beside)
+
+
+async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_calls_for(
+    prompts: Prompts, table: SkillTable
+) -> None:
+    persona = Persona("You are $nick.\n\nA long explanation.", short="You are $nick.")
+    question = asking("who said 2*3?", persona=persona)
+    prompt = await prompts.of(table, question, PromptBudget(is_small=True))
+    assert (prompt.system, prompt.beside, prompt.hints) == ("You are Terra.", (), "2*3 = 6")
+    assert list(prompt.toolbox.names()) == [SEARCH]
+    other = await prompts.of(table, asking("hello"), PromptBudget(is_small=True))
+    assert not other.toolbox
+    without = await prompts.of(table, question, PromptBudget(is_small=True, may_call=False))
+    assert not without.toolbox
 
 
 async def test_tools_of_a_skill_come_with_the_first_question_for_it_and_stay_in_that_room(
     prompts: Prompts, table: SkillTable
 ) -> None:
     async def names(text: str, room: str) -> list[str]:
-        prompt = await prompts.of(table, asking(text, room), chooses_tools=True)
+        prompt = await prompts.of(table, asking(text, room), PromptBudget())
         return list(prompt.toolbox.names())
 
     assert await names("hi", "a") == [SEARCH]
@@ -106,7 +121,7 @@ async def test_tools_of_a_skill_come_with_the_first_question_for_it_and_stay_in_
 
 async def test_a_persona_may_have_few_skills_and_tools(prompts: Prompts, table: SkillTable) -> None:
     persona = Persona("Arr.", skills=("dice",), tools=("calculate",))
-    prompt = await prompts.of(table, asking("what is 2*3?", persona=persona), chooses_tools=True)
+    prompt = await prompts.of(table, asking("what is 2*3?", persona=persona), PromptBudget())
     assert prompt.beside == ()
     assert not prompt.toolbox
 
@@ -117,7 +132,7 @@ async def test_what_was_taught_is_shown_and_every_use_is_counted(
     lesson = Taught("pump", "the pump squeaks", "Oil it.", "ada")
     await table.teach("irc/#pond", lesson, NOON)
     question = asking("roll a die: why does the pump squeaks?")
-    prompt = await prompts.of(table, question, chooses_tools=True)
+    prompt = await prompts.of(table, question, PromptBudget())
     assert "the pump squeaks: Oil it." in beside(prompt)["lessons"]
     await prompts.used(table, "irc/#pond", prompt, well=True)
     assert list(await table.scores(FILES)) == ["dice"]

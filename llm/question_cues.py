@@ -1,4 +1,4 @@
-"""Whether a question goes on from the one before it, judged by its words alone."""
+"""What a question refers to, judged by its words alone: the one before it, or the time."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ _IMPERSONAL = re.compile(
     r"|that (?:is|are|was|were|has|have|can|will)|(?:say|know|think|said|means?) that)\b",
     re.IGNORECASE,
 )
+_ABOUT_TIME = re.compile(
+    r"\b(?:today|tonight|now|tomorrow|yesterday|current(?:ly)?|date|day|week|month|year|ago|until"
+    r"|since|old|age|morgen|heute|gestern)\b",
+    re.IGNORECASE,
+)
 _LONGEST = 9  # words; a longer question says itself what it is about
 
 
@@ -38,3 +43,8 @@ def goes_on(question: str) -> bool:
         return True
     short = len(text.split()) <= _LONGEST
     return short and _REFERRING.search(_IMPERSONAL.sub("", text)) is not None
+
+
+def is_about_time(question: str) -> bool:
+    """Return whether the answer depends on today's date or on the time of day."""
+    return _ABOUT_TIME.search(question) is not None
