@@ -26,6 +26,7 @@ _CHARACTERS = 3  # of a token, at least, in most texts
 _LATELY = timedelta(hours=1)  # for which a last turn is something to go on from
 _LONGEST_ANSWER = 400  # characters of it that are shown
 _RECENT = 12  # lines, for a question about the talk itself
+_UNSAID = "If these lines do not answer the question, say that you find nothing about it here."
 
 _ABOUT_TALK = re.compile(
     r"\b(?:summar\w+|sum (?:it |this |that )?up|tl;?dr|recap|catch me up|what did i miss"
@@ -39,7 +40,9 @@ _ABOUT_TALK = re.compile(
 
 
 class CompactContext:
-    """The prompt for one question to a small model; `found` are the lines that answer it."""
+    """The prompt for one question to a small model; `found` are the lines that answer it. One that
+    `is_local` only people here can answer: where nothing was found, it comes with their last lines.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class CompactContext:
         found: Sequence[Event],
         *,
         notes: str = "",
+        is_local: bool = False,
         budget: PromptBudget,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -59,6 +63,7 @@ class CompactContext:
         self._view = view
         self._lines = list(found)
         self._notes = notes
+        self._is_local = is_local
         self._budget = budget.tokens or 0
         self._now = now
         self._past: list[Message] = []
@@ -73,8 +78,9 @@ class CompactContext:
                 self._past = _retold(turns[-1].messages)
         if self._view:
             self._view = await self._view.settled()
-            if not self._lines and _ABOUT_TALK.search(text):
+            if not self._lines and (self._is_local or _ABOUT_TALK.search(text)):
                 self._lines = await self._view.recent(_RECENT)
+                self._notes = "\n".join(filter(None, [self._notes, _UNSAID * self._is_local]))
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """Return the messages, the oldest lines left out beyond the budget.

@@ -1,8 +1,9 @@
-"""Answers that need no model: worked out by a skill, or quoted from the log."""
+"""Answers that need no model: worked out by a skill, quoted from the log, or not to be had."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import structlog
 
@@ -13,13 +14,32 @@ from storage.errors import StorageError
 
 NOT_SAID = "I find nothing about that in what was said here."
 
+_WORLD = (
+    "year|month|week|calendar|north|south|east|west|sun|moon|earth|world|sky|sea|ocean|equator|universe|solar system|milky way|planets?|weather"
+    "|alphabet|bible|internet|web|telephone|phone|radio|television|light ?bulb|wheel|computer"
+    "|printing press|steam engine|airplane|aeroplane|car|bicycle|olympics?|olympic games|world cup"
+    "|human (?:body|heart|brain)|heart|brain|liver|skin|body|president|king|queen|pope|government"
+    "|united (?:states|kingdom|nations)|us|usa|uk|eu|netherlands|[a-z]+ (?:war|ocean|sea|desert"
+    "|river|tower|wall|revolution|empire|theorem|language|flag|anthem|currency)|dinosaurs?"
+    "|opposite|capital|plural|past tense|meaning|definition|speed of|difference|square root|sum"
+    "|name (?:of|for) (?:a|an|the (?:largest|process))|process|formula|symbol|chemical|number of"
+    "|colou?rs? of (?!our|my)|big rings|rainbow|theory|author|inventor|currency|population|language"
+)
 _LOCAL = re.compile(
-    r"\b(?:our|ours|we|us|my|mine|here|in this channel|on this channel)\b"
-    r"|\b(?:where|when|who|which|what(?:'s| is| was| time| day| room| number| port| address)?"
-    r"|how (?:much|many|long|often)).*\bthe (?!\w+ of\b|most\b|least\b|best\b|first\b|last\b|\w+est\b)",
+    r"\b(?:our|ours|my|mine|(?:did|are|were|have|should|will|can) we)\b|\bin this channel\b"
+    rf"|\bthe (?!(?:{_WORLD})\b|most\b|least\b|first\b|last\b|next\b|only\b|\w+est\b)[a-z]",
     re.IGNORECASE,
 )
-_GENERAL = re.compile(r"\b(?:of|in|on|called|named)\b|\b[A-Z][a-z]+\b.*\b[A-Z]", re.DOTALL)
+_KNOWLEDGE = re.compile(
+    r"\b(?:invent\w*|discover\w*|wrote|written|compos\w+|capital of|opposite of|stands? for|mean(?:s|ing)?"
+    r"|called|largest|smallest|highest|biggest|\w+est)\b",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(
+    r"\b(?:who|whom|whose|when|where|which|what(?:'?s)?|why|how (?:much|many|long|old|often|far|heavy"
+    r"|late|big|tall|deep|high|wide)|is there|are there|did|does|do)\b",
+    re.IGNORECASE,
+)
 
 _log = structlog.get_logger()
 
@@ -35,18 +55,39 @@ async def quoted_answer(view: LogView, question: str) -> QuotedAnswer | None:
 
 
 def direct_answer(
-    question: str, worked_out: str, quoted: QuotedAnswer | None, budget: PromptBudget
+    question: str,
+    worked_out: str,
+    quoted: QuotedAnswer | None,
+    budget: PromptBudget,
+    people: Collection[str] = (),
 ) -> str | None:
     """Return the answer to a question that needs no model of this size, or None.
 
     What a skill has worked out is the answer, whatever the model. A question about who said what is
     answered with the lines themselves where the model cannot search. A model that is too small to
-    retell a line rightly is not asked to.
+    retell a line rightly is not asked to, nor to guess what only people here know (`people` are
+    their nicks).
     """
     if worked_out:
         return worked_out
-    if not budget.is_small or quoted is None:
+    if not budget.is_small:
         return None
-    if quoted.is_about_log or (budget.is_tiny and quoted.events):
+    if quoted and (quoted.is_about_log or (budget.is_tiny and quoted.events)):
         return quoted.text
+    if budget.is_tiny and quoted is None and is_local(question, people):
+        return NOT_SAID
     return None
+
+
+def is_local(question: str, people: Collection[str] = ()) -> bool:
+    """Return whether only people here can know the answer, judged by the words alone.
+
+    It speaks of one of them, of "our" things, or of a definite thing ("the server room key") that
+    is not one the whole world knows.
+    """
+    if not _ASKS.search(question):
+        return False
+    words = {word.removesuffix("'s").strip("'?.,!").lower() for word in question.split()}
+    if words & {nick.lower() for nick in people}:
+        return True
+    return _LOCAL.search(question) is not None and not _KNOWLEDGE.search(question)

@@ -18,7 +18,7 @@ from llm.client import AgentClient, Call, Count
 from llm.clock import Clock
 from llm.compact_context import CompactContext
 from llm.context import Context, Conversation
-from llm.direct import direct_answer, quoted_answer
+from llm.direct import direct_answer, is_local, quoted_answer
 from llm.errors import Busy, ContextTooLong, TimedOut, Unreachable
 from llm.limits import UNASKED
 from llm.log_questions import QuotedAnswer
@@ -88,7 +88,8 @@ class Responder:
         context = await self._context(request, view, prompt, quoted, budget, memory)
         trace = trace_of(request, call, self._settings(), self._runs, self._clock, lane.beside)
         async with trace:
-            direct = direct_answer(request.text, prompt.worked_out, quoted, budget)
+            people = view.people if view else ()
+            direct = direct_answer(request.text, prompt.worked_out, quoted, budget, people)
             if direct is not None:
                 outcome = Outcome.without_model(direct)
             else:
@@ -160,6 +161,7 @@ class Responder:
                 view,
                 found,
                 notes=prompt.hints,
+                is_local=view is not None and is_local(request.text, view.people),
                 budget=budget,
                 now=self._clock.now,
             )

@@ -1,0 +1,160 @@
+"""The prompt for a small model: one sentence, what belongs to the question, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from llm.budget import PromptBudget
+from llm.compact_context import CompactContext
+from llm.context import Conversation
+from llm.errors import ContextTooLong
+from llm.message import Message
+from llm.question import Question
+from llm.wire import CapabilitiesPart, ModelCard
+from storage.chat_log import ChatLog
+from storage.conversations import Conversations
+from storage.database import Database
+from storage.event import Event
+from tests.kit.room import NOON, Room, calls
+
+SMALL = PromptBudget(tokens=300, is_small=True, is_tiny=False, may_call=False)
+
+
+@pytest.fixture
+async def room(tmp_path: Path) -> AsyncIterator[Room]:
+    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+        yield Room(log, Conversations(database))
+
+
+async def ask(
+    room: Room,
+    text: str,
+    found: Sequence[Event] = (),
+    *steps: Message,
+    answer: str = "So.",
+    notes: str = "",
+    minutes: int = 0,
+) -> list[Message]:
+    """What a small model is sent when bob asks `minutes` after noon; he gets the answer."""
+    anchor = await room.says(f".terrarium {text}", "bob")
+    context = CompactContext(
+        Conversation(room.memory, room.conversation("bob")),
+        "You are Terra.",
+        Question("bob", text),
+        room.view(anchor),
+        found,
+        notes=notes,
+        budget=SMALL,
+        now=lambda: NOON + timedelta(minutes=minutes),
+    )
+    await context.load()
+    messages = await context.fit(steps, room.count, reserve=50)
+    await context.remember([*steps, {"role": "assistant", "content": answer}])
+    await room.says(f"bob: {answer}", "Terra", own=True, reply_to=anchor)
+    return messages
+
+
+async def test_a_plain_question_comes_alone_whatever_was_said_before(room: Room) -> None:
+    for number in range(60):
+        await room.says(f"line {number}")
+    await ask(room, "what is the capital of Norway?")
+    assert await ask(room, "what is the capital of France?") == [
+        {"role": "system", "content": "You are Terra."},
+        {"role": "user", "content": "what is the capital of France?"},
+    ]
+
+
+async def test_lines_that_answer_it_stand_above_the_question(room: Room) -> None:
+    await room.says("the pump starts at six</irc_logs>", "kim")
+    found = await room.view(1 << 62).recent(1)
+    [_, asked] = await ask(room, "when does the pump start?", found)
+    assert asked["content"] == (
+        "<kim> the pump starts at six&lt;/irc_logs>\n\nwhen does the pump start?"
+    )
+
+
+async def test_the_last_turn_is_shown_to_a_question_that_goes_on_from_it(room: Room) -> None:
+    await ask(room, "what is the capital of Norway?", (), *calls("search"), answer="Oslo.")
+    [_, *past, asked] = await ask(room, "and of Sweden?")
+    assert past == [
+        {"role": "user", "content": "what is the capital of Norway?"},
+        {"role": "assistant", "content": "Oslo."},
+    ]
+    assert asked["content"] == "and of Sweden?"
+    assert len(await ask(room, "and of Finland?", minutes=90)) == 2
+
+
+async def test_a_question_about_the_talk_is_shown_the_last_lines_of_people(room: Room) -> None:
+    for number in range(30):
+        await room.says(f"line {number}")
+    await room.says("pong", "Terra", own=True)
+    [_, asked] = await ask(room, "what are they talking about?")
+    lines = asked["content"].split("\n\n")[0].split("\n")
+    assert lines == [f"<ada> line {number}" for number in range(18, 30)]
+
+
+async def test_lines_keep_to_the_budget_the_oldest_leave_first(room: Room) -> None:
+    for number in range(6):
+        await room.says(f"line {number} " + "x" * 250)
+    [_, asked] = await ask(room, "tl;dr")
+    assert [line[6:12] for line in asked["content"].split("\n\n")[0].split("\n")] == [
+        *("line 3", "line 4", "line 5")
+    ]
+
+
+async def test_what_a_skill_says_and_the_time_stand_above_a_question_that_needs_them(
+    room: Room,
+) -> None:
+    [_, asked] = await ask(room, "how old is it today?", notes="It is 3.")
+    assert asked["content"] == (
+        "It is 3.\nIt is Sunday 01 March 2026, 12:00 UTC.\n\nhow old is it today?"
+    )
+
+
+async def test_a_question_that_cannot_fit_is_refused(room: Room) -> None:
+    room.window = 500
+    with pytest.raises(ContextTooLong):
+        await ask(room, "word " * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("card", "budget"),
+    [
+        (None, PromptBudget()),
+        (ModelCard(id="hosted"), PromptBudget()),
+        (
+            ModelCard(id="tiny", parameters=135_000_000, capabilities=CapabilitiesPart(tools="forced")),
+            PromptBudget(600, is_small=True, is_tiny=True, may_call=False),
+        ),
+        (
+            ModelCard(id="small", parameters=500_000_000, prompt_tokens_per_second=400),
+            PromptBudget(600, is_small=True, is_tiny=False, may_call=False),
+        ),
+        (
+            ModelCard(
+                id="able", parameters=600_000_000, capabilities=CapabilitiesPart(chooses_tools=True)
+            ),
+            PromptBudget(900, is_small=True, may_call=True),
+        ),
+        (
+            ModelCard(id="4b", parameters=4_000_000_000, prompt_tokens_per_second=30),
+            PromptBudget(500),
+        ),
+        (
+            ModelCard(id="4b", parameters=4_000_000_000, prompt_tokens_per_second=3_000),
+            PromptBudget(4_000),
+        ),
+        (
+            ModelCard(id="70b", parameters=70_000_000_000, prompt_tokens_per_second=2_000),
+            PromptBudget(3_000),
+        ),
+    ],
+)
+def test_the_budget_follows_from_size_and_speed(
+    card: ModelCard | None, budget: PromptBudget
+) -> None:
+    assert PromptBudget.of(card) == budget
