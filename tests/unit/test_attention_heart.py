@@ -82,6 +82,10 @@ def direct(place: Place = FROGS, person: str = "ada") -> Signal:
     return Signal(Kind.DIRECT, place, NOON, person=person)
 
 
+def reaction(person: str) -> Signal:
+    return Signal(Kind.REACTION, FROGS, NOON, person=person)
+
+
 async def until(clock: ManualClock, happened: Callable[[], bool]) -> None:
     """Let second after second pass until something has happened."""
     async with asyncio.timeout(10):
@@ -126,9 +130,9 @@ async def test_signals_that_come_while_the_model_thinks_wait_and_survive_a_resta
 ) -> None:
     mind, clock = Mind(), ManualClock(NOON)
     async with heart(tmp_path, clock, mind) as beating:
-        await beating.signal(direct(person="ada"))
+        await beating.signal(reaction(person="ada"))
         assert (await mind.wake()).person == "ada"
-        await beating.signal(direct(person="bob"))
+        await beating.signal(reaction(person="bob"))
         await until(clock, lambda: beating.beats > 5)
         assert mind.asked.empty()
         assert len(beating.waiting) == 2

@@ -104,9 +104,9 @@ def test_the_most_important_comes_first() -> None:
 
 def test_signals_that_come_while_the_model_is_busy_wait() -> None:
     day = Day()
-    day.signals(Kind.DIRECT, person="ada")
+    day.signals(Kind.REACTION, person="ada")
     (first,) = day.passes(timedelta(seconds=1))
-    late = day.signals(Kind.DIRECT, person="bob")
+    late = day.signals(Kind.REACTION, person="bob")
     later = day.signals(Kind.REACTION, person="carl")
     assert day.passes(FIVE) == []
     day.attention.done(first)
@@ -134,10 +134,20 @@ def test_half_an_hour_lies_between_two_runs_unasked() -> None:
     assert day.wakes() == [Kind.THOUGHT]
     day.signals(Kind.THOUGHT)
     assert day.passes(timedelta(minutes=29)) == []
-    day.signals(Kind.DIRECT)  # but who speaks to us is heard
-    assert day.wakes() == [Kind.DIRECT]
+    day.signals(Kind.REACTION)  # but who answers us is heard
+    assert day.wakes() == [Kind.REACTION]
     day.passes(timedelta(seconds=20))
     assert day.wakes() == [Kind.THOUGHT]
+
+
+def test_passing_mentions_get_one_word_and_count_for_the_pause() -> None:
+    day = Day()
+    day.signals(Kind.DIRECT, person="ada")
+    (first,) = day.passes(timedelta(seconds=1))
+    late = day.signals(Kind.DIRECT, person="bob")
+    assert day.attention.pauses(late)
+    day.attention.done(first)
+    assert day.attention.waiting == []
 
 
 def test_a_channel_has_its_own_pause() -> None:
