@@ -37,11 +37,25 @@ FEATURES = (
     "link",
 )
 WEIGHTS: Mapping[str, float] = {
-    "bias": -5.0, "exact": 6.0, "related": 4.0, "heaviest missing": -1.0, "evidence": 0.8,
-    "asks": -3.0, "shows": 1.0, "lacks": -1.0, "length": -1.5, "nothing new": -1.5, "density": 2.0,
-    "name missing": -1.0, "recent": 1.0, "recent related": 0.5, "log size": -0.5, "together": 0.4,
-    "exact squared": 1.0, "link": -0.3,
-}  # fmt: skip
+    "bias": -1.84,
+    "exact": 0.00,
+    "related": 7.71,
+    "heaviest missing": -2.56,
+    "evidence": 5.86,
+    "asks": -2.93,
+    "shows": 1.19,
+    "lacks": -3.66,
+    "length": -3.54,
+    "nothing new": -2.61,
+    "density": 2.24,
+    "name missing": -1.82,
+    "recent": 1.87,
+    "recent related": 1.15,
+    "log size": -6.69,
+    "together": 0.00,
+    "exact squared": 0.00,
+    "link": -1.54,
+}
 _HEAVIEST = 7.0
 _TYPO_LENGTH = 5  # letters of a word that may be misspelt
 _TYPO_WEIGHT = 5.0  # of such a word: it is rare

@@ -20,16 +20,17 @@ from datetime import datetime
 from storage.database import Row, from_micros
 from storage.event import SPOKEN, Event
 from storage.event_row import event_of
-from storage.log_query import Query, found, id_range
+from storage.log_query import Query, find, found, id_range
 from storage.passage_score import FEATURES, Asking, Line, chance, features
-from storage.question_words import QuestionWord, QuestionWords, asks, question_words
+from storage.question_words import QuestionWord, QuestionWords, asks, question_words, shows
+from storage.replies import NEXT, replies
 from storage.search_plan import Filter
 from storage.search_text import Parsed
 from storage.search_window import LAST_ID
 from storage.text_index import STRETCH
 from storage.word_forms import index_terms
 
-SAID_HERE = 0.5
+SAID_HERE = 0.3
 """The score from which on a line is an answer; when all are below, nobody has said it here."""
 
 _RECENT = 300  # newest lines that are looked at whatever their words
@@ -43,6 +44,11 @@ _PATIENCE = 0.5  # seconds in all
 _HEAVIEST = 7.0
 _PRIOR = 3_000  # lines of ordinary English that count beside those of the log
 _RELATED = 4  # words that may stand for one of the question
+_SAME = 0.75  # coverage of a question that asks the same
+_TELLING = 9.0  # weight of the words that it has in common, at least
+_FOLLOWED = 5  # questions whose replies are looked at
+_LACKING = 0.4  # of a reply without what is asked for
+_MEANWHILE = 3_600_000  # of ids, milliseconds, until a reply
 _COVERAGE = FEATURES.index("exact")
 _STEPS = 2_000  # instructions of SQLite's machine between two looks at the clock
 _ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
@@ -104,15 +110,27 @@ def find_passages(
 
     Nothing is found when the question has no word that says anything.
     """
+    search = _search_of(connection, question, within, spoken or Spoken())
+    return Passages() if search is None else search.run(within.limit)
+
+
+def looked_at(
+    connection: sqlite3.Connection, question: str, within: Query
+) -> list[tuple[Event, list[float]]]:
+    """The lines that `find_passages` scores, each with its features: to fit the weights."""
+    search = _search_of(connection, question, within, Spoken())
+    return [] if search is None else [(event, values) for event, values in search.lines()]
+
+
+def _search_of(
+    connection: sqlite3.Connection, question: str, within: Query, spoken: Spoken
+) -> _Search | None:
     asked = question_words(question)
-    query = replace(
-        within, own=False, types=SPOKEN if within.types is None else SPOKEN & within.types
-    )
-    filtering = Filter(connection, query, Parsed())
+    types = SPOKEN if within.types is None else SPOKEN & within.types
+    filtering = Filter(connection, replace(within, own=False, types=types), Parsed())
     if not asked.words or not filtering.channels.rows or not within.limit:
-        return Passages()
-    search = _Search(connection, filtering, asked, spoken or Spoken())
-    return search.run(within.limit)
+        return None
+    return _Search(connection, filtering, asked, spoken)
 
 
 class _Search:
@@ -123,26 +141,36 @@ class _Search:
     ) -> None:
         self._connection = connection
         self._filter = filtering
-        self._asked = asked
         self._spoken = spoken
         self._index = _Index(connection, filtering, oldest=spoken.oldest)
+        counts, counted = self._index.frequencies(asked.words)
+        weights = {word.root: _weight(word, counts[word.root], counted) for word in asked.words}
+        self._asking = Asking(asked, weights, self._index.lines)
+        self._plans = list(_plans(self._asking, counts, counted))
+        self._reached: int | None = None
 
     def run(self, limit: int) -> Passages:
         """All steps in their order."""
-        counts, counted = self._index.frequencies(self._asked.words)
-        weights = {
-            word.root: _weight(word, counts[word.root], counted) for word in self._asked.words
-        }
-        asking = Asking(self._asked, weights, self._index.lines)
-        ids, reached = self._index.candidates(asking, counts, counted)
-        recent = self._recent()
-        passages = self._scored(asking, recent, is_recent=True)
-        known = {passage.event.id for passage in passages}
-        passages += self._scored(asking, self._rows(set(ids) - known), is_recent=False)
+        passages = []
+        for event, values in self.lines():
+            share = values[_COVERAGE]
+            score = share if self._spoken.mentions else chance(values)
+            passages.append(Passage(event, score, share))
+        if not self._spoken.mentions:
+            passages += self._replies(passages)
         sign = 1 if self._spoken.oldest else -1
         best = _distinct(sorted(passages, key=lambda each: (-each.score, sign * each.event.id)))
-        back = None if reached is None else from_micros(reached * 1000)
+        back = None if self._reached is None else from_micros(self._reached * 1000)
         return Passages(tuple(best[:limit]), back)
+
+    def lines(self) -> Iterator[tuple[Event, list[float]]]:
+        """The lines that may be answers, with their features: the newest ones whatever their words,
+        and those that the index has."""
+        ids, self._reached = self._index.candidates(self._plans)
+        recent = self._recent()
+        known = {row["id"] for row in recent}
+        yield from self._fitting(recent, recent=True)
+        yield from self._fitting(self._rows(set(ids) - known), recent=False)
 
     def _recent(self) -> Sequence[Row]:
         query = replace(self._filter.query, limit=_RECENT)
@@ -152,16 +180,47 @@ class _Search:
         rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])
         return (row for row in rows if self._filter.fits(row))
 
-    def _scored(self, asking: Asking, rows: Iterable[Row], *, is_recent: bool) -> list[Passage]:
-        scored, mentions = [], self._spoken.mentions
+    def _fitting(self, rows: Iterable[Row], *, recent: bool) -> Iterator[tuple[Event, list[float]]]:
         for row in rows:
-            event = event_of(row, self._filter.channels.rows[row["channel_id"]])
-            line = Line.of(event.text, event.nick)
-            if asking.touches(line) and not self._spoken.leaves_out(event):
-                values = features(asking, line, recent=is_recent)
-                share = values[_COVERAGE]
-                scored.append(Passage(event, share if mentions else chance(values), share))
-        return scored
+            line = Line.of(row["text"], row["nick"])
+            if self._asking.touches(line):
+                event = self._event(row)
+                if not self._spoken.leaves_out(event):
+                    yield event, features(self._asking, line, recent=recent)
+
+    def _replies(self, passages: Sequence[Passage]) -> Iterator[Passage]:
+        """Lines that reply to those who have asked the same."""
+        same = [
+            each
+            for each in passages
+            if each.coverage >= _SAME
+            and each.coverage * self._asking.whole >= _TELLING
+            and asks(each.event.text)
+        ]
+        same.sort(key=lambda each: (-each.coverage, -each.event.id))
+        expected = self._asking.question.expected
+        for passage in same[:_FOLLOWED]:
+            for reply in replies(passage.event, self._following(passage.event)):
+                lacks = shows(expected, reply.event.text) is False
+                score = passage.coverage * reply.chance * (_LACKING if lacks else 1)
+                yield Passage(reply.event, score, passage.coverage, passage.event)
+
+    def _following(self, asked: Event) -> list[Event]:
+        """The lines just after a question on its channel."""
+        query = replace(
+            self._filter.query,
+            network=asked.network,
+            channel=asked.channel,
+            nick=None,
+            after_id=asked.id,
+            before_id=min(self._filter.query.before_id or LAST_ID, asked.id + _MEANWHILE),
+            limit=NEXT,
+        )
+        events = find(self._connection, query, newest=False)
+        return [event for event in events if not self._spoken.leaves_out(event)]
+
+    def _event(self, row: Row) -> Event:
+        return event_of(row, self._filter.channels.rows[row["channel_id"]])
 
 
 class _Index:
@@ -181,9 +240,21 @@ class _Index:
             [self._first >> STRETCH, self._last >> STRETCH],
         )
         self._stretches = [(row["number"], row["lines"]) for row in rows]
-        self.lines = sum(lines for _, lines in self._stretches)
+        self.lines = self._within(filtering)
+        self._indexed = sum(lines for _, lines in self._stretches) or 1
         self._until = time.thread_time() + _BUDGET
         self._patience = time.monotonic() + _PATIENCE
+
+    def _within(self, filtering: Filter) -> int:
+        """About how many lines may be found, whatever their words."""
+        whole = sum(lines for _, lines in self._stretches)
+        if not filtering.channels.others:
+            return whole
+        rows = self._connection.execute(
+            "SELECT sum(lines) FROM totals WHERE channel_id IN (SELECT value FROM json_each(?))",
+            [json.dumps(list(filtering.channels.rows))],
+        )
+        return min(whole, rows.fetchone()[0] or 0)
 
     def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
         """How many of the newest lines have each word, and about how many lines those are."""
@@ -202,19 +273,15 @@ class _Index:
                 break
         return counts, sampled
 
-    def candidates(
-        self, asking: Asking, counts: dict[str, int], counted: int
-    ) -> tuple[list[int], int | None]:
-        """The ids of the lines that have most of what the question's words weigh, newest first
-        among equals; and down to which id was searched, None for all."""
+    def candidates(self, plans: Sequence[_Plan]) -> tuple[list[int], int | None]:
+        """The ids of the lines that have most of what the question's words weigh; and down to
+        which id was searched, None for all."""
         sums: dict[int, float] = {}
-        reached = None
-        plans = list(_plans(asking, counts, counted))
+        reached: int | None = None
         try:
             self._connection.set_progress_handler(self._late, _STEPS)
             for number, lines in self._stretches[:: -self._sign]:
-                most = max(200, _READ * lines // (self.lines or 1))
-                self._add(sums, number, plans, most)
+                self._add(sums, number, plans, max(200, _READ * lines // self._indexed))
                 reached = number << STRETCH
             reached = None
         except sqlite3.OperationalError as error:
@@ -263,7 +330,7 @@ class _Plan:
 def _plans(asking: Asking, counts: dict[str, int], counted: int) -> Iterator[_Plan]:
     """What to ask the index for, the rarest words first."""
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
-    share = _READ / max(asking.lines, 1)
+    share = _READ / max(asking.lines, _READ)
     for word in words:
         others = [
             term
