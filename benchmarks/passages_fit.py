@@ -2,10 +2,11 @@
 
     python -m benchmarks.passages_fit
 
-Reads the questions of `questions/history_seen.json` alone, in the logs that `benchmarks/passages.py`
-makes of real lines: each line that the search looks at is a sample, right or wrong. So the sum of
-weights is the log-odds that a line is the answer. Weights keep the sign that makes sense. Facts are
-left out in turns first, to tell how well the weights do on others. Needs numpy and scipy.
+Reads the questions of `questions/history_seen.json` alone, in the logs that
+`benchmarks/passages.py` makes of real lines: each line that the search looks at is a sample, right
+or wrong. So the sum of weights is the log-odds that a line is the answer, but that a wrong answer
+counts as worse than none. Weights keep the sign that makes sense. Facts are left out in turns
+first, to tell how well the weights do on others. Needs numpy and scipy.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from storage.passages import looked_at
 
 _PENALTY = 0.3  # of squared weights
 _FOLDS = 5
+_WRONG = 3  # times that a line counts where nobody has answered
 _LIMIT = 10
 _POSITIVE = frozenset(
-    {"exact", "related", "evidence", "shows", "density", "recent related", "together",
-     "exact squared"}
+    {"exact", "related", "evidence", "shows", "density", "recent related"}
 )  # fmt: skip
 _NEGATIVE = frozenset(
-    {"heaviest missing", "asks", "lacks", "length", "nothing new", "name missing", "log size",
+    {"heaviest missing", "asks", "lacks", "length", "nothing new", "name missing", "log size", "commonplace",
      "link"}
 )  # fmt: skip
 
@@ -57,6 +58,11 @@ class Samples:
     right: Floats
     fold: int
     kind: str
+
+    @property
+    def counts(self) -> int:
+        """How many samples each line counts as: a wrong answer is worse than none."""
+        return 1 if self.right.any() else _WRONG
 
 
 async def samples(file: QuestionFile) -> list[Samples]:
@@ -99,11 +105,12 @@ def fit(found: Sequence[Samples]) -> Floats:
     """The weights with the least log loss and penalty."""
     rows = np.concatenate([each.rows for each in found])
     right = np.concatenate([each.right for each in found])
+    counts = np.concatenate([np.full(len(each.rows), each.counts) for each in found])
 
     def objective(weights: Floats) -> tuple[float, Floats]:
         scores = rows @ weights
-        loss = float((np.logaddexp(0, scores) - right * scores).sum())
-        gradient: Floats = rows.T @ (1 / (1 + np.exp(-scores)) - right)
+        loss = float((counts * (np.logaddexp(0, scores) - right * scores)).sum())
+        gradient: Floats = rows.T @ (counts * (1 / (1 + np.exp(-scores)) - right))
         return loss + _PENALTY / 2 * float(weights @ weights), gradient + _PENALTY * weights
 
     bounds = [
@@ -119,7 +126,7 @@ def report(found: Sequence[Samples], weights: Mapping[int, Floats]) -> None:
     given at all (with facts: the right one)."""
     kinds = sorted({each.kind for each in found})
     for kind in kinds:
-        first, given = [], {limit: 0 for limit in (0.2, 0.3, 0.4, 0.5, 0.6)}
+        first, given = [], dict.fromkeys((0.2, 0.3, 0.4, 0.5, 0.6), 0)
         group = [each for each in found if each.kind == kind]
         for each in group:
             scores = each.rows @ weights[each.fold]
@@ -128,7 +135,9 @@ def report(found: Sequence[Samples], weights: Mapping[int, Floats]) -> None:
             first.append(is_right)
             chance = 1 / (1 + np.exp(-scores[best]))
             for limit in given:
-                given[limit] += chance >= limit and (is_right or not kind.endswith("sed") and True)
+                given[limit] += chance >= limit and (
+                    is_right or (not kind.endswith("sed") and True)
+                )
         shown = " ".join(f"{limit}: {count}" for limit, count in given.items())
         print(f"  {kind:24} first {sum(first):3} of {len(group):3}; given at {shown}", flush=True)
 
@@ -136,9 +145,7 @@ def report(found: Sequence[Samples], weights: Mapping[int, Floats]) -> None:
 def main() -> None:
     """Fit to the questions that are there to be looked at."""
     found = asyncio.run(samples(question_files()[0]))
-    parts = {
-        fold: fit([each for each in found if each.fold != fold]) for fold in range(_FOLDS)
-    }
+    parts = {fold: fit([each for each in found if each.fold != fold]) for fold in range(_FOLDS)}
     report(found, parts)
     weights = fit(found)
     for name, weight in zip(FEATURES, weights, strict=True):

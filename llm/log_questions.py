@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from enum import Enum
 
-from llm.spans import TimeSpan, time_span
+from llm.spans import ALL_TIME, TimeSpan, time_span
 from storage.event import SPOKEN, Event, EventType
 from storage.log_query import Query
-from storage.passages import Passage, Spoken
+from storage.passages import PEOPLE, Passage, Spoken
 from storage.question_words import question_words
 from storage.stores import LogReader
 
@@ -24,6 +24,7 @@ MOST_LINES = 3
 
 _LOOKED_AT = 60  # passages of which the newest or the oldest is wanted
 _COVERED = 0.6  # share of a topic's weight that a line about it has
+_LONGEST_QUESTION = 400  # characters that are read
 _LONGEST = 350  # characters of a line that are quoted
 
 
@@ -45,7 +46,7 @@ class LogQuestion:
     nick: str | None = None
     wish: Wish = Wish.BEST
     about_time: bool = False
-    span: TimeSpan = TimeSpan()
+    span: TimeSpan = ALL_TIME
     whole_topic: str = ""
 
 
@@ -89,6 +90,10 @@ class Quoting:
         return f"{stamp} {spoken}" + (f"  {address}" if address else "")
 
 
+PLAIN = Quoting()
+"""In UTC, without links."""
+
+
 # --- reading ---
 
 _SAYING = (
@@ -114,7 +119,9 @@ _PEOPLE = (
     r"(?:any ?(?:one|body)|some ?(?:one|body)|people|we|they|every(?:one|body)|the others|"
     r"(?:any|one) of (?:you|us)|folks|others)"
 )
-_HERE = r"(?: (?:here|in (?:here|this channel|the channel|the logs?|chat)|on (?:here|this channel)))?"
+_HERE = (
+    r"(?: (?:here|in (?:here|this channel|the channel|the logs?|chat)|on (?:here|this channel)))?"
+)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -125,6 +132,7 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
     (_pattern(text), wish, about_time)
     for text, wish, about_time in (
         # when did bob last speak (about the pump)? when was bob last here?
+        (rf"when {_BY} {_LAST} (?:{_SAYING}{_TOPIC}?|was here|showed up)", Wish.NEWEST, True),
         (rf"when (?:did|has|have) {_BY} {_LAST} {_SAYING}{_TOPIC}?", Wish.NEWEST, True),
         (rf"when (?:did|has) {_BY} {_SAYING} (?:{_THING} )?{_LAST}", Wish.NEWEST, True),
         (rf"when (?:was|is) {_BY} {_LAST} (?:here|seen|active|around|online|talking|speaking)",
@@ -136,7 +144,8 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
         (rf"when (?:was|were|did) (?P<topic>.+?) (?:{_LAST}|come up last) "
          rf"(?:{_SAYING}|been {_SAYING}|come up|came up)(?: about)?", Wish.NEWEST, True),
         # what was the last thing bob said (about the pump)?
-        (rf"(?:what (?:was|is|were)|show me|quote|give me)? ?(?:the )?(?:last|latest|newest|most recent) "
+        (rf"(?:what (?:was|is|were)|show me|quote|give me)? ?(?:the )?"
+         rf"(?:last|latest|newest|most recent) "
          rf"(?:thing|line|message|words?|sentence|comment)s? (?:that |which )?"
          rf"(?:(?:from|by|of) )?{_BY}(?:(?: has| had)? {_SAYING}{_TOPIC}?)?", Wish.NEWEST, False),
         (rf"what (?:did|has|have) {_BY} {_LAST} {_SAYING}{_TOPIC}?", Wish.NEWEST, False),
@@ -144,12 +153,14 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
         (rf"what (?:was|were|is|are) {_BY}'?s? (?:last|latest) (?:words?|message|line|comment)s?",
          Wish.NEWEST, False),
         # when was the pump first mentioned? who was the first to mention it?
-        (rf"when (?:was|were|did) (?P<topic>.+?) (?:first|originally) (?:{_SAYING}|come up)(?: about)?",
-         Wish.OLDEST, True),
+        (rf"when (?:was|were|did) (?P<topic>.+?) (?:first|originally) "
+         rf"(?:{_SAYING}|come up)(?: about)?", Wish.OLDEST, True),
         (rf"when did {_BY} first {_SAYING}{_TOPIC}?", Wish.OLDEST, True),
         (rf"who (?:first|originally) {_SAYING}{_TOPIC}", Wish.OLDEST, False),
         (rf"who was (?:the )?first (?:one |person )?(?:to|who|that) {_SAYING}{_TOPIC}",
          Wish.OLDEST, False),
+        (rf"who {_NOW_AND_THEN}(?:told|asked) \S+ (?:{_ABOUT}|for) (?P<topic>.+)",
+         Wish.BEST, False),
         # when did bob say ...? when was ... mentioned?
         (rf"when (?:did|has|have) {_BY} {_SAYING}{_TOPIC}", Wish.BEST, True),
         (rf"when (?:was|were) (?P<topic>.+?) {_SAYING}(?: about)?", Wish.NEWEST, True),
@@ -165,19 +176,21 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
         # what did bob say about ...? what was said about ...?
         (rf"what (?:all )?(?:was|were|has been|had been|is) {_NOW_AND_THEN}{_SAYING}{_TOPIC}",
          Wish.BEST, False),
-        (rf"what (?:all |else |exactly )?(?:did|has|have|had|does|do|was|were|is) {_BY} (?:have to )?"
-         rf"{_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
+        (rf"what (?:all |else |exactly )?(?:(?:did|has|have|had|does|do|was|were|is) )?{_BY} "
+         rf"(?:have to |had to )?{_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
         (rf"what (?:did|has|have|had|was|were) {_BY} (?:have to )?{_NOW_AND_THEN}{_SAYING}",
          Wish.NEWEST, False),
-        (rf"what(?:'s| is| was| are| were)? {_BY}'s? (?:opinion|view|take|advice|thoughts?|comments?)s?"
+        (rf"what(?:'s| is| was| are| were)? {_BY}'s? "
+         rf"(?:opinion|view|take|advice|thoughts?|comments?)s?"
          rf" {_ABOUT} (?P<topic>.+)", Wish.BEST, False),
         # did bob say ...? has anybody mentioned ...?
         (rf"(?:did|has|have|had) {_PEOPLE} {_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
         (rf"(?:did|has|have|had) {_BY} {_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
         (rf"(?:did|has|have|had) {_BY} {_NOW_AND_THEN}{_SAYING}(?: {_THING})?", Wish.NEWEST, False),
-        (rf"(?:was|were|has|have|is) (?P<topic>.+?) (?:been )?{_NOW_AND_THEN}(?:mentioned|discussed|"
-         r"talked about|brought up|spoken of)", Wish.BEST, False),
-        (r"(?:is there |was there |are there )?(?:any|some) (?:mentions?|talk|discussions?|lines?|word)"
+        (rf"(?:was|were|has|have|is) (?P<topic>.+?) (?:been )?{_NOW_AND_THEN}"
+         r"(?:mentioned|discussed|talked about|brought up|spoken of)", Wish.BEST, False),
+        (r"(?:is there |was there |are there )?(?:any|some) "
+         r"(?:mentions?|talk|discussions?|lines?|word)"
          r" (?:of|about|on) (?P<topic>.+)", Wish.BEST, False),
         (r"(?:is|was) there (?:anything|something) (?:in the logs? |said |here )?(?:about|on) "
          r"(?P<topic>.+)", Wish.BEST, False),
@@ -197,10 +210,11 @@ _CLOSING = re.compile(
     r"by the way|btw|exactly|earlier|before|then))+$|[\s?!.]+$",
     re.IGNORECASE,
 )
-_NOBODY = frozenset(
-    "you u i me it this that he she him her the a an to there who what my our your his their its "
-    "time day been be all any something anything nothing".split()
-)
+_NOBODY_TEXT = """
+you u i me it this that he she him her the a an to there who what my our your his their its time
+day been be all any something anything nothing
+"""
+_NOBODY = frozenset(_NOBODY_TEXT.split())
 _ANYBODY = re.compile(_PEOPLE, re.IGNORECASE)
 
 
@@ -218,7 +232,7 @@ def read_log_question(
     one, as people come and go. `who` is the nick of who asks: "what did I say about ...?". Words
     of time are read as meant at `now` in `zone`.
     """
-    said = _shortened(text)
+    said = _shortened(text[:_LONGEST_QUESTION])
     span, rest = time_span(said, now or datetime.now(UTC), zone)
     question = _read(_shortened(rest), nicks, who) or _read(said, nicks, who)
     if question is None:
@@ -273,8 +287,8 @@ async def answer_from_log(
     log: LogReader,
     question: LogQuestion,
     within: Query,
-    quoting: Quoting = Quoting(),  # noqa: B008: frozen
-    spoken: Spoken = Spoken(),  # noqa: B008: frozen
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
 ) -> QuotedAnswer:
     """The lines that somebody wants of the log, at most MOST_LINES, or a sentence that there are
     none. `within` says what may be read, and which line asks (`before_id`); nobody who has opted
@@ -285,7 +299,7 @@ async def answer_from_log(
         return await _of_person(log, question, timed, quoting, spoken)
     answer = await _about(log, question, timed, quoting, spoken)
     if not answer.lines and question.span:
-        whole = replace(question, topic=question.whole_topic, span=TimeSpan())
+        whole = replace(question, topic=question.whole_topic, span=ALL_TIME)
         other = await _about(log, whole, query, quoting, spoken)
         if other.lines:
             return replace(other, lead="Not in that time, but:")
@@ -296,8 +310,8 @@ async def answer_plainly(
     log: LogReader,
     question: str,
     within: Query,
-    quoting: Quoting = Quoting(),  # noqa: B008: frozen
-    spoken: Spoken = Spoken(),  # noqa: B008: frozen
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
 ) -> QuotedAnswer | None:
     """The line or lines that answer a plain question, None when nobody said it: then it is no
     question to the log. Raises Unavailable."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
-from storage.question_words import Expected, QuestionWord, QuestionWords, asks, is_content, shows
+from storage.question_words import QuestionWord, QuestionWords, asks, is_content, shows
 from storage.related_words import related_words
 from storage.word_forms import stem, tokens
 
@@ -32,29 +32,27 @@ FEATURES = (
     "recent",
     "recent related",
     "log size",
-    "together",
-    "exact squared",
+    "commonplace",
     "link",
 )
 WEIGHTS: Mapping[str, float] = {
     "bias": -1.84,
     "exact": 0.00,
-    "related": 7.71,
-    "heaviest missing": -2.56,
-    "evidence": 5.86,
-    "asks": -2.93,
-    "shows": 1.19,
-    "lacks": -3.66,
-    "length": -3.54,
-    "nothing new": -2.61,
-    "density": 2.24,
-    "name missing": -1.82,
-    "recent": 1.87,
-    "recent related": 1.15,
-    "log size": -6.69,
-    "together": 0.00,
-    "exact squared": 0.00,
-    "link": -1.54,
+    "related": 8.21,
+    "heaviest missing": -2.86,
+    "evidence": 5.10,
+    "asks": -2.85,
+    "shows": 1.41,
+    "lacks": -3.29,
+    "length": -3.11,
+    "nothing new": -2.57,
+    "density": 2.38,
+    "name missing": -2.01,
+    "recent": 2.44,
+    "recent related": 1.91,
+    "log size": -6.59,
+    "commonplace": -4.22,
+    "link": -1.06,
 }
 _HEAVIEST = 7.0
 _TYPO_LENGTH = 5  # letters of a word that may be misspelt
@@ -115,7 +113,7 @@ def rarity(root: str) -> float:
 def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
     """The values of FEATURES for a line."""
     words, stems, present = line.words, line.stems, line.present
-    exact = near = heaviest = 0.0
+    exact = near = heaviest = rarest = 0.0
     name_missing = 0.0
     matched: set[str] = set()
     for word in asking.question.words:
@@ -124,6 +122,7 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         if quality:
             matched.add(word.root)
             exact += weight * quality
+            rarest = max(rarest, weight)
             continue
         likeness, root = max(
             ((share, root) for root, share in word.related.items() if root in present),
@@ -134,15 +133,15 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         heaviest = max(heaviest, weight * (1 - likeness))
         name_missing = max(name_missing, float(word.is_name))
     whole = asking.whole
+    size = math.log10(asking.lines + 10) / 6
     shown = shows(asking.question.expected, _rest(words, matched))
     content = [root for word, root in zip(words, stems, strict=True) if is_content(word)]
     told = sum(map(rarity, content))
     holds = sum(rarity(root) for root in content if root in matched)
     new = any(root not in matched for root in content)
-    share = exact / whole
     return [
         1.0,
-        share,
+        exact / whole,
         near / whole,
         heaviest / _HEAVIEST,
         min(exact, 3 * _HEAVIEST) / 10,
@@ -155,9 +154,8 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         name_missing,
         float(recent),
         recent * near / whole,
-        math.log10(asking.lines + 10) / 6,
-        _together(asking.question.words, stems),
-        share * share,
+        size,
+        size * (1 - rarest / _HEAVIEST),
         float("http" in line.text),
     ]
 
@@ -196,15 +194,3 @@ def _misspelt(word: str, other: str) -> bool:
 def _rest(words: Sequence[str], matched: set[str]) -> str:
     """What a line says beside the words of the question."""
     return " ".join(word for word in words if stem(word) not in matched)
-
-
-def _together(words: Sequence[QuestionWord], stems: Sequence[str]) -> float:
-    """The share of neighbouring words of the question that are neighbours in the line."""
-    if len(words) < 2:
-        return 0.0
-    near = {
-        pair for distance in (1, 2, 3) for pair in zip(stems, stems[distance:], strict=False)
-    }
-    roots = [word.root for word in words]
-    pairs = list(zip(roots, roots[1:], strict=False))
-    return sum((a, b) in near or (b, a) in near for a, b in pairs) / len(pairs)

@@ -13,16 +13,24 @@ import math
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from heapq import nlargest
 
 from storage.database import Row, from_micros
 from storage.event import SPOKEN, Event
 from storage.event_row import event_of
 from storage.log_query import Query, find, found, id_range
 from storage.passage_score import FEATURES, Asking, Line, chance, features
-from storage.question_words import QuestionWord, QuestionWords, asks, question_words, shows
+from storage.question_words import (
+    QuestionWord,
+    QuestionWords,
+    asks,
+    is_number,
+    question_words,
+    shows,
+)
 from storage.replies import NEXT, replies
 from storage.search_plan import Filter
 from storage.search_text import Parsed
@@ -30,22 +38,24 @@ from storage.search_window import LAST_ID
 from storage.text_index import STRETCH
 from storage.word_forms import index_terms
 
-SAID_HERE = 0.3
+SAID_HERE = 0.4
 """The score from which on a line is an answer; when all are below, nobody has said it here."""
 
 _RECENT = 300  # newest lines that are looked at whatever their words
-_CHOSEN = 240  # lines of the index that are looked at
+_CHOSEN = 220  # lines of the index that are looked at
 _SAMPLED = 40_000  # lines, about, in which the words are counted
 _COUNTED = 3_000  # lines of a stretch with a word that are counted at most
 _READ = 40_000  # lines with a rare word that are read from the whole index, about
 _COMMON = 800  # lines of a stretch with two words
-_BUDGET = 0.11  # seconds of work; a busy machine makes no answer partial
+_BUDGET = 0.08  # seconds of work; a busy machine makes no answer partial
 _PATIENCE = 0.5  # seconds in all
-_HEAVIEST = 7.0
+_HEAVIEST = 7.0  # weight of a word
+_NUMBER = 3.0  # of a number, which is about anything
 _PRIOR = 3_000  # lines of ordinary English that count beside those of the log
-_RELATED = 4  # words that may stand for one of the question
+_RELATED = 3  # words that may stand for one of the question
+_ENOUGH = 0.8  # share of what the words weigh: then nobody looks for related words
 _SAME = 0.75  # coverage of a question that asks the same
-_TELLING = 9.0  # weight of the words that it has in common, at least
+_TELLING = 12.0  # weight of the words that it has in common, at least
 _FOLLOWED = 5  # questions whose replies are looked at
 _LACKING = 0.4  # of a reply without what is asked for
 _MEANWHILE = 3_600_000  # of ids, milliseconds, until a reply
@@ -103,14 +113,18 @@ class Spoken:
         return event.own or not text or self.hides(event)
 
 
+PEOPLE = Spoken()
+"""What people say, where the bot has no name yet."""
+
+
 def find_passages(
-    connection: sqlite3.Connection, question: str, within: Query, spoken: Spoken | None = None
+    connection: sqlite3.Connection, question: str, within: Query, spoken: Spoken = PEOPLE
 ) -> Passages:
     """The lines that answer `question` likeliest: `within.limit` at most.
 
     Nothing is found when the question has no word that says anything.
     """
-    search = _search_of(connection, question, within, spoken or Spoken())
+    search = _search_of(connection, question, within, spoken)
     return Passages() if search is None else search.run(within.limit)
 
 
@@ -118,7 +132,7 @@ def looked_at(
     connection: sqlite3.Connection, question: str, within: Query
 ) -> list[tuple[Event, list[float]]]:
     """The lines that `find_passages` scores, each with its features: to fit the weights."""
-    search = _search_of(connection, question, within, Spoken())
+    search = _search_of(connection, question, within, PEOPLE)
     return [] if search is None else [(event, values) for event, values in search.lines()]
 
 
@@ -137,7 +151,11 @@ class _Search:
     """One search on one connection."""
 
     def __init__(
-        self, connection: sqlite3.Connection, filtering: Filter, asked: QuestionWords, spoken: Spoken
+        self,
+        connection: sqlite3.Connection,
+        filtering: Filter,
+        asked: QuestionWords,
+        spoken: Spoken,
     ) -> None:
         self._connection = connection
         self._filter = filtering
@@ -147,6 +165,7 @@ class _Search:
         weights = {word.root: _weight(word, counts[word.root], counted) for word in asked.words}
         self._asking = Asking(asked, weights, self._index.lines)
         self._plans = list(_plans(self._asking, counts, counted))
+        self._further = [] if spoken.mentions else list(_related_plans(self._asking))
         self._reached: int | None = None
 
     def run(self, limit: int) -> Passages:
@@ -166,7 +185,9 @@ class _Search:
     def lines(self) -> Iterator[tuple[Event, list[float]]]:
         """The lines that may be answers, with their features: the newest ones whatever their words,
         and those that the index has."""
-        ids, self._reached = self._index.candidates(self._plans)
+        ids, self._reached = self._index.candidates(
+            self._plans, self._further, _ENOUGH * self._asking.whole
+        )
         recent = self._recent()
         known = {row["id"] for row in recent}
         yield from self._fitting(recent, recent=True)
@@ -226,9 +247,7 @@ class _Search:
 class _Index:
     """The index of words, asked for the lines that a search may find."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, filtering: Filter, *, oldest: bool
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, filtering: Filter, *, oldest: bool) -> None:
         self._connection = connection
         self._sign = 1 if oldest else -1
         self._have, self._lack = filtering.tags()
@@ -240,21 +259,21 @@ class _Index:
             [self._first >> STRETCH, self._last >> STRETCH],
         )
         self._stretches = [(row["number"], row["lines"]) for row in rows]
+        self._indexed = sum(int(lines) for _, lines in self._stretches) or 1
         self.lines = self._within(filtering)
-        self._indexed = sum(lines for _, lines in self._stretches) or 1
         self._until = time.thread_time() + _BUDGET
         self._patience = time.monotonic() + _PATIENCE
 
     def _within(self, filtering: Filter) -> int:
         """About how many lines may be found, whatever their words."""
-        whole = sum(lines for _, lines in self._stretches)
+        whole = self._indexed
         if not filtering.channels.others:
             return whole
         rows = self._connection.execute(
             "SELECT sum(lines) FROM totals WHERE channel_id IN (SELECT value FROM json_each(?))",
             [json.dumps(list(filtering.channels.rows))],
         )
-        return min(whole, rows.fetchone()[0] or 0)
+        return min(whole, int(rows.fetchone()[0] or 0))
 
     def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
         """How many of the newest lines have each word, and about how many lines those are."""
@@ -273,29 +292,36 @@ class _Index:
                 break
         return counts, sampled
 
-    def candidates(self, plans: Sequence[_Plan]) -> tuple[list[int], int | None]:
+    def candidates(
+        self, plans: Sequence[_Plan], further: Sequence[_Plan], enough: float
+    ) -> tuple[list[int], int | None]:
         """The ids of the lines that have most of what the question's words weigh; and down to
-        which id was searched, None for all."""
+        which id was searched by `plans`, None for all. Only where these find no line with
+        `enough`, `further` ones are asked for, as long as there is time."""
         sums: dict[int, float] = {}
+        reached = self._collect(sums, plans)
+        if reached is None and max(sums.values(), default=0) < enough:
+            self._collect(sums, further)
+        best = nlargest(_CHOSEN, sums, key=lambda each: (sums[each], -self._sign * each))
+        return best, reached
+
+    def _collect(self, sums: dict[int, float], plans: Sequence[_Plan]) -> int | None:
+        """Add what plans find to `sums` by id; down to which id there was time, None for all."""
         reached: int | None = None
         try:
             self._connection.set_progress_handler(self._late, _STEPS)
             for number, lines in self._stretches[:: -self._sign]:
                 self._add(sums, number, plans, max(200, _READ * lines // self._indexed))
                 reached = number << STRETCH
-            reached = None
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
-            reached = reached or self._last
+            return reached or self._last
         finally:
             self._connection.set_progress_handler(None, 0)
-        best = sorted(sums, key=lambda each: (-sums[each], self._sign * each))[:_CHOSEN]
-        return best, reached
+        return None
 
-    def _add(
-        self, sums: dict[int, float], number: int, plans: Sequence[_Plan], most: int
-    ) -> None:
+    def _add(self, sums: dict[int, float], number: int, plans: Sequence[_Plan], most: int) -> None:
         first = max(self._first, number << STRETCH)
         last = min(self._last, ((number + 1) << STRETCH) - 1)
         order = "ASC" if self._sign > 0 else "DESC"
@@ -327,34 +353,39 @@ class _Plan:
     weight: float
 
 
-def _plans(asking: Asking, counts: dict[str, int], counted: int) -> Iterator[_Plan]:
-    """What to ask the index for, the rarest words first."""
+def _plans(asking: Asking, counts: Mapping[str, int], counted: int) -> Iterator[_Plan]:
+    """What to ask the index for, the rarest words first: lines with a rare word, and with a common
+    one together with any other."""
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
     share = _READ / max(asking.lines, _READ)
     for word in words:
-        others = [
-            term
-            for other in words
-            if other is not word
-            for term in index_terms(other.forms[0])
-        ]
-        own = _any(index_terms(word.forms[0]))
-        weight = asking.weights[word.root]
-        if counts[word.root] <= share * max(counted, 1) or not others:
-            yield _Plan((own,), weight)
-        else:
-            yield _Plan((own, _any(others)), weight)
-        related = list(word.related.items())[:_RELATED]
+        own, others = index_terms(word.forms[0]), _other_terms(words, word)
+        terms: tuple[str, ...] = (_any(own),)
+        if others and counts[word.root] > share * max(counted, 1):
+            terms = (_any(own), _any(others))
+        yield _Plan(terms, asking.weights[word.root])
+
+
+def _related_plans(asking: Asking) -> Iterator[_Plan]:
+    """The same for what may stand for a word, together with another word of the question."""
+    words = asking.question.words
+    for word in words:
+        related, others = list(word.related.items())[:_RELATED], _other_terms(words, word)
         if related and others:
             likeness = sum(share for _, share in related) / len(related)
             terms = [term for root, _ in related for term in index_terms(root)]
-            yield _Plan((_any(terms), _any(others)), weight * likeness)
+            yield _Plan((_any(terms), _any(others)), asking.weights[word.root] * likeness)
+
+
+def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> list[str]:
+    return [term for each in words if each is not word for term in index_terms(each.forms[0])]
 
 
 def _weight(word: QuestionWord, count: int, counted: int) -> float:
     """How much a word tells in this log: its inverse document frequency, at most 7."""
     expected = _PRIOR * math.exp(-word.rarity)
-    return min(_HEAVIEST, math.log((counted + _PRIOR) / (count + expected)))
+    heaviest = _NUMBER if is_number(word.root) else _HEAVIEST
+    return min(heaviest, math.log((counted + _PRIOR) / (count + expected)))
 
 
 def _any(terms: Iterable[str]) -> str:
