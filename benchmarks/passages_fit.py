@@ -42,7 +42,8 @@ _POSITIVE = frozenset(
     {"exact", "related", "evidence", "shows", "density", "recent related"}
 )  # fmt: skip
 _NEGATIVE = frozenset(
-    {"heaviest missing", "asks", "lacks", "length", "nothing new", "name missing", "log size", "commonplace",
+    {"heaviest missing", "asks", "lacks", "length", "nothing new", "name missing", "log size",
+     "commonplace",
      "link"}
 )  # fmt: skip
 
