@@ -39,7 +39,8 @@ _FOLDS = 5
 _WRONG = 3  # times that a line counts where nobody has answered
 _LIMIT = 10
 _POSITIVE = frozenset(
-    {"exact", "related", "evidence", "shows", "density", "recent related"}
+    {"exact", "related", "evidence", "shows", "density", "recent related", "states",
+     "states all"}
 )  # fmt: skip
 _NEGATIVE = frozenset(
     {"heaviest missing", "asks", "lacks", "length", "nothing new", "name missing", "log size",

@@ -80,10 +80,11 @@ async def answer_from_log(
         return await _of_person(log, question, timed, quoting, spoken)
     answer = await _about(log, question, timed, quoting, spoken)
     if not answer.lines and question.span:
-        whole = replace(question, topic=question.whole_topic, span=ALL_TIME)
-        other = await _about(log, whole, query, quoting, spoken)
-        if other.lines:
-            return replace(other, lead="Not in that time, but:")
+        for topic in (question.whole_topic, question.topic):
+            ever = replace(question, topic=topic, span=ALL_TIME)
+            other = await _about(log, ever, query, quoting, spoken)
+            if other.lines:
+                return replace(other, lead="Not in that time, but:")
     return answer
 
 

@@ -11,7 +11,7 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -20,7 +20,7 @@ from storage.passage_score import Asking
 from storage.question_words import QuestionWord, is_number
 from storage.search_plan import Filter
 from storage.search_window import LAST_ID
-from storage.text_index import STRETCH
+from storage.text_index import STRETCH, nick_tag
 from storage.word_forms import index_terms
 
 _CHOSEN = 220  # lines that are looked at
@@ -67,6 +67,15 @@ class PassageIndex:
             [json.dumps(list(filtering.channels.rows))],
         )
         return min(whole, int(rows.fetchone()[0] or 0))
+
+    def nicks(self, words: Sequence[QuestionWord]) -> frozenset[str]:
+        """Those of the words, by their roots, that are also nicks that have spoken."""
+        sql = "SELECT EXISTS (SELECT 1 FROM people_days WHERE nick = ?)"
+        return frozenset(
+            word.root
+            for word in words
+            if self._connection.execute(sql, [word.forms[0]]).fetchone()[0]
+        )
 
     def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
         """How many of the newest lines have each word, and about how many lines those are."""
@@ -133,6 +142,7 @@ class PassageIndex:
     def _match(self, plan: IndexPlan) -> str:
         wanted = [f"text : ({terms})" for terms in plan.terms]
         wanted += [f"tags : ({tag})" for tag in self._have]
+        wanted += [f'tags : "{nick_tag(plan.nick)}"'] if plan.nick else []
         lack = " OR ".join(f'tags : "{tag}"' for tag in self._lack)
         return f"({' AND '.join(wanted)})" + (f" NOT ({lack})" if lack else "")
 
@@ -142,15 +152,19 @@ class PassageIndex:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """Lines that have any of each of `terms`, and what that is worth."""
+    """Lines that have any of each of `terms`, of `nick` where it is said, and what that is
+    worth."""
 
     terms: tuple[str, ...]
     weight: float
+    nick: str = ""
 
 
-def plans(asking: Asking, counts: Mapping[str, int], counted: int) -> Iterator[IndexPlan]:
+def plans(
+    asking: Asking, counts: Mapping[str, int], counted: int, nicks: Collection[str]
+) -> Iterator[IndexPlan]:
     """What to ask the index for, the rarest words first: lines with a rare word, and with a common
-    one together with any other."""
+    one together with any other; and what one of `nicks` said with any other."""
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
     share = _READ / max(asking.lines, _READ)
     for word in words:
@@ -159,6 +173,8 @@ def plans(asking: Asking, counts: Mapping[str, int], counted: int) -> Iterator[I
         if others and counts[word.root] > share * max(counted, 1):
             terms = (_any(own), _any(others))
         yield IndexPlan(terms, asking.weights[word.root])
+        if word.root in nicks and others:
+            yield IndexPlan((_any(others),), asking.weights[word.root], word.forms[0])
 
 
 def related_plans(asking: Asking) -> Iterator[IndexPlan]:

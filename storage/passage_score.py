@@ -34,25 +34,29 @@ FEATURES = (
     "log size",
     "commonplace",
     "link",
+    "states",
+    "states all",
 )
 WEIGHTS: Mapping[str, float] = {
-    "bias": -1.84,
+    "bias": -1.78,
     "exact": 0.00,
-    "related": 8.21,
-    "heaviest missing": -2.86,
-    "evidence": 5.10,
-    "asks": -2.85,
-    "shows": 1.41,
-    "lacks": -3.29,
-    "length": -3.11,
-    "nothing new": -2.57,
-    "density": 2.38,
-    "name missing": -2.01,
-    "recent": 2.44,
-    "recent related": 1.91,
-    "log size": -6.59,
-    "commonplace": -4.22,
-    "link": -1.06,
+    "related": 8.67,
+    "heaviest missing": -2.75,
+    "evidence": 5.05,
+    "asks": -2.83,
+    "shows": 1.25,
+    "lacks": -3.27,
+    "length": -3.19,
+    "nothing new": -2.36,
+    "density": 1.85,
+    "name missing": -2.09,
+    "recent": 2.43,
+    "recent related": 1.59,
+    "log size": -6.45,
+    "commonplace": -4.33,
+    "link": -0.98,
+    "states": 0.15,
+    "states all": 3.66,
 }
 _HEAVIEST = 7.0
 _TYPO_LENGTH = 5  # letters of a word that may be misspelt
@@ -134,6 +138,7 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         name_missing = max(name_missing, float(word.is_name))
     whole = asking.whole
     size = math.log10(asking.lines + 10) / 6
+    states = float(asking.question.is_state and _states(line, matched))
     shown = shows(asking.question.expected, _rest(words, matched))
     content = [root for word, root in zip(words, stems, strict=True) if is_content(word)]
     told = sum(map(rarity, content))
@@ -157,6 +162,8 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         size,
         size * (1 - rarest / _HEAVIEST),
         float("http" in line.text),
+        states,
+        states * (heaviest == 0),
     ]
 
 
@@ -164,6 +171,12 @@ def chance(values: Sequence[float]) -> float:
     """The chance from 0 to 1 that a line with these features answers the question."""
     total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+def rounded(share: float) -> float:
+    """The log-odds of a chance in steps of a half, which is as exact as it is."""
+    kept = min(max(share, 1e-9), 1 - 1e-9)
+    return round(2 * math.log(kept / (1 - kept))) / 2
 
 
 def _exact(word: QuestionWord, line: Line, weight: float) -> float:
@@ -177,6 +190,17 @@ def _exact(word: QuestionWord, line: Line, weight: float) -> float:
             if each[0] == written[0] and _misspelt(written, each):
                 return _TYPO
     return 0.0
+
+
+def _states(line: Line, matched: Set[str]) -> bool:
+    """Whether a line says what something that was asked for is: "the parcel is", "is the boss"."""
+    stems = line.stems
+    for place, root in enumerate(stems):
+        if root == "be":
+            after = stems[place + 1 : place + 3]
+            if (place and stems[place - 1] in matched) or (after and after[-1] in matched):
+                return True
+    return False
 
 
 def _misspelt(word: str, other: str) -> bool:

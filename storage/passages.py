@@ -20,7 +20,7 @@ from storage.event import SPOKEN, Event
 from storage.event_row import event_of
 from storage.log_query import Query, find, found
 from storage.passage_index import PassageIndex, plans, related_plans, weight_of
-from storage.passage_score import FEATURES, Asking, Line, chance, features
+from storage.passage_score import FEATURES, Asking, Line, chance, features, rounded
 from storage.question_words import QuestionWords, asks, question_words, shows
 from storage.replies import NEXT, replies
 from storage.search_plan import Filter
@@ -37,6 +37,7 @@ _TELLING = 12.0  # weight of the words that it has in common, at least
 _FOLLOWED = 5  # questions whose replies are looked at
 _LACKING = 0.4  # of a reply without what is asked for
 _MEANWHILE = 3_600_000  # of ids, milliseconds, until a reply
+_QUESTION = 0.3  # the most that a question may be worth
 _COVERAGE = FEATURES.index("exact")
 _ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
 
@@ -141,7 +142,7 @@ class _Search:
         counts, counted = self._index.frequencies(asked.words)
         weights = {word.root: weight_of(word, counts[word.root], counted) for word in asked.words}
         self._asking = Asking(asked, weights, self._index.lines)
-        self._plans = list(plans(self._asking, counts, counted))
+        self._plans = list(plans(self._asking, counts, counted, self._index.nicks(asked.words)))
         self._further = [] if spoken.mentions else list(related_plans(self._asking))
         self._reached: int | None = None
 
@@ -151,11 +152,15 @@ class _Search:
         for event, values in self.lines():
             share = values[_COVERAGE]
             score = share if self._spoken.mentions else chance(values)
+            if event.text.rstrip().endswith("?") and not self._spoken.mentions:
+                score = min(score, _QUESTION)
             passages.append(Passage(event, score, share))
         if not self._spoken.mentions:
             passages += self._replies(passages)
         sign = 1 if self._spoken.oldest else -1
-        best = _distinct(sorted(passages, key=lambda each: (-each.score, sign * each.event.id)))
+        best = _distinct(
+            sorted(passages, key=lambda each: (-rounded(each.score), sign * each.event.id))
+        )
         back = None if self._reached is None else from_micros(self._reached * 1000)
         return Passages(tuple(best[:limit]), back)
 

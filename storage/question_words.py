@@ -62,10 +62,11 @@ class QuestionWord:
 
 @dataclass(frozen=True, slots=True)
 class QuestionWords:
-    """A question as it was understood."""
+    """A question as it was understood; `is_state` for "what is ...?", "where are ...?"."""
 
     words: tuple[QuestionWord, ...]
     expected: Expected
+    is_state: bool = False
 
 
 _KINDS = (
@@ -85,6 +86,12 @@ _KINDS = (
      r"\b(?:address|location) of"),
     (Expected.PERSON, r"\bwho(?:se|m)?\b|who's|which (?:person|colleague)|what person"),
 )  # fmt: skip
+_FRAME = re.compile(  # words of the question that no answer has
+    r"\bhow (?:long|often|soon|far|late)\b|\b(?:what|which) (?:time|day|date|year|month)\b"
+)
+_STATES = re.compile(
+    r"^\W*(?:what|where|who|when|which|how|why)\w*(?:'s| is| are| was| were) ", re.IGNORECASE
+)
 _EXPECTED = [(kind, re.compile(pattern)) for kind, pattern in _KINDS]
 
 _NUMBER_WORD = (
@@ -123,7 +130,7 @@ def question_words(text: str) -> QuestionWords:
     """Read a question."""
     asked = plain(text)
     kinds = (kind for kind, pattern in _EXPECTED if pattern.search(asked))
-    found = tokens(text)[: 6 * _MOST_WORDS]
+    found = tokens(_FRAME.sub(" ", asked))[: 6 * _MOST_WORDS]
     kept = [word for word in found if word not in _STOP and (len(word) > 1 or word.isdigit())]
     if not kept:
         kept = [word for word in found if word in _KEPT_WHEN_ALONE]
@@ -135,7 +142,8 @@ def question_words(text: str) -> QuestionWords:
         if root not in words and len(words) < _MOST_WORDS:
             rarity = min(_RARE, max(1.0, log(20 + table.rank(root)) - 2.0))
             words[root] = QuestionWord(root, forms(word), rarity, table.of(root), word in names)
-    return QuestionWords(tuple(words.values()), next(kinds, Expected.ANYTHING))
+    is_state = _STATES.match(asked) is not None
+    return QuestionWords(tuple(words.values()), next(kinds, Expected.ANYTHING), is_state)
 
 
 def shows(expected: Expected, text: str) -> bool | None:
