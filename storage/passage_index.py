@@ -24,11 +24,13 @@ from storage.text_index import STRETCH, nick_tag
 from storage.word_forms import index_terms
 
 _CHOSEN = 220  # lines that are looked at
+_LEAST_SHARE = 0.5  # of what the best line has, that a line must have to be looked at
 _SAMPLED = 40_000  # lines, about, in which the words are counted
 _COUNTED = 3_000  # lines of a stretch with a word that are counted at most
 _READ = 40_000  # lines with a rare word that are read from the whole index, about
 _LEAST_READ = 200  # the same from a stretch
 _BUDGET = 0.08  # seconds of work; a busy machine makes no answer partial
+_FURTHER = 0.03  # of which for related words, at most
 _PATIENCE = 0.5  # seconds in all
 _HEAVIEST = 7.0  # weight of a word
 _NUMBER = 3.0  # of a number, which is about anything
@@ -103,8 +105,11 @@ class PassageIndex:
         sums: dict[int, float] = {}
         reached = self._collect(sums, plans)
         if reached is None and max(sums.values(), default=0) < enough:
+            self._until = min(self._until, time.thread_time() + _FURTHER)
             self._collect(sums, further)
-        best = nlargest(_CHOSEN, sums, key=lambda each: (sums[each], -self._sign * each))
+        least = _LEAST_SHARE * max(sums.values(), default=0)
+        hopeful = [each for each, weight in sums.items() if weight >= least]
+        best = nlargest(_CHOSEN, hopeful, key=lambda each: (sums[each], -self._sign * each))
         return best, reached
 
     def _collect(self, sums: dict[int, float], plans: Sequence[IndexPlan]) -> int | None:

@@ -116,7 +116,7 @@ def rarity(root: str) -> float:
 
 def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
     """The values of FEATURES for a line."""
-    words, stems, present = line.words, line.stems, line.present
+    words, present = line.words, line.present
     exact = near = heaviest = rarest = 0.0
     name_missing = 0.0
     matched: set[str] = set()
@@ -140,10 +140,9 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
     size = math.log10(asking.lines + 10) / 6
     states = float(asking.question.is_state and _states(line, matched))
     shown = shows(asking.question.expected, _rest(words, matched))
-    content = [root for word, root in zip(words, stems, strict=True) if is_content(word)]
-    told = sum(map(rarity, content))
-    holds = sum(rarity(root) for root in content if root in matched)
-    new = any(root not in matched for root in content)
+    density, new = _density(line, matched)
+    whole = asking.whole
+    size = math.log10(asking.lines + 10) / 6
     return [
         1.0,
         exact / whole,
@@ -155,7 +154,7 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         float(shown is False),
         min(max(0, len(words) - _SHORT), _LONG) / 10,
         float(not new),
-        holds / told if told else 0.0,
+        density,
         name_missing,
         float(recent),
         recent * near / whole,
@@ -165,6 +164,14 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         states,
         states * (heaviest == 0),
     ]
+
+
+def _density(line: Line, matched: Set[str]) -> tuple[float, bool]:
+    """How much of what a line tells are words of the question, and whether it tells more."""
+    content = [root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)]
+    told = sum(map(rarity, content))
+    holds = sum(rarity(root) for root in content if root in matched)
+    return (holds / told if told else 0.0), any(root not in matched for root in content)
 
 
 def chance(values: Sequence[float]) -> float:

@@ -18,8 +18,8 @@ NEXT = 15
 """Lines after a question among which a reply is looked for."""
 
 _DISTANCES = (1, 2, 4, 8)
-_TO_ASKER = (0.77, 0.77, 0.67, 0.45, 0.18)
-_TO_NOBODY = (0.19, 0.14, 0.08, 0.03, 0.01)
+_TO_ASKER = (0.77, 0.78, 0.68, 0.45, 0.18)
+_TO_NOBODY = (0.20, 0.15, 0.09, 0.03, 0.01)
 _TO_ANOTHER = 0.01
 _ALONE = 0.75  # where few people speak, the next line needs no name
 _FEW = 2  # people besides who asks
