@@ -1,4 +1,4 @@
-"""The search for passages: facts said years ago among a million lines, and minutes ago in a channel.
+"""The search for passages: facts of years ago in a million lines, and of minutes ago in a channel.
 
 The lines are real ones of #ubuntu (benchmarks/ubuntu.py): what people said there, repeated until it
 is a million lines, over twelve years. Among them are planted the facts of
@@ -141,7 +141,9 @@ async def _history(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
                 answer, took = await _asked(log, question, PUBLIC)
                 answers.append(answer)
                 times.append(took)
-            places = [_place(fact, answer) for fact, answer in zip(file.facts, answers, strict=True)]
+            places = [
+                _place(fact, answer) for fact, answer in zip(file.facts, answers, strict=True)
+            ]
             label = f"{file.name}, million, {kind}"
             for most, goal in ((1, goals[0]), (3, goals[1]), (10, None)):
                 found = [place is not None and place < most for place in places]
@@ -170,7 +172,11 @@ async def _chatter(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
     for file in files:
         for size in CHATTER:
             label = f"{file.name}, {size} lines"
-            times, literal, other, who, silent = [], [], [], [], []
+            times: list[float] = []
+            literal: list[bool] = []
+            other: list[bool] = []
+            who: list[bool] = []
+            silent: list[bool] = []
             for fact in file.facts:
                 scope = Scope.of(place_of(fact, size))
                 for question, into in ((fact.question, literal), (fact.paraphrase, other)):

@@ -1,30 +1,20 @@
 """Questions about what was said: "who said ... about ...?", "when did bob last speak?".
 
-`read_log_question` understands them without a model; `answer_from_log` answers with the lines
-themselves, each with its time, its speaker and a link.
+They are understood by their form, without a model; `llm.log_answers` answers them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from enum import Enum
 
-from llm.spans import TimeSpan, time_span
-from storage.event import SPOKEN, Event, EventType
-from storage.log_query import Query
-from storage.passages import Passage, Spoken
+from llm.spans import ALL_TIME, TimeSpan, time_span
 from storage.question_words import question_words
-from storage.stores import LogReader
 
-MOST_LINES = 3
-"""Lines of an answer."""
-
-_LOOKED_AT = 60  # passages of which the newest or the oldest is wanted
-_COVERED = 0.6  # share of a topic's weight that a line about it has
-_LONGEST = 350  # characters of a line that are quoted
+_LONGEST_QUESTION = 400  # characters that are read
 
 
 class Wish(Enum):
@@ -45,53 +35,9 @@ class LogQuestion:
     nick: str | None = None
     wish: Wish = Wish.BEST
     about_time: bool = False
-    span: TimeSpan = TimeSpan()
+    span: TimeSpan = ALL_TIME
     whole_topic: str = ""
 
-
-Link = Callable[[Event], str | None]
-"""The address of the page that shows an event, None where there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuotedAnswer:
-    """Lines of the log as an answer. `lead` is a sentence before them, or all there is to say
-    when there are none; `score` the chance that the first line is what was wanted. `is_about_log`:
-    the question asked who said what, so that the lines are the answer itself."""
-
-    lead: str
-    lines: tuple[str, ...] = ()
-    events: tuple[Event, ...] = ()
-    score: float = 0.0
-    is_about_log: bool = False
-
-    @property
-    def text(self) -> str:
-        """What people get, at most four lines."""
-        return "\n".join([*([self.lead] if self.lead else []), *self.lines])
-
-
-@dataclass(frozen=True, slots=True)
-class Quoting:
-    """How lines are quoted: in which zone's time, with what `link`, the nick as `nick` writes it
-    (so that nobody is highlighted)."""
-
-    zone: tzinfo = UTC
-    link: Link = lambda _: None
-    nick: Callable[[str], str] = str
-
-    def line(self, event: Event) -> str:
-        """An event as people read it, on one line."""
-        said = " ".join(event.text.split())
-        said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
-        who = self.nick(event.nick)
-        spoken = f"* {who} {said}" if event.type is EventType.ACTION else f"<{who}> {said}"
-        address = self.link(event)
-        stamp = f"[{event.time.astimezone(self.zone):%Y-%m-%d %H:%M}]"
-        return f"{stamp} {spoken}" + (f"  {address}" if address else "")
-
-
-# --- reading ---
 
 _SAYING = (
     r"(?:sa(?:y|ys|id|ying)|mention(?:s|ed|ing)?|talk(?:s|ed|ing)?|sp(?:eak|eaks|oke|oken|eaking)|"
@@ -116,7 +62,9 @@ _PEOPLE = (
     r"(?:any ?(?:one|body)|some ?(?:one|body)|people|we|they|every(?:one|body)|the others|"
     r"(?:any|one) of (?:you|us)|folks|others)"
 )
-_HERE = r"(?: (?:here|in (?:here|this channel|the channel|the logs?|chat)|on (?:here|this channel)))?"
+_HERE = (
+    r"(?: (?:here|in (?:here|this channel|the channel|the logs?|chat)|on (?:here|this channel)))?"
+)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -127,6 +75,7 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
     (_pattern(text), wish, about_time)
     for text, wish, about_time in (
         # when did bob last speak (about the pump)? when was bob last here?
+        (rf"when {_BY} {_LAST} (?:{_SAYING}{_TOPIC}?|was here|showed up)", Wish.NEWEST, True),
         (rf"when (?:did|has|have) {_BY} {_LAST} {_SAYING}{_TOPIC}?", Wish.NEWEST, True),
         (rf"when (?:did|has) {_BY} {_SAYING} (?:{_THING} )?{_LAST}", Wish.NEWEST, True),
         (rf"when (?:was|is) {_BY} {_LAST} (?:here|seen|active|around|online|talking|speaking)",
@@ -138,7 +87,8 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
         (rf"when (?:was|were|did) (?P<topic>.+?) (?:{_LAST}|come up last) "
          rf"(?:{_SAYING}|been {_SAYING}|come up|came up)(?: about)?", Wish.NEWEST, True),
         # what was the last thing bob said (about the pump)?
-        (rf"(?:what (?:was|is|were)|show me|quote|give me)? ?(?:the )?(?:last|latest|newest|most recent) "
+        (rf"(?:what (?:was|is|were)|show me|quote|give me)? ?(?:the )?"
+         rf"(?:last|latest|newest|most recent) "
          rf"(?:thing|line|message|words?|sentence|comment)s? (?:that |which )?"
          rf"(?:(?:from|by|of) )?{_BY}(?:(?: has| had)? {_SAYING}{_TOPIC}?)?", Wish.NEWEST, False),
         (rf"what (?:did|has|have) {_BY} {_LAST} {_SAYING}{_TOPIC}?", Wish.NEWEST, False),
@@ -146,12 +96,14 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
         (rf"what (?:was|were|is|are) {_BY}'?s? (?:last|latest) (?:words?|message|line|comment)s?",
          Wish.NEWEST, False),
         # when was the pump first mentioned? who was the first to mention it?
-        (rf"when (?:was|were|did) (?P<topic>.+?) (?:first|originally) (?:{_SAYING}|come up)(?: about)?",
-         Wish.OLDEST, True),
+        (rf"when (?:was|were|did) (?P<topic>.+?) (?:first|originally) "
+         rf"(?:{_SAYING}|come up)(?: about)?", Wish.OLDEST, True),
         (rf"when did {_BY} first {_SAYING}{_TOPIC}?", Wish.OLDEST, True),
         (rf"who (?:first|originally) {_SAYING}{_TOPIC}", Wish.OLDEST, False),
         (rf"who was (?:the )?first (?:one |person )?(?:to|who|that) {_SAYING}{_TOPIC}",
          Wish.OLDEST, False),
+        (rf"who {_NOW_AND_THEN}(?:told|asked) \S+ (?:{_ABOUT}|for) (?P<topic>.+)",
+         Wish.BEST, False),
         # when did bob say ...? when was ... mentioned?
         (rf"when (?:did|has|have) {_BY} {_SAYING}{_TOPIC}", Wish.BEST, True),
         (rf"when (?:was|were) (?P<topic>.+?) {_SAYING}(?: about)?", Wish.NEWEST, True),
@@ -167,19 +119,21 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
         # what did bob say about ...? what was said about ...?
         (rf"what (?:all )?(?:was|were|has been|had been|is) {_NOW_AND_THEN}{_SAYING}{_TOPIC}",
          Wish.BEST, False),
-        (rf"what (?:all |else |exactly )?(?:did|has|have|had|does|do|was|were|is) {_BY} (?:have to )?"
-         rf"{_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
+        (rf"what (?:all |else |exactly )?(?:(?:did|has|have|had|does|do|was|were|is) )?{_BY} "
+         rf"(?:have to |had to )?{_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
         (rf"what (?:did|has|have|had|was|were) {_BY} (?:have to )?{_NOW_AND_THEN}{_SAYING}",
          Wish.NEWEST, False),
-        (rf"what(?:'s| is| was| are| were)? {_BY}'s? (?:opinion|view|take|advice|thoughts?|comments?)s?"
+        (rf"what(?:'s| is| was| are| were)? {_BY}'s? "
+         rf"(?:opinion|view|take|advice|thoughts?|comments?)s?"
          rf" {_ABOUT} (?P<topic>.+)", Wish.BEST, False),
         # did bob say ...? has anybody mentioned ...?
         (rf"(?:did|has|have|had) {_PEOPLE} {_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
         (rf"(?:did|has|have|had) {_BY} {_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
         (rf"(?:did|has|have|had) {_BY} {_NOW_AND_THEN}{_SAYING}(?: {_THING})?", Wish.NEWEST, False),
-        (rf"(?:was|were|has|have|is) (?P<topic>.+?) (?:been )?{_NOW_AND_THEN}(?:mentioned|discussed|"
-         r"talked about|brought up|spoken of)", Wish.BEST, False),
-        (r"(?:is there |was there |are there )?(?:any|some) (?:mentions?|talk|discussions?|lines?|word)"
+        (rf"(?:was|were|has|have|is) (?P<topic>.+?) (?:been )?{_NOW_AND_THEN}"
+         r"(?:mentioned|discussed|talked about|brought up|spoken of)", Wish.BEST, False),
+        (r"(?:is there |was there |are there )?(?:any|some) "
+         r"(?:mentions?|talk|discussions?|lines?|word)"
          r" (?:of|about|on) (?P<topic>.+)", Wish.BEST, False),
         (r"(?:is|was) there (?:anything|something) (?:in the logs? |said |here )?(?:about|on) "
          r"(?P<topic>.+)", Wish.BEST, False),
@@ -199,10 +153,11 @@ _CLOSING = re.compile(
     r"by the way|btw|exactly|earlier|before|then))+$|[\s?!.]+$",
     re.IGNORECASE,
 )
-_NOBODY = frozenset(
-    "you u i me it this that he she him her the a an to there who what my our your his their its "
-    "time day been be all any something anything nothing".split()
-)
+_NOBODY_TEXT = """
+you u i me it this that he she him her the a an to there who what my our your his their its time
+day been be all any something anything nothing
+"""
+_NOBODY = frozenset(_NOBODY_TEXT.split())
 _ANYBODY = re.compile(_PEOPLE, re.IGNORECASE)
 
 
@@ -220,7 +175,7 @@ def read_log_question(
     one, as people come and go. `who` is the nick of who asks: "what did I say about ...?". Words
     of time are read as meant at `now` in `zone`.
     """
-    said = _shortened(text)
+    said = _shortened(text[:_LONGEST_QUESTION])
     span, rest = time_span(said, now or datetime.now(UTC), zone)
     question = _read(_shortened(rest), nicks, who) or _read(said, nicks, who)
     if question is None:
@@ -266,107 +221,3 @@ def _shortened(text: str) -> str:
         if shorter == text:
             return text
         text = shorter
-
-
-# --- answering ---
-
-
-async def answer_from_log(
-    log: LogReader,
-    question: LogQuestion,
-    within: Query,
-    quoting: Quoting = Quoting(),  # noqa: B008: frozen
-    spoken: Spoken = Spoken(),  # noqa: B008: frozen
-) -> QuotedAnswer:
-    """The lines that somebody wants of the log, at most MOST_LINES, or a sentence that there are
-    none. `within` says what may be read, and which line asks (`before_id`); nobody who has opted
-    out is quoted. Raises Unavailable."""
-    query = replace(within, nick=question.nick, types=SPOKEN, own=False)
-    timed = question.span.within(query)
-    if not question.topic:
-        return await _of_person(log, question, timed, quoting, spoken)
-    answer = await _about(log, question, timed, quoting, spoken)
-    if not answer.lines and question.span:
-        whole = replace(question, topic=question.whole_topic, span=TimeSpan())
-        other = await _about(log, whole, query, quoting, spoken)
-        if other.lines:
-            return replace(other, lead="Not in that time, but:")
-    return answer
-
-
-async def answer_plainly(
-    log: LogReader,
-    question: str,
-    within: Query,
-    quoting: Quoting = Quoting(),  # noqa: B008: frozen
-    spoken: Spoken = Spoken(),  # noqa: B008: frozen
-) -> QuotedAnswer | None:
-    """The line or lines that answer a plain question, None when nobody said it: then it is no
-    question to the log. Raises Unavailable."""
-    passages = await log.passages_for_model(question, replace(within, limit=MOST_LINES), spoken)
-    said = passages.said
-    if not said:
-        return None
-    events = _shown(said)
-    return QuotedAnswer("", tuple(map(quoting.line, events)), tuple(events), said[0].score)
-
-
-async def _of_person(
-    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, spoken: Spoken
-) -> QuotedAnswer:
-    """The last or first thing that somebody said."""
-    most = 1 if question.about_time or question.wish is not Wish.BEST else MOST_LINES
-    query = replace(query, limit=_LOOKED_AT)
-    if question.wish is Wish.OLDEST:
-        found = await log.shown_to_model(await log.find(query, newest=False))
-    else:
-        found = (await log.for_model(query))[0][::-1]
-    events = [event for event in found if not spoken.leaves_out(event)][:most]
-    nick = quoting.nick(question.nick or "")
-    if not events:
-        return QuotedAnswer(f"{nick} said nothing here{question.span.phrase}.")
-    lead = ""
-    if question.about_time:
-        first = "first" if question.wish is Wish.OLDEST else "last"
-        time = events[0].time.astimezone(quoting.zone)
-        lead = f"{quoting.nick(events[0].nick)} {first} spoke here on {time:%Y-%m-%d at %H:%M}:"
-    return QuotedAnswer(lead, tuple(map(quoting.line, events)), tuple(events), 1.0)
-
-
-async def _about(
-    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, spoken: Spoken
-) -> QuotedAnswer:
-    """What was said about a topic."""
-    best = question.wish is Wish.BEST
-    passages = await log.passages_for_model(
-        question.topic,
-        replace(query, limit=_LOOKED_AT),
-        replace(spoken, oldest=question.wish is Wish.OLDEST, mentions=True),
-    )
-    fitting = [each for each in passages.found if each.coverage >= _COVERED]
-    if not fitting:
-        return QuotedAnswer(_nobody(question, quoting, passages.searched_back_to))
-    if not best:
-        most = max(each.coverage for each in fitting)
-        fitting = [each for each in fitting if each.coverage >= most - 0.01]
-        fitting.sort(key=lambda each: each.event.id, reverse=question.wish is Wish.NEWEST)
-    events = [each.event for each in fitting[: MOST_LINES if best else 1]]
-    lead = ""
-    if question.about_time:
-        time = events[0].time.astimezone(quoting.zone)
-        lead = f"That was on {time:%Y-%m-%d at %H:%M}:"
-    lines = tuple(map(quoting.line, events))
-    return QuotedAnswer(lead, lines, tuple(events), fitting[0].coverage)
-
-
-def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -> str:
-    who = quoting.nick(question.nick) if question.nick else "Nobody"
-    said = "has not said that here" if question.nick else "said that here"
-    back = f" (searched back to {back_to.astimezone(quoting.zone):%Y-%m-%d})" if back_to else ""
-    return f"{who} {said}{question.span.phrase}{back}."
-
-
-def _shown(said: Sequence[Passage]) -> list[Event]:
-    """The best line, and others only where they are nearly as good."""
-    least = said[0].score - 0.1
-    return [each.event for each in said if each.score >= least]

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from storage.log_query import Query
 
-_MONTHS = (
-    "january february march april may june july august september october november december".split()
+_MONTH_NAMES = (
+    "january february march april may june july august september october november december"
 )
-_DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+_MONTHS = _MONTH_NAMES.split()
+_DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _NUMBERS = {
     "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "three": 3, "a few": 3, "few": 3,
     "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twelve": 12,
@@ -20,7 +21,10 @@ _LENGTHS = {
     "minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1),
     "week": timedelta(weeks=1), "month": timedelta(days=30.5), "year": timedelta(days=365.25),
 }  # fmt: skip
-_COUNT = r"(?P<count>\d{1,4}|a couple of|a few|few|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve)"
+_COUNT = (
+    r"(?P<count>\d{1,4}|a couple of|a few|few|an?|one|two|three|four|five|six|seven|eight|nine|ten|"
+    r"twelve)"
+)
 _UNIT = r"(?P<unit>minute|hour|day|week|month|year)s?"
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})"
 _YEAR = r"(?P<year>(?:19[89]|20\d)\d)"
@@ -30,7 +34,8 @@ _FORMS = [
         ("ago", rf"(?:about |some )?{_COUNT} {_UNIT} ago"),
         ("past", rf"(?:in|within|during|over) the (?:last|past) (?:{_COUNT} )?{_UNIT}"),
         ("date", r"(?:on )?(?P<date>\d{4}-\d\d-\d\d)"),
-        ("month", rf"(?P<how>in|since|during|before|last|this|back in) {_MONTH}(?:,? (?:of )?{_YEAR})?"),
+        ("month", rf"(?P<how>in|since|during|before|last|this|back in) {_MONTH}"
+                  rf"(?:,? (?:of )?{_YEAR})?"),
         ("year", rf"(?P<how>in|since|during|before|back in) {_YEAR}"),
         ("since", r"since (?P<named>yesterday|last week|last month|last year|this morning)"),
         ("named", r"(?P<named>yesterday|today|tonight|this morning|last night|"
@@ -64,6 +69,9 @@ class TimeSpan:
         return replace(query, since=max(sinces, default=None), until=min(untils, default=None))
 
 
+ALL_TIME = TimeSpan()
+
+
 def time_span(text: str, now: datetime, zone: tzinfo) -> tuple[TimeSpan, str]:
     """The span of time that a text names, as meant at `now` in `zone`, and the rest of the text."""
     for kind, pattern in _FORMS:
@@ -76,11 +84,9 @@ def time_span(text: str, now: datetime, zone: tzinfo) -> tuple[TimeSpan, str]:
             continue
         rest = " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
         words = match[0].strip(" ,")
-        span = TimeSpan(
-            since and since.astimezone(UTC), until and until.astimezone(UTC), words
-        )
+        span = TimeSpan(since and since.astimezone(UTC), until and until.astimezone(UTC), words)
         return span, rest
-    return TimeSpan(), text
+    return ALL_TIME, text
 
 
 def _ends(
@@ -92,7 +98,9 @@ def _ends(
         case "ago":
             return _ago(_number(named["count"]), named["unit"] or "", now)
         case "past":
-            return now - _number(named["count"] or "one") * _LENGTHS[(named["unit"] or "").lower()], None
+            return now - _number(named["count"] or "one") * _LENGTHS[
+                (named["unit"] or "").lower()
+            ], None
         case "date":
             day = datetime.fromisoformat(named["date"] or "").replace(tzinfo=now.tzinfo)
             return day, day + timedelta(days=1)

@@ -17,7 +17,7 @@ from storage.database import Database
 from storage.entry import Entry
 from storage.event import Event, Place, Scope
 from storage.log_query import Query
-from storage.passages import Passages, Spoken, find_passages
+from storage.passages import PEOPLE, Passages, Spoken, find_passages
 from storage.privacy import rules
 from storage.search import search
 from storage.search_result import Page, Search
@@ -132,19 +132,17 @@ class ChatLog:
         page = await self.search(asked)
         return replace(page, hits=tuple(hit for hit in page.hits if not hides(hit.event)))
 
-    async def passages(
-        self, question: str, within: Query, spoken: Spoken | None = None
-    ) -> Passages:
+    async def passages(self, question: str, within: Query, spoken: Spoken = PEOPLE) -> Passages:
         """The lines that likeliest answer a plain question, `within.limit` at most."""
         return await self._database.read(lambda db: find_passages(db, question, within, spoken))
 
     async def passages_for_model(
-        self, question: str, within: Query, spoken: Spoken | None = None
+        self, question: str, within: Query, spoken: Spoken = PEOPLE
     ) -> Passages:
         """The same, without what people said who have opted out: for a model to read."""
 
         def shown(db: sqlite3.Connection) -> Passages:
-            hidden = replace(spoken or Spoken(), hides=rules(db).hides)
+            hidden = replace(spoken, hides=rules(db).hides)
             return find_passages(db, question, within, hidden)
 
         return await self._database.read(shown)

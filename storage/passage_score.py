@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
-from storage.question_words import Expected, QuestionWord, QuestionWords, asks, is_content, shows
+from storage.question_words import QuestionWord, QuestionWords, asks, is_content, shows
 from storage.related_words import related_words
 from storage.word_forms import stem, tokens
 
@@ -32,16 +32,32 @@ FEATURES = (
     "recent",
     "recent related",
     "log size",
-    "together",
-    "exact squared",
+    "commonplace",
     "link",
+    "states",
+    "states all",
 )
 WEIGHTS: Mapping[str, float] = {
-    "bias": -5.0, "exact": 6.0, "related": 4.0, "heaviest missing": -1.0, "evidence": 0.8,
-    "asks": -3.0, "shows": 1.0, "lacks": -1.0, "length": -1.5, "nothing new": -1.5, "density": 2.0,
-    "name missing": -1.0, "recent": 1.0, "recent related": 0.5, "log size": -0.5, "together": 0.4,
-    "exact squared": 1.0, "link": -0.3,
-}  # fmt: skip
+    "bias": -1.78,
+    "exact": 0.00,
+    "related": 8.67,
+    "heaviest missing": -2.75,
+    "evidence": 5.05,
+    "asks": -2.83,
+    "shows": 1.25,
+    "lacks": -3.27,
+    "length": -3.19,
+    "nothing new": -2.36,
+    "density": 1.85,
+    "name missing": -2.09,
+    "recent": 2.43,
+    "recent related": 1.59,
+    "log size": -6.45,
+    "commonplace": -4.33,
+    "link": -0.98,
+    "states": 0.15,
+    "states all": 3.66,
+}
 _HEAVIEST = 7.0
 _TYPO_LENGTH = 5  # letters of a word that may be misspelt
 _TYPO_WEIGHT = 5.0  # of such a word: it is rare
@@ -100,8 +116,8 @@ def rarity(root: str) -> float:
 
 def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
     """The values of FEATURES for a line."""
-    words, stems, present = line.words, line.stems, line.present
-    exact = near = heaviest = 0.0
+    words, present = line.words, line.present
+    exact = near = heaviest = rarest = 0.0
     name_missing = 0.0
     matched: set[str] = set()
     for word in asking.question.words:
@@ -110,6 +126,7 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         if quality:
             matched.add(word.root)
             exact += weight * quality
+            rarest = max(rarest, weight)
             continue
         likeness, root = max(
             ((share, root) for root, share in word.related.items() if root in present),
@@ -120,15 +137,15 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         heaviest = max(heaviest, weight * (1 - likeness))
         name_missing = max(name_missing, float(word.is_name))
     whole = asking.whole
+    size = math.log10(asking.lines + 10) / 6
+    states = float(asking.question.is_state and _states(line, matched))
     shown = shows(asking.question.expected, _rest(words, matched))
-    content = [root for word, root in zip(words, stems, strict=True) if is_content(word)]
-    told = sum(map(rarity, content))
-    holds = sum(rarity(root) for root in content if root in matched)
-    new = any(root not in matched for root in content)
-    share = exact / whole
+    density, new = _density(line, matched)
+    whole = asking.whole
+    size = math.log10(asking.lines + 10) / 6
     return [
         1.0,
-        share,
+        exact / whole,
         near / whole,
         heaviest / _HEAVIEST,
         min(exact, 3 * _HEAVIEST) / 10,
@@ -137,21 +154,36 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
         float(shown is False),
         min(max(0, len(words) - _SHORT), _LONG) / 10,
         float(not new),
-        holds / told if told else 0.0,
+        density,
         name_missing,
         float(recent),
         recent * near / whole,
-        math.log10(asking.lines + 10) / 6,
-        _together(asking.question.words, stems),
-        share * share,
+        size,
+        size * (1 - rarest / _HEAVIEST),
         float("http" in line.text),
+        states,
+        states * (heaviest == 0),
     ]
+
+
+def _density(line: Line, matched: Set[str]) -> tuple[float, bool]:
+    """How much of what a line tells are words of the question, and whether it tells more."""
+    content = [root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)]
+    told = sum(map(rarity, content))
+    holds = sum(rarity(root) for root in content if root in matched)
+    return (holds / told if told else 0.0), any(root not in matched for root in content)
 
 
 def chance(values: Sequence[float]) -> float:
     """The chance from 0 to 1 that a line with these features answers the question."""
     total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+def rounded(share: float) -> float:
+    """The log-odds of a chance in steps of a half, which is as exact as it is."""
+    kept = min(max(share, 1e-9), 1 - 1e-9)
+    return round(2 * math.log(kept / (1 - kept))) / 2
 
 
 def _exact(word: QuestionWord, line: Line, weight: float) -> float:
@@ -165,6 +197,17 @@ def _exact(word: QuestionWord, line: Line, weight: float) -> float:
             if each[0] == written[0] and _misspelt(written, each):
                 return _TYPO
     return 0.0
+
+
+def _states(line: Line, matched: Set[str]) -> bool:
+    """Whether a line says what something that was asked for is: "the parcel is", "is the boss"."""
+    stems = line.stems
+    for place, root in enumerate(stems):
+        if root == "be":
+            after = stems[place + 1 : place + 3]
+            if (place and stems[place - 1] in matched) or (after and after[-1] in matched):
+                return True
+    return False
 
 
 def _misspelt(word: str, other: str) -> bool:
@@ -182,15 +225,3 @@ def _misspelt(word: str, other: str) -> bool:
 def _rest(words: Sequence[str], matched: set[str]) -> str:
     """What a line says beside the words of the question."""
     return " ".join(word for word in words if stem(word) not in matched)
-
-
-def _together(words: Sequence[QuestionWord], stems: Sequence[str]) -> float:
-    """The share of neighbouring words of the question that are neighbours in the line."""
-    if len(words) < 2:
-        return 0.0
-    near = {
-        pair for distance in (1, 2, 3) for pair in zip(stems, stems[distance:], strict=False)
-    }
-    roots = [word.root for word in words]
-    pairs = list(zip(roots, roots[1:], strict=False))
-    return sum((a, b) in near or (b, a) in near for a, b in pairs) / len(pairs)

@@ -16,21 +16,24 @@ from storage.word_forms import forms, plain, stem, tokens
 
 _MOST_WORDS = 12  # of a question; who asks with more has pasted something
 _RARE = 7.0  # the most that a word weighs
-_STOP = frozenset(
-    """a about after again all also am an and any anybody anyone anything are as at be because been
-    before being but by can come could currently did do does doing done each ever every everybody
-    everyone exactly few for from get gets getting give go going gone got had has have having he
-    hello her here hers hey hi him his how i if in into is it its just kind know known let like ll
-    many may me might mine more most much must my need no nobody nor not now of off on once one only
-    onto or our ours out over own please really recall remember say said same see shall she should
-    since so some somebody someone something sort still such sure tell than thank thanks that the
-    their theirs them then there these they thing things this those though through to too under
-    until up upon us use used uses using very want was we were what whats when where whether which
-    while who whom whose why will with within without would yes yet you your yours re ve
-    happen happened happens supposed called anymore currently again actually there's guys folks
-    """.split()
-)
-_KEPT_WHEN_ALONE = frozenset("use used uses using called go going come get happened need".split())
+_STOP_TEXT = """
+a about after again all also am an and any anybody anyone anything are as at be because been
+before being but by can come could currently did do does doing done each ever every everybody
+everyone exactly few for from get gets getting give go going gone got had has have having he hello
+her here hers hey hi him his how i if in into is it its just kind know known let like ll many may
+me might mine more most much must my need no nobody nor not now of off on once one only onto or
+our ours out over own please really recall remember say said same see shall she should since so
+some somebody someone something sort still such sure tell than thank thanks that the their theirs
+them then there these they thing things this those though through to too under until up upon us
+use used uses using very want was we were what whats when where whether which while who whom whose
+why will with within without would yes yet you your yours re ve happen happened happens supposed
+called anymore currently again actually there's guys folks
+"""
+_STOP = frozenset(_STOP_TEXT.split())
+_KEPT_WHEN_ALONE_TEXT = """
+use used uses using called go going come get happened need
+"""
+_KEPT_WHEN_ALONE = frozenset(_KEPT_WHEN_ALONE_TEXT.split())
 
 
 class Expected(Enum):
@@ -59,25 +62,36 @@ class QuestionWord:
 
 @dataclass(frozen=True, slots=True)
 class QuestionWords:
-    """A question as it was understood."""
+    """A question as it was understood; `is_state` for "what is ...?", "where are ...?"."""
 
     words: tuple[QuestionWord, ...]
     expected: Expected
+    is_state: bool = False
 
 
 _KINDS = (
     (Expected.REASON, r"\bwhy\b|what(?:'s| is| was)? the reason|how come|for what reason|"
      r"what (?:caused|keeps|kept)"),
-    (Expected.TIME, r"\bwhen\b|what (?:time|day|date|year|month)|which (?:day|date|year|month|week)|"
+    (Expected.TIME, r"\bwhen\b|what (?:time|day|date|year|month)|"
+     r"which (?:day|date|year|month|week)|"
      r"until what|since what|how (?:long|often|soon|late)|deadline|how many (?:hours|days|minutes|"
      r"weeks|months|years|seconds)|(?:after|at) what"),
     (Expected.NUMBER, r"how (?:many|much|old|far|tall|big|large|heavy|high|deep|wide|warm|hot|cold|"
-     r"fast|bright|loud|strong|expensive)|what (?:number|percentage|port|temperature|version|price)|"
-     r"which (?:number|port|version)|\b(?:price|cost|rent|phone number|port number|combination) of"),
-    (Expected.PLACE, r"\bwhere\b|(?:what|which|whose) (?:\w+ )?(?:place|room|address|street|city|town|"
-     r"country|floor|building|venue|office|drawer|shelf|house|location)|\b(?:address|location) of"),
+     r"fast|bright|loud|strong|expensive)|"
+     r"what (?:number|percentage|port|temperature|version|price)|"
+     r"which (?:number|port|version)|"
+     r"\b(?:price|cost|rent|phone number|port number|combination) of"),
+    (Expected.PLACE, r"\bwhere\b|(?:what|which|whose) (?:\w+ )?"
+     r"(?:place|room|address|street|city|town|country|floor|building|venue|office|drawer|shelf|house|location)|"
+     r"\b(?:address|location) of"),
     (Expected.PERSON, r"\bwho(?:se|m)?\b|who's|which (?:person|colleague)|what person"),
 )  # fmt: skip
+_FRAME = re.compile(  # words of the question that no answer has
+    r"\bhow (?:long|often|soon|far|late)\b|\b(?:what|which) (?:time|day|date|year|month)\b"
+)
+_STATES = re.compile(
+    r"^\W*(?:what|where|who|when|which|how|why)\w*(?:'s| is| are| was| were) ", re.IGNORECASE
+)
 _EXPECTED = [(kind, re.compile(pattern)) for kind, pattern in _KINDS]
 
 _NUMBER_WORD = (
@@ -85,6 +99,7 @@ _NUMBER_WORD = (
     "sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|"
     "hundred|thousand|million|dozen|half|once|twice|none|zero"
 )
+_COUNTS = re.compile(_NUMBER_WORD)
 _SHOWS = {
     Expected.TIME: re.compile(
         rf"\d|\b(?:{_NUMBER_WORD}|noon|midnight|morning|afternoon|evening|night|tonight|today|"
@@ -115,7 +130,7 @@ def question_words(text: str) -> QuestionWords:
     """Read a question."""
     asked = plain(text)
     kinds = (kind for kind, pattern in _EXPECTED if pattern.search(asked))
-    found = tokens(text)[: 6 * _MOST_WORDS]
+    found = tokens(_FRAME.sub(" ", asked))[: 6 * _MOST_WORDS]
     kept = [word for word in found if word not in _STOP and (len(word) > 1 or word.isdigit())]
     if not kept:
         kept = [word for word in found if word in _KEPT_WHEN_ALONE]
@@ -127,7 +142,8 @@ def question_words(text: str) -> QuestionWords:
         if root not in words and len(words) < _MOST_WORDS:
             rarity = min(_RARE, max(1.0, log(20 + table.rank(root)) - 2.0))
             words[root] = QuestionWord(root, forms(word), rarity, table.of(root), word in names)
-    return QuestionWords(tuple(words.values()), next(kinds, Expected.ANYTHING))
+    is_state = _STATES.match(asked) is not None
+    return QuestionWords(tuple(words.values()), next(kinds, Expected.ANYTHING), is_state)
 
 
 def shows(expected: Expected, text: str) -> bool | None:
@@ -145,3 +161,8 @@ def asks(text: str) -> bool:
 def is_content(word: str) -> bool:
     """Whether a plain word says something by itself."""
     return word not in _STOP and len(word) > 1
+
+
+def is_number(word: str) -> bool:
+    """Whether a plain word is a small number, in digits or letters."""
+    return (word.isdigit() and len(word) < 3) or _COUNTS.fullmatch(word) is not None

@@ -42,23 +42,25 @@ _GROUPS = """
 pc computer machine box server host workstation|wifi wlan wireless internet network
 password passphrase pin code credential login|deploy release rollout ship launch
 down offline broken dead unreachable outage|bug error fault issue defect
-boss manager lead chief head|repo repository|docs documentation manual|config configuration setting
-fix repair mend patch|picture photo image|film movie|flat apartment|lift elevator|fridge refrigerator
-garbage trash rubbish recycling|vacation holiday leave|beamer projector|bike bicycle|car auto vehicle
-plane flight aircraft|bus coach|phone telephone mobile cell|mail email e-mail|call phone ring
+boss manager lead chief head|repo repository|docs documentation manual
+config configuration setting|fix repair mend patch|picture photo image|film movie|flat apartment
+lift elevator|fridge refrigerator|garbage trash rubbish recycling|vacation holiday leave
+beamer projector|bike bicycle|car auto vehicle|plane flight aircraft|bus coach
+phone telephone mobile cell|mail email e-mail|call phone ring
 start begin commence kick kickoff open|end finish close stop|meet gather assemble|buy purchase get
 cost price charge fee pay expensive|deadline due|move relocate shift|kid child baby|sick ill
 invoice bill|money treasurer budget cash|address located location|name called|guest visitor
-write author|doctor physician|fair festival fete market|training practise practice rehearsal exercise
+write author|doctor physician|fair festival fete market|training practise practice rehearsal
 cancel call scrap drop|canteen cafeteria lunch|bakery bread|key unlock|boat ship ferry kayak
-warm temperature hot degree|cold temperature degree|bright lumen|fast speed|old age year|tall height
-cat dog pet hamster rabbit parrot|allergic allergy|pub bar|dinner supper meal|food meal
-borrow lend loan|reserve book|birthday born|wedding marry|job work employ|live home reside dwell
-win champion winner victory|arrive land come arrival|leave depart departure go
-test staging trial|backup save copy|sign signature|sell sold|responsible charge maintain owner own
+warm temperature hot degree|cold temperature degree|bright lumen|fast speed|old age year
+tall height|cat dog pet hamster rabbit parrot|allergic allergy|pub bar|dinner supper meal
+food meal|borrow lend loan|reserve book|birthday born|wedding marry|job work employ
+live home reside dwell|win champion winner victory|arrive land come arrival
+leave depart departure go|test staging trial|backup save copy|sign signature|sell sold
+responsible charge maintain owner own
 """
 _ADDED: dict[str, dict[str, float]] = {}
-for _group in _GROUPS.replace("\n", "|").split("|"):
+for _group in _GROUPS.strip().replace("\n", "|").split("|"):
     _stems = [stem(word) for word in _group.split()]
     for _each in _stems:
         for _other in _stems:

@@ -15,7 +15,7 @@ from storage.chat_log import Context
 from storage.conversations import KEPT, Turn, Window
 from storage.event import Event, Place, Scope
 from storage.log_query import Query
-from storage.passages import Passages, Spoken
+from storage.passages import PEOPLE, Passages, Spoken
 from storage.search_result import Page, Search
 from storage.statistics import Channel, Day, HeatMap, Person, Stats
 
@@ -47,13 +47,11 @@ class LogReader(Protocol):
     async def search_for_model(self, asked: Search) -> Page:
         """The same, without those of people who have opted out."""
 
-    async def passages(
-        self, question: str, within: Query, spoken: Spoken | None = None
-    ) -> Passages:
+    async def passages(self, question: str, within: Query, spoken: Spoken = PEOPLE) -> Passages:
         """The lines that likeliest answer a plain question, best first."""
 
     async def passages_for_model(
-        self, question: str, within: Query, spoken: Spoken | None = None
+        self, question: str, within: Query, spoken: Spoken = PEOPLE
     ) -> Passages:
         """The same, without those of people who have opted out."""
 

@@ -48,6 +48,7 @@ set sets setting|let lets letting|read reads reading|cost costs costing|grind gr
 man men|woman women|child children kid kids|person people persons|foot feet|tooth teeth
 mouse mice|goose geese|knife knives|wife wives|life lives|leaf leaves|shelf shelves|wolf wolves
 half halves|datum data|index indices indexes|bus buses|gas gases
+die dies died dying|tie ties tied tying
 """
 _STEMS = {
     form: forms.split()[0]

@@ -1,0 +1,166 @@
+"""Lines of the log as an answer: each with its time, its speaker and a link, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+
+from llm.log_questions import LogQuestion, Wish
+from llm.spans import ALL_TIME
+from storage.event import SPOKEN, Event, EventType
+from storage.log_query import Query
+from storage.passages import PEOPLE, Passage, Spoken
+from storage.stores import LogReader
+
+MOST_LINES = 3
+"""Lines of an answer."""
+
+_LOOKED_AT = 60  # passages of which the newest or the oldest is wanted
+_COVERED = 0.6  # share of a topic's weight that a line about it has
+_LONGEST = 350  # characters of a line that are quoted
+
+Link = Callable[[Event], str | None]
+"""The address of the page that shows an event, None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedAnswer:
+    """Lines of the log as an answer. `lead` is a sentence before them, or all there is to say
+    when there are none; `score` the chance that the first line is what was wanted."""
+
+    lead: str
+    lines: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+    score: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """What people get, at most four lines."""
+        return "\n".join([*([self.lead] if self.lead else []), *self.lines])
+
+
+@dataclass(frozen=True, slots=True)
+class Quoting:
+    """How lines are quoted: in which zone's time, with what `link`, the nick as `nick` writes it
+    (so that nobody is highlighted)."""
+
+    zone: tzinfo = UTC
+    link: Link = lambda _: None
+    nick: Callable[[str], str] = str
+
+    def line(self, event: Event) -> str:
+        """An event as people read it, on one line."""
+        said = " ".join(event.text.split())
+        said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+        who = self.nick(event.nick)
+        spoken = f"* {who} {said}" if event.type is EventType.ACTION else f"<{who}> {said}"
+        address = self.link(event)
+        stamp = f"[{event.time.astimezone(self.zone):%Y-%m-%d %H:%M}]"
+        return f"{stamp} {spoken}" + (f"  {address}" if address else "")
+
+
+PLAIN = Quoting()
+"""In UTC, without links."""
+
+
+async def answer_from_log(
+    log: LogReader,
+    question: LogQuestion,
+    within: Query,
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
+) -> QuotedAnswer:
+    """The lines that somebody wants of the log, at most MOST_LINES, or a sentence that there are
+    none. `within` says what may be read, and which line asks (`before_id`); nobody who has opted
+    out is quoted. Raises Unavailable."""
+    query = replace(within, nick=question.nick, types=SPOKEN, own=False)
+    timed = question.span.within(query)
+    if not question.topic:
+        return await _of_person(log, question, timed, quoting, spoken)
+    answer = await _about(log, question, timed, quoting, spoken)
+    if not answer.lines and question.span:
+        for topic in (question.whole_topic, question.topic):
+            ever = replace(question, topic=topic, span=ALL_TIME)
+            other = await _about(log, ever, query, quoting, spoken)
+            if other.lines:
+                return replace(other, lead="Not in that time, but:")
+    return answer
+
+
+async def answer_plainly(
+    log: LogReader,
+    question: str,
+    within: Query,
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
+) -> QuotedAnswer | None:
+    """The line or lines that answer a plain question, None when nobody said it: then it is no
+    question to the log. Raises Unavailable."""
+    passages = await log.passages_for_model(question, replace(within, limit=MOST_LINES), spoken)
+    said = passages.said
+    if not said:
+        return None
+    events = _shown(said)
+    return QuotedAnswer("", tuple(map(quoting.line, events)), tuple(events), said[0].score)
+
+
+async def _of_person(
+    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, spoken: Spoken
+) -> QuotedAnswer:
+    """The last or first thing that somebody said."""
+    most = 1 if question.about_time or question.wish is not Wish.BEST else MOST_LINES
+    query = replace(query, limit=_LOOKED_AT)
+    if question.wish is Wish.OLDEST:
+        found = await log.shown_to_model(await log.find(query, newest=False))
+    else:
+        found = (await log.for_model(query))[0][::-1]
+    events = [event for event in found if not spoken.leaves_out(event)][:most]
+    nick = quoting.nick(question.nick or "")
+    if not events:
+        return QuotedAnswer(f"{nick} said nothing here{question.span.phrase}.")
+    lead = ""
+    if question.about_time:
+        first = "first" if question.wish is Wish.OLDEST else "last"
+        time = events[0].time.astimezone(quoting.zone)
+        lead = f"{quoting.nick(events[0].nick)} {first} spoke here on {time:%Y-%m-%d at %H:%M}:"
+    return QuotedAnswer(lead, tuple(map(quoting.line, events)), tuple(events), 1.0)
+
+
+async def _about(
+    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, spoken: Spoken
+) -> QuotedAnswer:
+    """What was said about a topic."""
+    best = question.wish is Wish.BEST
+    passages = await log.passages_for_model(
+        question.topic,
+        replace(query, limit=_LOOKED_AT),
+        replace(spoken, oldest=question.wish is Wish.OLDEST, mentions=True),
+    )
+    fitting = [each for each in passages.found if each.coverage >= _COVERED]
+    if not fitting:
+        return QuotedAnswer(_nobody(question, quoting, passages.searched_back_to))
+    if not best:
+        most = max(each.coverage for each in fitting)
+        fitting = [each for each in fitting if each.coverage >= most - 0.01]
+        fitting.sort(key=lambda each: each.event.id, reverse=question.wish is Wish.NEWEST)
+    events = [each.event for each in fitting[: MOST_LINES if best else 1]]
+    lead = ""
+    if question.about_time:
+        time = events[0].time.astimezone(quoting.zone)
+        lead = f"That was on {time:%Y-%m-%d at %H:%M}:"
+    lines = tuple(map(quoting.line, events))
+    return QuotedAnswer(lead, lines, tuple(events), fitting[0].coverage)
+
+
+def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -> str:
+    who = quoting.nick(question.nick) if question.nick else "Nobody"
+    said = "has not said that here" if question.nick else "said that here"
+    back = f" (searched back to {back_to.astimezone(quoting.zone):%Y-%m-%d})" if back_to else ""
+    return f"{who} {said}{question.span.phrase}{back}."
+
+
+def _shown(said: Sequence[Passage]) -> list[Event]:
+    """The best line, and others only where they are nearly as good."""
+    least = said[0].score - 0.1
+    return [each.event for each in said if each.score >= least]

@@ -1,0 +1,136 @@
+"""Questions to the log, answered with its lines."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from llm.log_answers import QuotedAnswer, Quoting, answer_from_log, answer_plainly
+from llm.log_questions import read_log_question
+from llm.log_tools import LogTools
+from storage.chat_log import ChatLog, Query
+from storage.database import Database
+from storage.event import PUBLIC, Event, EventType, Place, Scope
+from storage.passages import Spoken
+from storage.privacy import OptOuts
+
+NOW = datetime(2026, 11, 22, 8, tzinfo=UTC)
+POND = Scope.of(Place("irc", "#pond"))
+PUMP = "the greenhouse pump starts at six"
+QUOTING = Quoting(link=lambda event: f"http://logs/{event.nick}")
+SPOKEN_HERE = Spoken(nicks=("Terra",))
+
+
+def said(hours_ago: float, nick: str, text: str, channel: str = "#pond") -> Event:
+    return Event(
+        network="irc",
+        channel=channel,
+        type=EventType.PRIVMSG,
+        time=NOW - timedelta(hours=hours_ago),
+        nick=nick,
+        text=text,
+    )
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        await ChatLog(database).add(
+            [
+                said(900, "lena", "the kayak has a leak"),
+                said(50, "bob", PUMP),
+                said(40, "lena", "I sold the kayak"),
+                said(30, "bob", "hello all"),
+                said(26, "carol", "good night"),
+                said(3, "eve", ".terrarium who said something about the pump?"),
+                said(2, "eve", "Terra: the greenhouse pump is broken"),
+                said(1, "mallory", "the greenhouse pump is secret", "#staff"),
+            ]
+        )
+        yield database
+
+
+@pytest.fixture
+def log(database: Database) -> ChatLog:
+    return ChatLog(database)
+
+
+async def answer(log: ChatLog, text: str) -> QuotedAnswer:
+    question = read_log_question(text, ["bob"], now=NOW)
+    assert question is not None
+    return await answer_from_log(log, question, Query(scope=POND), QUOTING, SPOKEN_HERE)
+
+
+QUOTED = f"[2026-11-20 06:00] <bob> {PUMP}  http://logs/bob"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("who said something about the pump?", QUOTED),
+        ("what did bob say about the greenhouse?", QUOTED),
+        ("did anyone talk about the pump two days ago?", QUOTED),
+        ("did anyone talk about the pump yesterday?", f"Not in that time, but:\n{QUOTED}"),
+        ("what did lena say about the pump?", "lena has not said that here."),
+        ("who mentioned the giraffe last week?", "Nobody said that here last week."),
+        ("what did zoe say?", "zoe said nothing here."),
+        ("what did bob last say?", "[2026-11-21 02:00] <bob> hello all  http://logs/bob"),
+        (
+            "when did carol last speak?",
+            "carol last spoke here on 2026-11-21 at 06:00:\n"
+            "[2026-11-21 06:00] <carol> good night  http://logs/carol",
+        ),
+        (
+            "when was the kayak first mentioned?",
+            "That was on 2026-10-15 at 20:00:\n"
+            "[2026-10-15 20:00] <lena> the kayak has a leak  http://logs/lena",
+        ),
+        (
+            "when did we last talk about the kayak?",
+            "That was on 2026-11-20 at 16:00:\n"
+            "[2026-11-20 16:00] <lena> I sold the kayak  http://logs/lena",
+        ),
+    ],
+)
+async def test_the_lines_are_the_answer(log: ChatLog, text: str, expected: str) -> None:
+    assert (await answer(log, text)).text == expected
+
+
+async def test_a_plain_question_has_an_answer_only_where_it_was_said(log: ChatLog) -> None:
+    within = Query(scope=POND)
+    found = await answer_plainly(log, "when does the pump start?", within, QUOTING, SPOKEN_HERE)
+    assert found is not None
+    assert found.text == QUOTED
+    assert await answer_plainly(log, "what is the capital of France?", within) is None
+
+
+async def test_nobody_is_quoted_who_has_opted_out(database: Database, log: ChatLog) -> None:
+    await OptOuts(database).add("irc", "bob", None)
+    assert (await answer(log, "who mentioned the pump?")).text == "Nobody said that here."
+    assert (await answer(log, "when did bob last speak?")).text == "bob said nothing here."
+    assert await answer_plainly(log, "when does the pump start?", Query(scope=POND)) is None
+
+
+async def test_the_tool_leaves_out_commands_and_pages(log: ChatLog) -> None:
+    await log.add([said(20 - n / 60, "gus", f"frog number {n}") for n in range(150)])
+    tools = LogTools(log, POND, None, None, SPOKEN_HERE)
+    first = (await tools.search_chat_logs(query="frog", limit=100)).splitlines()
+    assert first[0].endswith("frog number 50")
+    assert first[99].endswith("frog number 149")
+    assert first[100] == "(more before [2026-11-21 12:50:00])"
+    second = await tools.search_chat_logs(query="frog", limit=100, before="2026-11-21 12:50:00")
+    assert second.splitlines()[-1].endswith("frog number 49")
+    assert len(second.splitlines()) == 50
+    assert await tools.search_chat_logs(query="pump broken") == "nothing found"
+    assert "is no time" in await tools.search_chat_logs(before="yesterday")
+
+
+async def test_the_tool_answers_a_question(log: ChatLog) -> None:
+    tools = LogTools(log, PUBLIC, None, None, SPOKEN_HERE)
+    here = LogTools(log, POND, None, None, SPOKEN_HERE)
+    shown = await here.search_chat_logs(query="when does the greenhouse pump start?")
+    assert shown.splitlines() == ["best first:", f"[2026-11-20 06:00:00] <bob> {PUMP}"]
+    assert await tools.search_chat_logs(query="where is the giraffe?") == "no line answers that"

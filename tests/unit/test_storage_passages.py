@@ -1,0 +1,163 @@
+"""The search for passages over real files: the line that answers, nobody's command, and silence."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.chat_log import ChatLog, Query
+from storage.database import Database
+from storage.event import PUBLIC, Event, EventType, Place, Scope
+from storage.passages import Passages, Spoken
+from storage.privacy import OptOuts
+from storage.question_words import question_words
+from tests.kit.ubuntu import spoken
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+POND, LAKE = Place("irc", "#pond"), Place("irc", "#lake")
+PUMP = "the greenhouse pump starts at six"
+QUESTION = "when does the greenhouse pump start?"
+
+
+def said(
+    text: str, *, minute: float = 0, nick: str = "ada", place: Place = POND, own: bool = False
+) -> Event:
+    return Event(
+        network=place.network,
+        channel=place.channel,
+        type=EventType.PRIVMSG,
+        time=NOON + timedelta(minutes=minute),
+        nick=nick,
+        text=text,
+        own=own,
+    )
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with Database.opened(tmp_path / "irc.db") as database:
+        yield database
+
+
+@pytest.fixture
+async def log(database: Database) -> ChatLog:
+    """A log with chatter of #ubuntu on #pond."""
+    log = ChatLog(database)
+    lines = [line.decode("utf-8", "replace") for line in spoken(300)]
+    await log.add([said(text, minute=n, nick=f"user{n % 20}") for n, text in enumerate(lines)])
+    return log
+
+
+async def asked(log: ChatLog, question: str, scope: Scope = PUBLIC) -> Passages:
+    return await log.passages(question, Query(scope=scope, limit=10), Spoken(nicks=("Terra",)))
+
+
+def texts(passages: Passages) -> list[str]:
+    return [passage.event.text for passage in passages.said]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        QUESTION,
+        "at what time do the greenhouse pumps start?",
+        "When will the pump in the greenhouse be starting?",
+        "when does the greenhuose pump start?",
+    ],
+)
+async def test_a_line_is_found_by_its_words_in_any_form(log: ChatLog, question: str) -> None:
+    await log.add([said(PUMP, minute=100.5)])
+    assert texts(await asked(log, question))[:1] == [PUMP]
+
+
+async def test_a_line_is_found_by_words_that_mean_the_same(log: ChatLog) -> None:
+    rubbish = "the trash is collected every second tuesday"
+    await log.add([said(rubbish, minute=100.5)])
+    assert texts(await asked(log, "when do they collect the garbage?"))[:1] == [rubbish]
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["where is the badminton net?", "what is the capital of France?", "who are you?", "", "???"],
+)
+async def test_nothing_is_said_where_nobody_said_it(log: ChatLog, question: str) -> None:
+    assert texts(await asked(log, question)) == []
+
+
+async def test_commands_own_lines_and_what_is_said_to_the_bot_are_no_answers(log: ChatLog) -> None:
+    await log.add(
+        [
+            said(f".terrarium {PUMP}", minute=400),
+            said(f"Terra: {PUMP}", minute=401),
+            said(f"{PUMP}, I think", minute=402, nick="Terra", own=True),
+        ]
+    )
+    assert texts(await asked(log, QUESTION)) == []
+
+
+async def test_a_question_is_answered_by_the_reply_to_who_asked_it(log: ChatLog) -> None:
+    await log.add(
+        [
+            said(QUESTION, minute=400, nick="bob"),
+            said("nice weather", minute=401, nick="eve"),
+            said("bob: at six, as always", minute=402, nick="lena"),
+        ]
+    )
+    found = await asked(log, QUESTION)
+    assert texts(found) == ["bob: at six, as always"]
+    [passage] = found.said
+    assert passage.asked is not None
+    assert passage.asked.nick == "bob"
+
+
+async def test_the_line_that_asks_is_not_found(log: ChatLog) -> None:
+    [event_id] = await log.add([said(f"I say {PUMP}", minute=400)])
+    within = Query(scope=PUBLIC, before_id=event_id)
+    assert texts(await log.passages(QUESTION, within)) == []
+
+
+async def test_of_equal_lines_the_newest_comes_first_or_the_oldest(log: ChatLog) -> None:
+    lines = [f"the greenhouse pump starts at {hour}" for hour in ("six", "seven", "eight")]
+    await log.add([said(text, minute=400 + n) for n, text in enumerate(lines)])
+    within = Query(scope=PUBLIC, limit=3)
+    assert texts(await log.passages(QUESTION, within)) == lines[::-1]
+    found = await log.passages(QUESTION, within, Spoken(oldest=True))
+    assert texts(found) == lines
+
+
+async def test_nobody_finds_what_is_out_of_scope(log: ChatLog) -> None:
+    await log.add([said(PUMP, minute=400, place=LAKE)])
+    assert texts(await asked(log, QUESTION, Scope.of(POND))) == []
+    assert texts(await asked(log, QUESTION, Scope.of(LAKE))) == [PUMP]
+    assert texts(await asked(log, QUESTION, Scope.of())) == []
+
+
+async def test_the_model_reads_nothing_of_who_has_opted_out(
+    database: Database, log: ChatLog
+) -> None:
+    await log.add(
+        [
+            said(PUMP, minute=400),
+            said("no, the greenhouse pump starts at seven", minute=401, nick="bob"),
+        ]
+    )
+    await OptOuts(database).add("irc", "bob", None)
+    found = await log.passages_for_model(QUESTION, Query(scope=PUBLIC, limit=10))
+    assert texts(found) == [PUMP]
+
+
+async def test_a_line_of_years_ago_is_found_by_its_speaker(log: ChatLog) -> None:
+    old = said("our cat is called Bergamot", nick="ines", minute=-5_000_000)
+    await log.add([old, *(said("my cat sleeps", minute=n + 0.5) for n in range(300))])
+    found = await asked(log, "what is the name of ines's cat?")
+    assert old.text in [passage.event.text for passage in found.found]
+
+
+@given(text=st.text(max_size=200))
+def test_no_question_is_an_error(text: str) -> None:
+    assert len(question_words(text).words) <= 12
