@@ -105,11 +105,13 @@ class Mind:
             learning = asyncio.create_task(model.learn())
             try:
                 await leave.wait()
+                learning.cancel()  # what it asks by itself must not keep it here
                 while self._tasks is not None and model.engine.busy:  # noqa: ASYNC110
                     await asyncio.sleep(BUSY_CHECK)
             finally:
                 learning.cancel()
                 await asyncio.wait({learning})
+                model.keep()
 
 
 async def _first(models: Sequence[Model], head: Head, begin: Begin) -> Chunks:
