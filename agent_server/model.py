@@ -36,8 +36,9 @@ PASSED_ON = PROMPT_FIELDS | {
     "top_logprobs", "top_p", "verbosity",
 }  # fmt: skip
 
-ASK_AGAIN = 2.0
-"""Seconds until an engine that could not say what its model can do is asked again."""
+ASK_SOON, ASK_AGAIN = 0.1, 2.0
+"""Seconds until an engine that could not say what its model can do is asked again: at first, while
+it may be loading, and at most."""
 
 ATTEMPTS = 3
 """How often a test or a measurement is begun that the engine breaks off."""
@@ -80,11 +81,13 @@ class Model:
 
     async def learn(self) -> None:
         """Ask the engine what the model can do, until it says so."""
+        pause = ASK_SOON
         while True:
             try:
                 self.traits = await self.engine.traits()
             except ApiError:
-                await asyncio.sleep(ASK_AGAIN)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, ASK_AGAIN)
             else:
                 break
         if self._store and self.traits.identity:
@@ -133,6 +136,7 @@ class Model:
                     async with aclosing(self._observed(SAMPLE)) as chunks:
                         async for _chunk in chunks:
                             pass
+                    self._speed.fade()  # the machine is busy with its start
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
                 await asyncio.sleep(ASK_AGAIN)

@@ -43,6 +43,11 @@ class PromptSpeed:
         if self.rate is None and rate > 0:
             self._tokens, self._seconds = float(LEAST), LEAST / rate
 
+    def fade(self) -> None:
+        """Let the next measurement count for more than those so far."""
+        if rate := self.rate:
+            self._tokens, self._seconds = float(LEAST), LEAST / rate
+
     async def observed(self, chunks: Chunks) -> Chunks:
         """Pass on an engine's chunks, and learn from their timings or from the time they take.
 

@@ -95,10 +95,11 @@ class CapabilitiesPart(BaseModel):
 class ModelCard(BaseModel):
     """The answer of `/v1/models/NAME`; `root` is the model that an alias stands for.
 
-    `max_model_len` and `window` are the tokens of prompt and answer in one request. `parameters` is how many the model has, `prompt_tokens_per_second` how fast its engine reads
-    what it has in no cache, `weights` what is loaded, `gpus` what computes it beside the processor,
-    `better` what `terrarium model pull` has for the server's machine. None is "nobody knows", which
-    is all that other servers may say.
+    `max_model_len` and `window` are the tokens of prompt and answer in one request, `parameters`
+    is how many the model has, `prompt_tokens_per_second` how fast its engine reads what it has in
+    no cache, `weights` what is loaded, `gpus` what computes it beside the processor, `better` what
+    `terrarium model pull` has for the server's machine. None is "nobody knows", which is all that
+    other servers may say.
     """
 
     id: str

@@ -74,9 +74,13 @@ async def _model(config: Config, plan: Plan, http: httpx2.AsyncClient) -> Findin
     file: Path | None = values["file"]
     if file is None:
         return await _upstream(plan.upstream, values, http)
+    return _model_file(file, is_pulled=values["pulled_name"] is not None)
+
+
+def _model_file(file: Path, *, is_pulled: bool) -> Finding:
     if file.is_file():
         return Finding("model", True, str(file))
-    if values["pulled_name"] is not None:
+    if is_pulled:
         return Finding("model", True, f"{file.stem} will be pulled on the first start")
     return Finding("model", False, f"{file} is not there; correct MODEL_PATH ([model] path)")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import suppress
 
 import httpx2
 from pydantic import ValidationError
@@ -11,19 +13,35 @@ from llm.settings import AgentSettings
 from llm.wire import ModelCard
 
 _SLOW = 2.0  # seconds until a server that says nothing counts as away
+_PATIENCE, _POLL = 3.0, 0.1
 _QUANTISED = re.compile(r"[.-](I?Q\d\w*|B?F16|F32)$", re.IGNORECASE)
 _TINY = 300_000_000  # parameters under which a model retells badly what it is shown
 
 
 async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> str | None:
-    """Ask the agent server at `url` for the model's card; None when it does not tell."""
+    """Ask the agent server at `url` what the model is; None when it does not tell.
+
+    A server that has just begun is given a moment to learn it.
+    """
+    card: ModelCard | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            while (card := await _card(http, url, agent)) and _is_to_come(card):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL)
+    return described(card) if card else None
+
+
+def _is_to_come(card: ModelCard) -> bool:
+    """Whether the server tells what is loaded, and does not know it yet."""
+    return "weights" in card.model_fields_set and card.weights is None
+
+
+async def _card(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> ModelCard | None:
     key = agent.api_key
     headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
     try:
         answer = await http.get(f"{url}/v1/models/{agent.model}", headers=headers, timeout=_SLOW)
-        if answer.status_code != 200:
-            return None
-        return described(ModelCard.model_validate_json(answer.content))
+        return ModelCard.model_validate_json(answer.content) if answer.is_success else None
     except (httpx2.HTTPError, ValidationError):
         return None
 

@@ -70,7 +70,7 @@ def chooser(right: Callable[[int], bool]) -> Callable[[dict[str, Any]], Answer |
     return answer
 
 
-async def small_upstream(script: ScriptedOpenAI) -> dict[str, Any]:
+def small_upstream(script: ScriptedOpenAI) -> dict[str, Any]:
     script.model = "tiny-1b"
     return {"upstream": script.url}
 
@@ -111,7 +111,7 @@ async def test_a_small_upstream_that_is_near_is_tested_once_and_the_result_is_ke
     tmp_path: Path,
 ) -> None:
     async with ScriptedOpenAI() as script:
-        model = await small_upstream(script)
+        model = small_upstream(script)
         script.default = chooser(lambda number: number not in (0, 1))
         async with served(model, tmp_path) as http:
             card = await until(http, is_judged)
@@ -141,7 +141,7 @@ async def test_a_model_that_guesses_does_not_pass(
 ) -> None:
     async with ScriptedOpenAI() as script:
         script.default = chooser(right)
-        async with served(await small_upstream(script), tmp_path) as http:
+        async with served(small_upstream(script), tmp_path) as http:
             card = await until(http, is_judged)
     assert card["capabilities"]["chooses_tools"] is False
 
@@ -151,7 +151,7 @@ async def test_until_the_test_is_done_the_card_says_so_and_questions_are_answere
 ) -> None:
     async with ScriptedOpenAI() as script:
         script.think()
-        async with served(await small_upstream(script), tmp_path) as http:
+        async with served(small_upstream(script), tmp_path) as http:
             await script.arrived()
             card = (await http.get(CARD)).json()
             assert card["capabilities"]["chooses_tools"] is None
@@ -166,14 +166,16 @@ async def test_a_test_that_broke_off_is_begun_again(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         script.fail(400, "not now")
         script.default = chooser(lambda number: True)
-        async with served(await small_upstream(script), tmp_path) as http:
+        async with served(small_upstream(script), tmp_path) as http:
             card = await until(http, is_judged)
     assert card["capabilities"]["chooses_tools"] is True
 
 
 async def test_what_the_server_asks_by_itself_is_in_its_own_name(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script:
-        async with served(await small_upstream(script), tmp_path) as http:
-            await until(http, is_judged)
-            usage = (await http.get("/usage")).json()
+    async with (
+        ScriptedOpenAI() as script,
+        served(small_upstream(script), tmp_path) as http,
+    ):
+        await until(http, is_judged)
+        usage = (await http.get("/usage")).json()
     assert "terrarium" in json.dumps(usage)

@@ -45,9 +45,13 @@ async def pulled(entry: CatalogueEntry, folder: Path) -> Path:
     return await asyncio.to_thread(model_store.pull_entry, entry, folder)
 
 
+def inside(folder: Path) -> list[str]:
+    """The names of all files in a folder and below it."""
+    return [path.name for path in folder.rglob("*") if path.is_file()]
+
+
 async def refused(entry: CatalogueEntry, folder: Path) -> str:
     """What the pull says when it fails; the built-in model beside it must stay as it is."""
-    folder.mkdir(exist_ok=True)
     built_in = folder / "SmolLM2-135M-Instruct.Q4_1.gguf"
     built_in.write_bytes(b"GGUF built in")
     with pytest.raises(PullError) as failure:
@@ -75,7 +79,7 @@ async def test_an_entry_comes_whole_by_the_redirect_and_is_not_fetched_again(
     path = await pulled(entry, tmp_path)
     assert path == tmp_path / entry.file
     assert path.read_bytes() == CONTENT
-    assert [each.name for each in tmp_path.iterdir()] == [entry.file]
+    assert inside(tmp_path) == [entry.file]
     assert hub.asked == [f"/{entry.repository}/resolve/{entry.revision}/{entry.file}"]
     assert await pulled(entry, tmp_path) == path
     assert len(hub.asked) == 1
@@ -125,7 +129,7 @@ async def test_a_hub_that_has_another_file_is_not_asked_for_it(
     assert "its sha256 is abab" in await refused(entry, tmp_path)
     hub.sha256, hub.linked_size = None, 7
     assert "its size is 7" in await refused(entry, tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert inside(tmp_path) == []
 
 
 async def test_what_comes_is_checked_whatever_the_hub_promised(
@@ -133,7 +137,7 @@ async def test_what_comes_is_checked_whatever_the_hub_promised(
 ) -> None:
     hub.content = b"GGUF" + os.urandom(len(CONTENT) - 4)
     assert "is not the file that was asked for and was removed" in await refused(entry, tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert inside(tmp_path) == []
 
 
 async def test_without_a_checksum_of_ours_that_of_the_hub_counts(
@@ -152,7 +156,7 @@ async def test_a_disk_without_room_is_told_before_anything_is_fetched(
     hub.linked_size = 1 << 60
     huge = entry.model_copy(update={"size": 1 << 60})
     assert "MODEL_CACHE_DIR" in await refused(huge, tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert inside(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -215,7 +219,7 @@ async def test_no_source_leads_out_of_the_folder(source: str, tmp_path: Path) ->
     folder.mkdir(parents=True)
     with pytest.raises(PullError):
         await asyncio.to_thread(model_store.pull, source, folder)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert inside(tmp_path) == []
 
 
 async def test_a_second_command_does_not_write_into_the_file_of_the_first(

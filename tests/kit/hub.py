@@ -1,8 +1,8 @@
 """A hub of models as Hugging Face's behaves: a redirect to a signed address on another host.
 
-    async with ModelHub(content) as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        hub.breaks_after = 1_000
+async with ModelHub(content) as hub:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    hub.breaks_after = 1_000
 """
 
 from __future__ import annotations

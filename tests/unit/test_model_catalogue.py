@@ -13,6 +13,7 @@ from agent_server.engines.traits import card_traits, show_traits, size_in
 from agent_server.machine import Gpu, Machine
 from agent_server.model_settings import OneModel
 from storage.config import Config
+from tests.docs.reference import ROOT
 
 GB = 10**9
 
@@ -118,3 +119,14 @@ def test_who_chooses_tools_is_known_tested_or_taken_for_granted(
     assert Capabilities.of(settings(**model), traits).chooses_tools == chooses
     judged = Capabilities.of(settings(**model), traits, judged=True).chooses_tools
     assert judged == (True if tested else chooses)
+
+
+def test_the_documentation_has_every_entry() -> None:
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    rows = {row.split("`")[1]: row for row in text.splitlines() if row.startswith("| `")}
+    assert list(rows) == [entry.name for entry in catalogue.entries()]
+    for entry in catalogue.entries():
+        licence = entry.licence if entry.open_source else f"{entry.licence} (not open source)"
+        for words in (entry.repository, entry.file, licence, entry.can, f"{entry.window:,}"):
+            assert words in rows[entry.name]
+        assert (f"(`{entry.tier}`)" in rows[entry.name]) == (entry.tier is not None)
