@@ -56,10 +56,15 @@ SYSTEM = "You are a helpful assistant in a chat. Use a tool only if the question
 
 
 async def share_right(ask: Ask) -> float:
-    """Return the share of the questions for which a model chose rightly. Raises ApiError."""
+    """Return the share of the questions for which a model chose rightly. Raises ApiError.
+
+    A model that cannot pass any more is asked nothing further, and gets the share so far.
+    """
     right = 0
-    for question, wanted in CASES:
+    for asked, (question, wanted) in enumerate(CASES, 1):
         right += await _chosen(ask, question) == wanted
+        if right + len(CASES) - asked < PASSES * len(CASES):
+            break
     return right / len(CASES)
 
 

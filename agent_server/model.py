@@ -46,8 +46,11 @@ ATTEMPTS = 3
 OURSELVES = Key("terrarium")
 """Who is written down as having asked what nobody else did."""
 
-SAMPLE = {"messages": [{"role": "user", "content": "hello " * 200}], "max_tokens": 1}
-"""A prompt whose reading is timed when there was no other."""
+SAMPLES = ("hello", "paper", "green")
+"""Words of which a prompt is made whose reading is timed when there was no other."""
+
+SAMPLE_PAUSE = 3.0
+"""Seconds between two of them: while everything starts the machine is slow, and the best counts."""
 
 
 class Model:
@@ -133,16 +136,25 @@ class Model:
                 if self.capabilities.chooses_tools is None:
                     await self._judge()
                 elif not self.settings.urls and self._speed.rate is None:
-                    async with aclosing(self._observed(SAMPLE)) as chunks:
-                        async for _chunk in chunks:
-                            pass
-                    self._speed.fade()  # the machine is busy with its start
+                    await self._time_reading()
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
                 await asyncio.sleep(ASK_AGAIN)
             else:
                 break
         self.keep()
+
+    async def _time_reading(self) -> None:
+        for word in SAMPLES:
+            messages = [{"role": "user", "content": f"{word} " * 200}]
+            probe = PromptSpeed()
+            chat = self.engine.chat({**self._own(), "messages": messages, "max_tokens": 1}, None)
+            async with aclosing(probe.observed(chat)) as chunks:
+                async for _chunk in chunks:
+                    pass
+            self._speed.recall(probe.rate or 0)
+            self.keep()
+            await asyncio.sleep(SAMPLE_PAUSE)
 
     async def _judge(self) -> None:
         def ask(body: Mapping[str, Any]) -> Chunks:

@@ -24,6 +24,7 @@ class PromptSpeed:
     def __init__(self) -> None:
         self._tokens = 0.0
         self._seconds = 0.0
+        self._is_measured = False
 
     @property
     def rate(self) -> float | None:
@@ -34,18 +35,15 @@ class PromptSpeed:
         """Take note that so many tokens were read in so many seconds."""
         if tokens < LEAST or seconds <= 0:
             return
+        self._is_measured = True
         kept = 0.5 ** (tokens / MEMORY)
         self._tokens = self._tokens * kept + tokens
         self._seconds = self._seconds * kept + seconds
 
     def recall(self, rate: float) -> None:
-        """Begin with what was measured before this start; it fades as new measurements come."""
-        if self.rate is None and rate > 0:
-            self._tokens, self._seconds = float(LEAST), LEAST / rate
-
-    def fade(self) -> None:
-        """Let the next measurement count for more than those so far."""
-        if rate := self.rate:
+        """Take a rate for likely, of another start or of a trial, until answers tell better; of
+        several the fastest, since the others say that the machine was busy."""
+        if not self._is_measured and rate > (self.rate or 0):
             self._tokens, self._seconds = float(LEAST), LEAST / rate
 
     async def observed(self, chunks: Chunks) -> Chunks:
