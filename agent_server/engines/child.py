@@ -71,7 +71,8 @@ def parameters(spec: Spec) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = spec.threads
     if not engine_gpus():  # with one, all layers that fit into its memory go there by themselves
         params.n_batch = params.n_ubatch = BATCH
-    params.enable_reasoning = int(spec.thinks)
+    # The word that chat templates of models with and without thoughts go by.
+    params.default_template_kwargs = {"enable_thinking": "true" if spec.thinks else "false"}
     params.cache_ram_mib = CACHE_MIB
     params.n_cache_reuse = REUSE
     params.slot_prompt_similarity = SIMILARITY
