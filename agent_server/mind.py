@@ -81,8 +81,9 @@ class Mind:
         return await self.routes.find(body.get("model"))[0].embeddings(body)
 
     async def ready(self) -> bool:
-        """Whether the default model could make a token now."""
-        return await self.routes.default.engine.ready()
+        """Whether the default model could make a token now, and it is known what it can do."""
+        model = self.routes.default
+        return model.is_learned and await model.engine.ready()
 
     def _ask(self, name: str | None, head: Head, begin: Begin) -> Chunks:
         models = self.routes.find(name)

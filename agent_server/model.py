@@ -56,7 +56,8 @@ SAMPLE_PAUSE = 3.0
 class Model:
     """Answers requests, with tool calls and reasoning made whole.
 
-    `upstream_model` asks an upstream of many models for that one.
+    `upstream_model` asks an upstream of many models for that one. `is_learned` is whether the
+    engine has said what the model is.
     """
 
     def __init__(
@@ -70,12 +71,13 @@ class Model:
         self.name = name
         self.engine = engine
         self.settings = settings
-        self.traits = Traits(parameters=size_in(upstream_model or ""), weights=upstream_model)
-        self.capabilities = Capabilities.of(settings, self.traits)
-        self.better: str | None = None
-        self._speed = PromptSpeed()
         self._store = store
         self._measured = Measured()
+        self.traits = Traits(parameters=size_in(upstream_model or ""), weights=upstream_model)
+        self.is_learned = upstream_model is not None
+        self.capabilities = self._capabilities()
+        self.better: str | None = None
+        self._speed = PromptSpeed()
         self._chosen: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
 
     def variant(self, upstream_model: str) -> Model:
@@ -123,10 +125,16 @@ class Model:
 
     def _settle(self) -> None:
         """Say anew what the model can do, after something was learned of it."""
-        judged = self._measured.chooses_tools
-        self.capabilities = Capabilities.of(self.settings, self.traits, judged)
+        self.is_learned = True
+        self.capabilities = self._capabilities()
         if not self.settings.urls:
             self.better = better_than(self.traits.parameters, self.traits.gpus or ())
+
+    def _capabilities(self) -> Capabilities:
+        """What is known so far; how it chooses tools only of an engine that has told what it is."""
+        able = Capabilities.of(self.settings, self.traits, self._measured.chooses_tools)
+        said = self.settings.chooses_tools is not None or able.tools == "forced"
+        return able if self.is_learned or said else replace(able, chooses_tools=None)
 
     async def _measure(self) -> None:
         """Test how the model chooses tools, or how fast it reads, unless that is known."""

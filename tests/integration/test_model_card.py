@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from agent_server.judgement import CASES, TOOLS
-from tests.kit.agent_server import EngineAddress, agent_server
+from tests.kit.agent_server import EngineAddress, agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
@@ -179,3 +179,19 @@ async def test_what_the_server_asks_by_itself_is_in_its_own_name(tmp_path: Path)
         await until(http, is_judged)
         usage = (await http.get("/usage")).json()
     assert "terrarium" in json.dumps(usage)
+
+
+async def test_before_the_engine_has_told_what_it_is_nothing_is_taken_for_granted(
+    tmp_path: Path,
+) -> None:
+    model = {"upstream": "http://127.0.0.1:9"}
+    async with (
+        unready_server(model, data=tmp_path) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        card = (await http.get(CARD)).json()
+        assert card["capabilities"]["chooses_tools"] is None
+        assert card["parameters"] is None
+        assert (await http.get("/ready")).status_code == 503
+        named = (await http.get("/v1/models/terra:big-70b")).json()
+        assert (named["parameters"], named["capabilities"]["chooses_tools"]) == (70 * 10**9, True)
