@@ -1,10 +1,12 @@
 # Everything that a person or a machine does with this checkout. `make` alone says what there is.
 # Extra arguments: `make up ARGS="--data /srv/terrarium"`, `make test ARGS="-k outbox -q"`.
+# `make up MODEL=small` fetches a better model once and uses it (docs/models.md).
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
 ARGS :=
+MODEL :=
 PIP := $(BIN)/python -m pip --disable-pip-version-check --require-virtualenv install -q
 FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 
@@ -14,8 +16,8 @@ FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 help: ## what can be done here
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: $(VENV)/.base ## start everything: model, agent server, IRC server, tendrils (Ctrl-C stops it)
-	@exec $(BIN)/terrarium up $(ARGS)
+up: $(VENV)/.base ## start everything (Ctrl-C stops it); MODEL=small|medium|large|NAME for a better model
+	@$(if $(MODEL),MODEL_PATH='$(MODEL)' )exec $(BIN)/terrarium up $(ARGS)
 
 test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC servers and the browser
 	@$(BIN)/python -m tests.kit.system

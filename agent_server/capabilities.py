@@ -1,11 +1,22 @@
-"""What a model can do: what the configuration says, else what its engine says of it."""
+"""What a model can do: what the configuration says, else what its engine says of it.
+
+Whether it chooses tools well is known of some, and tested of others (judgement.py): of GGUF files,
+and of upstreams that are small and near. A large upstream, or one whose size nobody says, is taken
+to choose well; a small one that is hosted elsewhere, where each question may cost, is not.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from agent_server.engines.base import Traits
 from agent_server.model_settings import OneModel, Tools
+from llm.loopback import is_loopback
+
+LARGE = 7_000_000_000
+"""Parameters from which a model with tools is taken to choose them well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +30,25 @@ class Capabilities:
     reasoning: bool | None
     embeddings: bool | None
     cache_reuse: bool
+    chooses_tools: bool | None
 
     @classmethod
-    def of(cls, settings: OneModel, traits: Traits) -> Capabilities:
+    def of(cls, settings: OneModel, traits: Traits, judged: bool | None = None) -> Capabilities:
         """What `settings` say counts, then `traits`; an upstream of which neither says that it
-        is blind may see."""
+        is blind may see. `judged` is how the test of choosing tools went, if there was one."""
         said = settings.context if "context" in settings.model_fields_set else None
         tools = settings.tools
         if tools is None and traits.tools is False and settings.tool_mode == "native":
             tools = "constrained"
+        mode = tools or settings.tool_mode
         return cls(
-            tools=tools or settings.tool_mode,
+            tools=mode,
             context=said or traits.context or settings.context,
             vision=_first(settings.vision, traits.vision, bool(settings.urls)),
             reasoning=_either(settings.reasoning, traits.reasoning),
             embeddings=_either(settings.embeddings, traits.embeddings),
             cache_reuse=not settings.urls,  # others may, but none says so
+            chooses_tools=_chooses(settings, traits, mode, judged),
         )
 
     def as_wire(self) -> dict[str, bool | int | str | None]:
@@ -45,7 +59,38 @@ class Capabilities:
             "reasoning": self.reasoning,
             "embeddings": self.embeddings,
             "cache_reuse": self.cache_reuse,
+            "chooses_tools": self.chooses_tools,
         }
+
+
+def is_tested(settings: OneModel, traits: Traits) -> bool:
+    """Return whether it takes a test to know if a model chooses tools well."""
+    if settings.chooses_tools is not None or settings.tool_mode == "forced":
+        return False
+    return not settings.urls or (_is_small(traits) and all(map(_is_near, settings.urls)))
+
+
+def _chooses(settings: OneModel, traits: Traits, mode: Tools, judged: bool | None) -> bool | None:
+    if settings.chooses_tools is not None:
+        return settings.chooses_tools
+    if mode == "forced":
+        return False
+    return judged if is_tested(settings, traits) else not _is_small(traits)
+
+
+def _is_small(traits: Traits) -> bool:
+    return traits.parameters is not None and traits.parameters < LARGE
+
+
+def _is_near(url: str) -> bool:
+    """Whether a server is on this machine or in a private network, so that asking costs nothing."""
+    host = urlsplit(url).hostname or ""
+    if is_loopback(host) or not {".", ":"}.intersection(host.strip(".")):
+        return True
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return False
 
 
 def _either(said: bool | None, seen: bool | None) -> bool | None:

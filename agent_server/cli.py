@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
-from agent_server import model_store
+from agent_server import catalogue, model_store
 from agent_server.errors import PullError
+from agent_server.machine import Machine, engine_gpus
+from agent_server.model_listing import listed
 from agent_server.model_settings import ModelSettings
 from agent_server.settings import ServerSettings
 from storage.config import load
@@ -54,7 +56,12 @@ async def _require_file(path: Path) -> None:
 @model.command()
 def pull(
     source: Annotated[
-        str | None, typer.Argument(help="hf:OWNER/REPO/FILE.gguf or a URL; default: the small one")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="small, medium, large or a name of `terrarium model list`, "
+            "hf:OWNER/REPO/FILE.gguf, or a URL; by default the built-in model.",
+        ),
     ] = None,
     sha256: Annotated[str | None, typer.Option(help="what the file's SHA-256 must be")] = None,
     config: ConfigFile = None,
@@ -62,20 +69,22 @@ def pull(
 ) -> None:
     """Fetch a model into the cache folder; a broken download goes on where it stopped."""
     with _reported():
-        folder = model_store.folder(load(config, data).section(ModelSettings))
+        folder = load(config, data).section(ModelSettings).folder
         if source is None:
             typer.echo(model_store.pull_default(folder))
             return
         path = model_store.pull(source, folder, sha256)
         typer.echo(path)
-        typer.echo(f"use it with MODEL_PATH={path}", err=True)
+        use = source if catalogue.is_name(source) else path
+        typer.echo(f'use it with MODEL_PATH={use}, or path = "{use}" in [model]', err=True)
 
 
 @model.command(name="list")
 def list_models(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
-    """List the models in the cache folder: name, size in MB, path."""
-    for path in model_store.pulled(load(config, data).section(ModelSettings)):
-        typer.echo(f"{path.stem}\t{path.stat().st_size / 1e6:.0f} MB\t{path}")
+    """List the models that are here, and those to pull; * marks the best for this machine."""
+    settings = load(config, data).section(ModelSettings)
+    for line in listed(settings, Machine.here(engine_gpus())):
+        typer.echo(line)
 
 
 @contextlib.contextmanager

@@ -1,10 +1,23 @@
-"""Fetching a large file: resumed where it broke off, checked before it counts."""
+"""Fetching a large file: resumed where it broke off, checked before it counts.
+
+A hub answers with a redirect to a signed address on another host. The redirect's headers
+`x-linked-size` and `x-linked-etag` say the size and the SHA-256 of the file; they are checked
+against what is wanted before a byte is written, and the file against them afterwards.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
+import json
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from rich.console import Console
@@ -19,8 +32,25 @@ from rich.progress import (
 
 from agent_server.errors import PullError
 
-BLOCK = 1 << 20
+SPARE = 64 << 20
+"""Bytes that stay free on the disk."""
+
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ON = "the same command goes on from there"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a file is to be, as far as that is known: its bytes, and their SHA-256 in hex."""
+
+    size: int | None = None
+    sha256: str | None = None
+
+
+class _Broken(Exception):
+    """The transfer ended before the file did."""
 
 
 def sha256_of(path: Path) -> str:
@@ -40,14 +70,36 @@ def require_sha256(path: Path, wanted: str) -> None:
         )
 
 
-def fetch(url: str, target: Path) -> Path:
-    """Download `url` beside `target`; returns the finished `.part` file. Raises PullError.
+def fetch(url: str, target: Path, wanted: Promise) -> Path:
+    """Download `url` beside `target`; returns the finished, checked `.part` file.
 
-    What an earlier attempt left in the `.part` file is asked for no more (RFC 9110, 14.2), as
-    long as the server still has the same file.
+    What earlier attempts left in the `.part` file is asked for no more (RFC 9110, 14.2), as long
+    as the server still has the same file. A transfer that breaks is taken up again at once while
+    each attempt brings something. Raises PullError.
     """
     part = target.with_name(f"{target.name}.part")
-    have = part.stat().st_size if part.exists() else 0
+    with _alone(part):
+        while True:
+            before = _size(part)
+            try:
+                promised = _attempt(url, part, wanted)
+                break
+            except (httpx2.TransportError, _Broken) as error:
+                if _size(part) <= before:
+                    raise _gone(url, error, begun=bool(_size(part))) from error
+        if promised.sha256:
+            require_sha256(part, promised.sha256)
+        return part
+
+
+def clear(part: Path) -> None:
+    """Remove what is known of where a `.part` file is from."""
+    _mark(part).unlink(missing_ok=True)
+
+
+def _attempt(url: str, part: Path, wanted: Promise) -> Promise:
+    """Ask once for what is missing; returns what the whole file must be."""
+    have = _resumable(part, url, wanted)
     headers = {"accept-encoding": "identity"}
     if have:
         headers |= {"range": f"bytes={have}-"} | _if_unchanged(part)
@@ -56,30 +108,66 @@ def fetch(url: str, target: Path) -> Path:
             httpx2.Client(follow_redirects=True, timeout=60) as client,
             client.stream("GET", url, headers=headers) as response,
         ):
-            _receive(response, part, have)
-    except httpx2.HTTPError as error:
-        raise PullError(f"{url} broke off: {error}; the same command goes on from there") from error
+            promised = _agreed(url, _linked(response), wanted)
+            _receive(response, part, have, url, promised.size)
     except httpx2.InvalidURL as error:
         raise PullError(f"{url} is not a URL: {error}") from error
-    _mark(part).unlink(missing_ok=True)
-    return part
+    except httpx2.TransportError:
+        raise
+    except httpx2.HTTPError as error:
+        raise PullError(f"{url} cannot be fetched: {error}") from error
+    if promised.size is not None and _size(part) < promised.size:
+        raise _Broken(f"{_size(part)} of {promised.size} bytes came")
+    return promised
 
 
-def _receive(response: httpx2.Response, part: Path, have: int) -> None:
-    if response.status_code == 416 and _total(response) == have:
+def _linked(response: httpx2.Response) -> Promise:
+    """What the hub says of the file, in its redirect or, without one, in its answer."""
+    for each in (*response.history, response):
+        tag = str(each.headers.get("x-linked-etag", "")).strip().removeprefix("W/").strip('"')
+        size = str(each.headers.get("x-linked-size", ""))
+        if size.isdecimal() or _SHA256.fullmatch(tag):
+            return Promise(
+                int(size) if size.isdecimal() else None, tag if _SHA256.fullmatch(tag) else None
+            )
+    return Promise()
+
+
+def _agreed(url: str, linked: Promise, wanted: Promise) -> Promise:
+    """What is wanted, and what the hub says where nothing is. Raises PullError."""
+    digest = wanted.sha256.strip().lower() if wanted.sha256 else None
+    for what, ours, theirs in (
+        ("size", wanted.size, linked.size),
+        ("sha256", digest, linked.sha256),
+    ):
+        if ours is not None and theirs is not None and ours != theirs:
+            raise PullError(
+                f"{url} is another file than the one that was asked for: its {what} is {theirs}, "
+                f"wanted {ours}; nothing was fetched"
+            )
+    return Promise(wanted.size or linked.size, digest or linked.sha256)
+
+
+def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: int | None) -> None:
+    if response.status_code == 416 and have and _total(response) == have:
         return
     if response.status_code not in (200, 206):
         if response.status_code == 416:
             part.unlink()
-        raise PullError(f"{response.url} answered {response.status_code}")
+        raise _refused(response)
     begin = have if response.status_code == 206 else 0
     _require_range(response, begin)
-    if tag := response.headers.get("etag"):
-        _mark(part).write_text(tag, encoding="utf-8")
     size = int(response.headers.get("content-length", 0))
-    with part.open("ab" if begin else "wb") as file, _bar() as bar:
-        task = bar.add_task(part.stem, total=begin + size or None, completed=begin)
-        for block in response.iter_bytes(BLOCK):
+    total = whole or (begin + size if size else None)
+    _require_space(part, (total or 0) - begin)
+    _note_origin(part, url, response.headers.get("etag"))
+    with _full_disk_told(part), part.open("ab" if begin else "wb") as file, _bar() as bar:
+        task = bar.add_task(part.stem, total=total, completed=begin)
+        written = begin
+        for block in response.iter_bytes():  # as it comes: of what is gathered a break loses all
+            written += len(block)
+            if whole is not None and written > whole:
+                raise PullError(f"{url} sends more than the {whole} bytes that the file has")
             file.write(block)
             bar.advance(task, len(block))
 
@@ -91,20 +179,114 @@ def _require_range(response: httpx2.Response, begin: int) -> None:
             raise PullError(f"{response.url} sent another part of the file than was asked for")
 
 
+def _require_space(part: Path, missing: int) -> None:
+    free = shutil.disk_usage(part.parent).free
+    if missing > free - SPARE:
+        raise PullError(
+            f"the disk of {part.parent} has {free / 1e9:.1f} GB free, and {missing / 1e9:.1f} GB "
+            "are still to come; make room, or name another folder with MODEL_CACHE_DIR"
+        )
+
+
+@contextmanager
+def _full_disk_told(part: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise PullError(
+            f"the disk of {part.parent} is full ({error.strerror}); make room, or name another "
+            f"folder with MODEL_CACHE_DIR; {_ON}"
+        ) from error
+
+
+def _refused(response: httpx2.Response) -> PullError:
+    """What an error answer means, and what to do."""
+    host, status = response.request.url.host, response.status_code
+    first = response.history[0].url if response.history else response.url
+    if status in (401, 403):
+        why = "wants an account or the acceptance of a licence; fetch the file with its own tools"
+        why += " and set MODEL_PATH, or choose another model: terrarium model list"
+    elif status == 404:
+        why = "has no such file; see the name of the repository and of the file"
+    elif status == 429:
+        wait = str(response.headers.get("retry-after", ""))
+        why = "asks to come later" + (f", in {wait} s" if wait.isdecimal() else "")
+    elif status >= 500:
+        why = f"has trouble; try again later, {_ON}"
+    else:
+        why = "does not give it out"
+    return PullError(f"{first}: {host} answered {status}: it {why}")
+
+
+def _gone(url: str, error: Exception, *, begun: bool) -> PullError:
+    host = httpx2.URL(url).host
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        what = f"{host} cannot be reached ({error}): is there a network, is HF_ENDPOINT right?"
+    else:
+        what = f"{url} broke off: {error};"
+    return PullError(f"{what} {_ON if begun else 'the same command goes on when it is there'}")
+
+
+def _resumable(part: Path, url: str, wanted: Promise) -> int:
+    """How many bytes of the `.part` file may be kept: none of another address's."""
+    have = _size(part)
+    origin = _origin(part)
+    # Without a note only a checksum can tell whether the two halves belong together.
+    if have and origin.get("url") != url and (origin or not wanted.sha256):
+        part.unlink()
+        return 0
+    return have
+
+
+def _if_unchanged(part: Path) -> dict[str, str]:
+    tag = str(_origin(part).get("etag") or "")
+    # A weak tag does not promise the same bytes (RFC 9110, 13.1.5).
+    return {"if-range": tag} if tag.startswith('"') else {}
+
+
+def _note_origin(part: Path, url: str, tag: str | None) -> None:
+    with _full_disk_told(part):
+        _mark(part).write_text(json.dumps({"url": url, "etag": tag}), encoding="utf-8")
+
+
+def _origin(part: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(_mark(part).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _mark(part: Path) -> Path:
+    return part.with_name(f"{part.name}.origin")
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
 def _total(response: httpx2.Response) -> int | None:
     total = str(response.headers.get("content-range", "")).rpartition("/")[2]
     return int(total) if total.isdecimal() else None
 
 
-def _mark(part: Path) -> Path:
-    return part.with_name(f"{part.name}.etag")
-
-
-def _if_unchanged(part: Path) -> dict[str, str]:
-    mark = _mark(part)
-    tag = mark.read_text(encoding="utf-8") if mark.exists() else ""
-    # A weak tag does not promise the same bytes (RFC 9110, 13.1.5).
-    return {"if-range": tag} if tag.startswith('"') else {}
+@contextmanager
+def _alone(part: Path) -> Iterator[None]:
+    """Keep a second command from writing into the same file."""
+    lock = part.with_name(f"{part.name}.lock")
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PullError(f"another command is fetching {part.stem}; wait for its end") from None
+        try:
+            yield
+        finally:
+            if not part.exists():
+                clear(part)
+            lock.unlink(missing_ok=True)
 
 
 def _bar() -> Progress:

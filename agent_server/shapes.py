@@ -198,7 +198,11 @@ class InputTokens(Shape):
 
 
 class ModelCard(Shape):
-    """A model; its context in tokens. `root` is the model that an alias stands for."""
+    """A model; `window` and `max_model_len` are its context in tokens, `weights` is what is loaded.
+
+    `root` is the model that an alias stands for, `gpus` what computes it besides the processor,
+    `better` what `terrarium model pull` has for this machine. Null is "nobody knows (yet)".
+    """
 
     id: str
     object: Literal["model"]
@@ -206,6 +210,12 @@ class ModelCard(Shape):
     owned_by: str
     root: str
     max_model_len: int
+    window: int
+    parameters: int | None
+    prompt_tokens_per_second: float | None
+    weights: str | None
+    gpus: list[str] | None
+    better: str | None
     capabilities: dict[str, Any]
 
 

@@ -24,6 +24,7 @@ from llm.wire import ModelCard
 FAST, SMART = "fast", "smart"
 
 _FRESH = 60.0  # seconds for which an answer of the server is taken to be true
+_UNSETTLED = 3.0  # the same, of a card that does not yet say all
 _MOST = 100  # names; people choose them
 
 _log = structlog.get_logger()
@@ -61,10 +62,24 @@ class Models:
             _log.warning("models.unknown", model=name, asked_instead=self._default())
         return ""
 
+    async def card(self, name: str = "") -> ModelCard | None:
+        """Return what the server last said of a model (by default the configured one); None when
+        it has none of that name, or was never reached."""
+        return await self._card(name or self._default())
+
     async def chooses_tools(self, name: str = "") -> bool:
-        """Whether a model can decide by itself that it needs a tool; small ones cannot."""
-        card = await self._card(name or self._default())
-        return card is None or card.capabilities.tools != "forced"
+        """Whether a model is known to decide well by itself when to use a tool."""
+        return bool(await self.tool_judgement(name))
+
+    async def tool_judgement(self, name: str = "") -> bool | None:
+        """Whether a model decides well by itself when to use a tool; None as long as the server
+        was not reached or has not tested it. One that answers and describes no models is taken
+        to have a model that does."""
+        name = name or self._default()
+        card = await self._card(name)
+        if card is None:
+            return True if name in self._cards else None
+        return card.chooses_tools
 
     async def card(self, name: str = "") -> ModelCard | None:
         """Return what the server says of a model, by default the configured one."""
@@ -77,7 +92,8 @@ class Models:
         """What the server last said of a name; while it cannot be asked, what it said before."""
         now = asyncio.get_running_loop().time()
         asked, card = self._cards.get(name, (-_FRESH, None))
-        if now - asked < _FRESH:
+        settled = card is None or card.chooses_tools is not None
+        if now - asked < (_FRESH if settled else _UNSETTLED):
             return card
         try:
             card = await self._client.model(name)

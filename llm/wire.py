@@ -83,23 +83,45 @@ class CountAnswer(BaseModel):
 
 
 class CapabilitiesPart(BaseModel):
-    """What a model can do: `tools` is "forced" for one that is too small to choose a tool;
-    `chooses_tools` is how it did when it was tested, None while nobody knows."""
+    """What a model can do; `tools` is "forced" for one that is too small to choose a tool.
+    `chooses_tools` is null as long as the server has not tested whether it decides well when to use
+    one."""
 
     tools: str | None = None
     chooses_tools: bool | None = None
 
 
 class ModelCard(BaseModel):
-    """The answer of `/v1/models/NAME`; `root` is the model that an alias stands for. Other servers
-    may say no more than the name."""
+    """The answer of `/v1/models/NAME`; `root` is the model that an alias stands for.
+
+    `max_model_len` and `window` are the tokens of prompt and answer in one request, `parameters`
+    is how many the model has, `prompt_tokens_per_second` how fast its engine reads what it has in
+    no cache, `weights` what is loaded, `gpus` what computes it beside the processor, `better` what
+    `terrarium model pull` has for the server's machine. None is "nobody knows", which is all that
+    other servers may say.
+    """
 
     id: str
     root: str | None = None
     max_model_len: int | None = None
+    window: int | None = None
     parameters: int | None = None
     prompt_tokens_per_second: float | None = None
+    weights: str | None = None
+    gpus: list[str] | None = None
+    better: str | None = None
     capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
+
+    @property
+    def chooses_tools(self) -> bool | None:
+        """Whether the model decides well when to use a tool; None is "not known yet".
+
+        A server that says nothing of it has a model that is taken to.
+        """
+        able = self.capabilities
+        if able.tools == "forced":
+            return False
+        return able.chooses_tools if "chooses_tools" in able.model_fields_set else True
 
 
 class VectorPart(BaseModel):

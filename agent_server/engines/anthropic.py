@@ -78,7 +78,7 @@ class AnthropicEngine:
 
     async def traits(self) -> Traits:
         """What their models have in common."""
-        return Traits(CONTEXT, tools=True, vision=True, embeddings=False)
+        return Traits(CONTEXT, tools=True, vision=True, embeddings=False, weights=self._model)
 
     async def _name(self, body: Mapping[str, Any]) -> str:
         if body.get("model"):

@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agent_server.machine import Gpu
+
 Chunk = dict[str, Any]
 """One `chat.completion.chunk` as parsed JSON."""
 
@@ -24,13 +26,19 @@ class TokenCount:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What an engine says of its model; None is silence. `context` is in tokens."""
+    """What an engine says of its model; None is silence. `context` is in tokens, `weights` what
+    the model is called there, `parameters` how many it has, `gpus` what computes it besides the
+    processor, and `identity` is another when it is another model."""
 
     context: int | None = None
     tools: bool | None = None
     vision: bool | None = None
     reasoning: bool | None = None
     embeddings: bool | None = None
+    weights: str | None = None
+    parameters: int | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    identity: str | None = None
 
 
 class Engine(Protocol):

@@ -13,6 +13,8 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from agent_server.machine import engine_gpus
+
 CACHE_MIB = 1024
 """Host memory for prompts that left their slot: without it every return of a conversation is
 computed again (measured: 19 % against 87 % of a prompt from the cache)."""
@@ -41,7 +43,8 @@ REPEAT_PENALTY = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What the engine loads. `context` is tokens per request; `key` is the bearer key it wants."""
+    """What the engine loads. `context` is tokens per request; `key` is the bearer key it wants;
+    with `thinks` a model that can think before it answers does."""
 
     path: str
     name: str
@@ -49,6 +52,7 @@ class Spec:
     slots: int
     threads: int
     key: str
+    thinks: bool = False
 
     def as_line(self) -> bytes:
         """The line that the child reads."""
@@ -65,7 +69,10 @@ def parameters(spec: Spec) -> Any:
     params.n_ctx = spec.context * spec.slots
     params.n_parallel = spec.slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = spec.threads
-    params.n_batch = params.n_ubatch = BATCH
+    if not engine_gpus():  # with one, all layers that fit into its memory go there by themselves
+        params.n_batch = params.n_ubatch = BATCH
+    # The word that chat templates of models with and without thoughts go by.
+    params.default_template_kwargs = {"enable_thinking": "true" if spec.thinks else "false"}
     params.cache_ram_mib = CACHE_MIB
     params.n_cache_reuse = REUSE
     params.slot_prompt_similarity = SIMILARITY
@@ -95,7 +102,8 @@ def main() -> None:
         server = xllamacpp.Server(parameters(spec))
     except RuntimeError as error:
         sys.exit(f"the engine cannot load {spec.path}: {error}")
-    sys.stdout.write(json.dumps({"url": server.listening_address}) + "\n")
+    gpus = [asdict(gpu) for gpu in engine_gpus()]
+    sys.stdout.write(json.dumps({"url": server.listening_address, "gpus": gpus}) + "\n")
     sys.stdout.flush()
     sys.stdin.read()
     # A generation may be under way in llama.cpp's threads: leave without waiting for it.

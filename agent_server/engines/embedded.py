@@ -11,6 +11,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -22,6 +23,7 @@ from agent_server.engines.base import Chunks, TokenCount, Traits
 from agent_server.engines.child import Spec
 from agent_server.engines.http import HttpEngine
 from agent_server.errors import EngineUnavailable, Unsupported
+from agent_server.machine import Gpu
 
 log = structlog.get_logger()
 
@@ -43,6 +45,7 @@ class EmbeddedEngine:
         self._spec = spec
         self._timeout = timeout
         self._http: HttpEngine | None = None
+        self._gpus: tuple[Gpu, ...] = ()
 
     @property
     def busy(self) -> bool:
@@ -79,7 +82,14 @@ class EmbeddedEngine:
 
     async def traits(self) -> Traits:
         """The child's own word; it is loaded without a projector and cannot see."""
-        return replace(await self._engine().traits(), vision=False, embeddings=False)
+        return replace(
+            await self._engine().traits(),
+            vision=False,
+            embeddings=False,
+            weights=Path(self._spec.path).stem,
+            gpus=self._gpus,
+            identity=_identity(Path(self._spec.path)),
+        )
 
     def _engine(self) -> HttpEngine:
         if self._http is None:
@@ -106,24 +116,34 @@ class EmbeddedEngine:
             stdin=PIPE, stdout=PIPE, start_new_session=True,
         )  # fmt: skip
         try:
-            url = await _address(process, spec)
-            if url is None:
+            begun = await _begun(process, spec)
+            if begun is None:
                 return await process.wait()
+            url = str(begun["url"])
+            self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
             # llama.cpp closes the socket after a stream, whatever it says of keep-alive.
             http = HttpEngine(
                 [url], key=spec.key, model=spec.name, timeout=self._timeout, keep_alive=False
             )
             async with http.running():
                 self._http = http
-                log.info("engine.started", pid=process.pid, model=spec.path)
+                gpus = [gpu.name for gpu in self._gpus]
+                log.info("engine.started", pid=process.pid, model=spec.path, gpus=gpus)
                 return await _until_ended(process)
         finally:
             self._http = None
             await _end(process)
 
 
-async def _address(process: Process, spec: Spec) -> str | None:
-    """Hand over `spec` and read where the child listens; None when it ended instead."""
+def _identity(path: Path) -> str:
+    """What changes when another model lies under the same name."""
+    status = path.stat()
+    return f"{path.name} {status.st_size} {status.st_mtime_ns}"
+
+
+async def _begun(process: Process, spec: Spec) -> dict[str, Any] | None:
+    """Hand over `spec` and read where the child listens and what it computes with; None when it
+    ended instead."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -134,7 +154,7 @@ async def _address(process: Process, spec: Spec) -> str | None:
     async for line in process.stdout:
         # llama.cpp may write lines of its own.
         if line.startswith(b'{"url": '):
-            return str(json.loads(line)["url"])
+            return dict(json.loads(line))
     return None
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agent_server.engines.anthropic import AnthropicEngine
 from agent_server.engines.base import Engine
 from agent_server.engines.child import Spec
 from agent_server.engines.embedded import EmbeddedEngine
 from agent_server.engines.http import HttpEngine
+from agent_server.gguf import fitting_context
+from agent_server.machine import Machine
 from agent_server.model_settings import ModelSettings, OneModel
 from agent_server.model_store import gguf, model_file
 
@@ -30,9 +34,16 @@ def engine_for(name: str, settings: OneModel) -> Engine:
     spec = Spec(
         path=str(path),
         name=name,
-        context=settings.context,
+        context=_context(settings, path),
         slots=settings.slots,
         threads=settings.threads,
         key="",
+        thinks=settings.reasoning is True,
     )
     return EmbeddedEngine(spec, timeout=settings.timeout)
+
+
+def _context(settings: OneModel, path: Path) -> int:
+    if "context" in settings.model_fields_set:
+        return settings.context
+    return fitting_context(path, settings.slots, Machine.here().memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import from_json
@@ -13,7 +14,7 @@ from agent_server.engines.answer import Answer
 from agent_server.engines.base import Chunk, Chunks, TokenCount, Traits
 from agent_server.engines.faults import fault_event
 from agent_server.engines.joining import joined
-from agent_server.engines.traits import card_traits, merged, props_traits, show_traits
+from agent_server.engines.traits import card_traits, merged, props_traits, show_traits, size_in
 from agent_server.engines.upstreams import Call, Upstreams
 from agent_server.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
 from llm.sse import EventData, EventTooLong
@@ -44,6 +45,7 @@ class HttpEngine:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._upstreams = Upstreams(urls, headers, timeout=timeout, keep_alive=keep_alive)
         self._model = model
+        self._urls = " ".join(urls)
         self._counts_chats = True  # until it turns out to be llama.cpp, which counts texts only
 
     @property
@@ -116,7 +118,13 @@ class HttpEngine:
     async def traits(self) -> Traits:
         """Ask the list of models, then what llama.cpp or Ollama have besides."""
         name = await self._model_name()
-        found = card_traits(await self._card(name))
+        said = card_traits(await self._card(name))
+        found = replace(
+            said,
+            weights=name,
+            parameters=said.parameters or size_in(name),
+            identity=f"{name} at {self._urls}",
+        )
         with suppress(ApiError):
             return merged(props_traits(await self._json("GET", "/props", None)), found)
         with suppress(ApiError):

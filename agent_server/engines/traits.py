@@ -6,11 +6,14 @@ OpenRouter (`context_length`, `architecture`) extend it; llama.cpp's `/props`; O
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from agent_server.engines.base import Traits
+
+_SIZE = re.compile(r"(?<![\w.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?) ?([bBmM])(?![A-Za-z0-9])")
 
 LENGTHS = ("max_model_len", "context_window", "context_length")
 
@@ -24,6 +27,7 @@ def card_traits(card: Mapping[str, Any]) -> Traits:
         tools="tools" in parameters if isinstance(parameters, list) else None,
         vision="image" in senses if isinstance(senses, list) else None,
         reasoning="reasoning" in parameters if isinstance(parameters, list) else None,
+        parameters=_count(_mapping(card, "meta").get("n_params")),
     )
 
 
@@ -40,10 +44,22 @@ def props_traits(props: Mapping[str, Any]) -> Traits:
 def show_traits(model: Mapping[str, Any]) -> Traits:
     """From Ollama's `/api/show`; the context it tells is the training's, not what runs."""
     able = model.get("capabilities")
+    size = size_in(str(_mapping(model, "details").get("parameter_size") or ""))
     if not isinstance(able, list):
-        return Traits()
+        return Traits(parameters=size)
     names = ("tools", "vision", "thinking", "embedding")
-    return Traits(None, *(name in able for name in names))
+    tools, vision, reasoning, embeddings = (name in able for name in names)
+    return Traits(None, tools, vision, reasoning, embeddings, parameters=size)
+
+
+def size_in(name: str) -> int | None:
+    """Return the number of parameters that a model's name tells: 135M, 0.5b, 8x7B, 30B-A3B."""
+    found = _SIZE.search(name)
+    if not found:
+        return None
+    experts, number, unit = found.groups()
+    size = float(number) * int(experts or 1) * (1e9 if unit in "bB" else 1e6)
+    return round(size) or None
 
 
 def merged(first: Traits, second: Traits) -> Traits:

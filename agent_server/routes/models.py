@@ -11,7 +11,9 @@ from pydantic import Discriminator, Tag
 from agent_server.embeddings.child import LONGEST
 from agent_server.embeddings.engine import NAME as EMBEDDER
 from agent_server.embeddings.engine import installed
+from agent_server.engines.base import Traits
 from agent_server.mind import Mind
+from agent_server.model import Model
 from agent_server.requests import TokenizeMessages, TokenizePrompt
 from agent_server.routes.common import TheMind
 from agent_server.shapes import ModelCard, ModelList, Tokens, answers
@@ -55,11 +57,11 @@ async def tokenize(body: Countable, mind: TheMind) -> dict[str, Any]:
 def _card(request: Request, mind: Mind, name: str) -> dict[str, Any]:
     if name == EMBEDDER and installed():
         can: Mapping[str, Any] = {"embeddings": True}
-        root, longest = name, LONGEST
+        root, longest, more = name, LONGEST, _about(None)
     else:
         model = mind.routes.find(name)[0]
         can, longest = model.capabilities.as_wire(), model.capabilities.context
-        root = model.name
+        root, more = model.name, _about(model)
     return {
         "id": name,
         "object": "model",
@@ -67,5 +69,20 @@ def _card(request: Request, mind: Mind, name: str) -> dict[str, Any]:
         "owned_by": "terrarium",
         "root": root,
         "max_model_len": longest,
+        "window": longest,
+        **more,
         "capabilities": can,
+    }
+
+
+def _about(model: Model | None) -> dict[str, Any]:
+    """What tells how large a prompt may be, and what there is to say of the model to people."""
+    traits = model.traits if model else Traits()
+    rate = model.prompt_tokens_per_second if model else None
+    return {
+        "parameters": traits.parameters,
+        "prompt_tokens_per_second": round(rate, 1) if rate else None,
+        "weights": traits.weights,
+        "gpus": None if traits.gpus is None else [gpu.name for gpu in traits.gpus],
+        "better": model.better if model else None,
     }

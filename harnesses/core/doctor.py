@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import sqlite3
-from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx2
+from pydantic import SecretStr
 
 from harnesses.core.addresses import table, with_agent_address
 from harnesses.core.health import Finding, examine_process
-from harnesses.core.plan import Irc, Plan, terrarium
+from harnesses.core.model_line import model_line
+from harnesses.core.plan import Irc, Plan
 from harnesses.core.readiness import irc_accepts, server_ready, silent
 from harnesses.core.settings import UpSettings
 from llm.settings import AgentSettings
 from llm.skills.shelf import Shelf
 from storage.config import Config
+
+_SLOW = 2.0  # seconds until a server that says nothing counts as away
+_ANTHROPIC = "2023-06-01"  # the version of the Messages API
 
 
 async def examine(config: Config) -> list[Finding]:
@@ -65,22 +70,52 @@ def _skills(config: Config) -> Finding:
 
 
 async def _model(config: Config, plan: Plan, http: httpx2.AsyncClient) -> Finding:
-    if plan.upstream:
-        away = await silent(http, plan.upstream)
+    values = table(config, "model")
+    file: Path | None = values["file"]
+    if file is None:
+        return await _upstream(plan.upstream, values, http)
+    return _model_file(file, is_pulled=values["pulled_name"] is not None)
+
+
+def _model_file(file: Path, *, is_pulled: bool) -> Finding:
+    if file.is_file():
+        return Finding("model", True, str(file))
+    if is_pulled:
+        return Finding("model", True, f"{file.stem} will be pulled on the first start")
+    return Finding("model", False, f"{file} is not there; correct MODEL_PATH ([model] path)")
+
+
+async def _upstream(
+    urls: Sequence[str], model: Mapping[str, Any], http: httpx2.AsyncClient
+) -> Finding:
+    """Whether the servers that have the model answer, and take the key."""
+    away = await silent(http, urls)
+    if away:
         hint = "start it, or correct MODEL_UPSTREAM ([model] upstream)"
-        text = f"nothing answers at {', '.join(away)}; {hint}"
-        return Finding("model", not away, text if away else ", ".join(plan.upstream))
-    path: Path | None = table(config, "model")["path"]
-    if path is None:
-        pulled = await _output(terrarium(config, "model", "list"))
-        return Finding("model", True, pulled or "it will be pulled on the first start")
-    return _model_file(path)
+        return Finding("model", False, f"nothing answers at {', '.join(away)}; {hint}")
+    secret: SecretStr | None = model["upstream_key"]
+    key = secret.get_secret_value() if secret else None
+    for url in urls:
+        if await _is_refused(http, url, key, anthropic=model["api"] == "anthropic"):
+            what = "refuses the key; correct" if key else "asks for a key; set"
+            return Finding(
+                "model", False, f"{url} {what} MODEL_UPSTREAM_KEY ([model] upstream_key)"
+            )
+    return Finding("model", True, ", ".join(urls) or f"the hosted API of {model['api']}")
 
 
-def _model_file(path: Path) -> Finding:
-    there = path.is_file()
-    text = f"{path} is not there; correct MODEL_PATH ([model] path)"
-    return Finding("model", there, str(path) if there else text)
+async def _is_refused(
+    http: httpx2.AsyncClient, url: str, key: str | None, *, anthropic: bool = False
+) -> bool:
+    """Whether the list of models is kept from whoever has this key."""
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    if anthropic:
+        headers = {"anthropic-version": _ANTHROPIC} | ({"x-api-key": key} if key else {})
+    try:
+        answer = await http.get(f"{url}/v1/models", headers=headers, timeout=_SLOW)
+    except httpx2.TransportError:
+        return False  # that is found out elsewhere
+    return answer.status_code in (401, 403)
 
 
 async def _irc_server(irc: Irc) -> Finding:
@@ -91,20 +126,14 @@ async def _irc_server(irc: Irc) -> Finding:
 
 
 async def _server(config: Config, http: httpx2.AsyncClient) -> Finding:
-    url = with_agent_address(config).section(AgentSettings).api_url.rstrip("/").removesuffix("/v1")
-    missing = await server_ready(http, url)()
-    hint = "`terrarium up` starts it, AGENT_API_URL names another"
-    return Finding("server", not missing, f"{missing}; {hint}" if missing else f"{url} is ready")
-
-
-async def _output(command: tuple[str, ...]) -> str:
-    """What one of our own commands prints, on one line; nothing when it fails."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
-    )
-    printed, _ = await process.communicate()
-    return (
-        ", ".join(printed.decode().replace("\t", " ").splitlines())
-        if not process.returncode
-        else ""
-    )
+    agent = with_agent_address(config).section(AgentSettings)
+    url = agent.api_url.rstrip("/").removesuffix("/v1")
+    if missing := await server_ready(http, url)():
+        hint = "`terrarium up` starts it, AGENT_API_URL names another"
+        return Finding("server", False, f"{missing}; {hint}")
+    key = agent.api_key.get_secret_value() if agent.api_key else None
+    if await _is_refused(http, url, key):
+        what = "refuses the key; correct" if key else "asks for a key; set"
+        return Finding("server", False, f"{url} {what} AGENT_API_KEY ([agent] api_key)")
+    model = await model_line(http, url, agent)
+    return Finding("server", True, f"{url} is ready" + (f"; {model}" if model else ""))

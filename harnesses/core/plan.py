@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harnesses.core import tendrils
@@ -16,6 +16,9 @@ from harnesses.core.supervisor import Program
 from storage.config import Config, ConfigError
 
 LOOPBACK = "127.0.0.1"
+BUILT_IN = "built-in"
+"""What [model] path is for the model that comes along."""
+
 _PYTHON = (sys.executable, "-P", "-m")
 _IRCD = "harnesses.irc.ircd"
 """The module to run as the IRC server that comes along; nothing of it is imported here."""
@@ -36,16 +39,26 @@ class Irc:
 class Plan:
     """The programs to keep running, the ports they need, and the addresses they will have.
 
-    `pull` is to be run first, to its end; `upstream` are the servers that have the model.
+    `pull` is to be run first, to its end, and fetches the model that is called `model` ("" is the
+    built-in one); `upstream` are the servers that have the model.
     """
 
     programs: tuple[Program, ...]
     needs: tuple[Need, ...]
     pull: Program | None
+    model: str
     upstream: tuple[str, ...]
     server: str
     web: str | None
     irc: Irc | None
+
+    def with_built_in(self, config: Config) -> Plan:
+        """The same with the model that comes along, in place of one that cannot be had."""
+        programs = tuple(
+            replace(each, environment={**each.environment, "MODEL_PATH": BUILT_IN})
+            for each in self.programs
+        )
+        return replace(self, programs=programs, pull=_pull(config, BUILT_IN), model="")
 
     @classmethod
     def of(cls, config: Config) -> Plan:
@@ -62,16 +75,13 @@ class Plan:
         return cls(
             programs=tuple(_programs(config, wanted, irc, environment)),
             needs=needs,
-            pull=_pull(config) if _is_default(model) else None,
+            pull=_pull(config, model["pulled_name"]),
+            model=model["pulled_name"] or "",
             upstream=tuple(model["upstream"]),
             server=url(server["host"], int(ports["SERVER_PORT"])),
             web=url(web["host"], int(ports["WEB_PORT"])) if web else None,
             irc=irc,
         )
-
-
-def _is_default(model: Mapping[str, Any]) -> bool:
-    return not model["path"] and not model["upstream"] and model["api"] == "openai"
 
 
 def _wanted(config: Config) -> list[str]:
@@ -128,8 +138,10 @@ def _programs(
     return [*programs, *runs]
 
 
-def _pull(config: Config) -> Program:
-    return Program("model pull", terrarium(config, "model", "pull"))
+def _pull(config: Config, name: str | None) -> Program | None:
+    if name is None:
+        return None
+    return Program("model pull", terrarium(config, "model", "pull", *([name] if name else [])))
 
 
 def terrarium(config: Config, *verb: str) -> tuple[str, ...]:

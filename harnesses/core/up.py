@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import httpx2
 
+from harnesses.core.addresses import with_agent_address
 from harnesses.core.errors import HarnessError, root_cause
 from harnesses.core.lock import locked
+from harnesses.core.model_line import model_line
 from harnesses.core.plan import Irc, Plan
 from harnesses.core.ports import require_free
 from harnesses.core.readiness import (
@@ -29,6 +31,7 @@ from harnesses.core.supervisor import (
     running,
 )
 from llm.process import told_to_stop
+from llm.settings import AgentSettings
 from storage.config import Config
 
 Say = Callable[[str], None]
@@ -56,8 +59,7 @@ async def up(config: Config, say: Say, announce: Say) -> None:
 
 
 async def _serve(plan: Plan, config: Config, say: Say, announce: Say) -> None:
-    if plan.pull:
-        await _pull(plan.pull)
+    plan = await _with_model(plan, config, say)
     supervisor = Supervisor(plan.programs, say, _PATIENCE)
     async with asyncio.TaskGroup() as tasks, httpx2.AsyncClient(trust_env=False) as http:
         tasks.create_task(supervisor.run())
@@ -65,6 +67,24 @@ async def _serve(plan: Plan, config: Config, say: Say, announce: Say) -> None:
             say(f"no model answers at {url}; going on, it may come later")
         await until_ready(_checks(plan, config, supervisor, http), say)
         announce(welcome(plan))
+        agent = with_agent_address(config).section(AgentSettings)
+        if model := await model_line(http, plan.server, agent):
+            announce(f"  {model}")
+
+
+async def _with_model(plan: Plan, config: Config, say: Say) -> Plan:
+    """Fetch the model; where one of the catalogue cannot be had, the built-in one does."""
+    try:
+        if plan.pull:
+            await _pull(plan.pull)
+    except HarnessError:
+        if not plan.model:
+            raise
+        say(f"the model {plan.model} cannot be fetched now (see above); using the built-in one")
+        plan = plan.with_built_in(config)
+        assert plan.pull is not None
+        await _pull(plan.pull)
+    return plan
 
 
 async def _pull(program: Program) -> None:

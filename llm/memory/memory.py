@@ -9,6 +9,7 @@ import structlog
 
 from llm.client import AgentClient
 from llm.clock import Clock
+from llm.errors import Unreachable
 from llm.memory.cadence import MOST_NOTES, Due, Work, due
 from llm.memory.finding import Finding
 from llm.memory.making import Making, Parts
@@ -80,10 +81,17 @@ class TendrilMemory:
         return RoomMemory(self, room, conversation, person_of(person))
 
     async def learns(self) -> bool:
-        """Whether the model is asked to make something of what was said."""
+        """Whether the model is asked to make something of what was said.
+
+        Raises Unreachable while nobody knows whether it is good enough for that: what it would
+        make otherwise is remembered for good. The job that asks is done later then.
+        """
         if self._settings.learn != "auto":
             return self._settings.learn == "on"
-        return await self._models.chooses_tools(await self._models.fast())
+        judgement = await self._models.tool_judgement(await self._models.fast())
+        if judgement is None:
+            raise Unreachable("it is not known yet whether the model can be trusted with memories")
+        return judgement
 
     async def soon(self, room: str = "") -> None:
         """See what is due in a room, or in all, as soon as nobody waits. Raises StorageError."""
@@ -100,7 +108,8 @@ class TendrilMemory:
             await self.tend(room)
 
     async def tend(self, room: str) -> None:
-        """Add the jobs that are due in a room; each is added once. Raises StorageError."""
+        """Add the jobs that are due in a room; each is added once. Raises StorageError, and
+        Unreachable while it is not known whether the model is to be asked."""
         if await self.learns():
             known = await self.rooms.progress(room)
             sizes = await self.rooms.sizes(room, min(known.folded, known.told, known.studied))
@@ -171,7 +180,10 @@ class RoomMemory:
 
     async def after_turn(self) -> None:
         """See what there is to do now that a turn was kept. Raises StorageError."""
-        await self._memory.tend(self.room)
+        try:
+            await self._memory.tend(self.room)
+        except Unreachable:
+            await self._memory.soon(self.room)
 
 
 Sections = tuple[tuple[Section, ...], tuple[Section, ...]]

@@ -58,6 +58,7 @@ _SHOWN = {
     "model.path": '"/models/model.gguf"',
     "model.threads": "4",
     "model.tools": '"constrained"',
+    "model.chooses_tools": "true",
     "model.embeddings": "true",
     "model.reasoning": "true",
     "model.upstream_key": '"..."',

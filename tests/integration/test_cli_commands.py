@@ -7,6 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from harnesses.core.status import Status
 from storage.chat_log import ChatLog
@@ -15,6 +19,7 @@ from storage.event import Event, EventType
 from tests.kit.command import Done, terrarium
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.ports import free_port
+from tests.kit.serving import serving
 
 
 def one_line(done: Done, status: int, *words: str) -> None:
@@ -177,6 +182,29 @@ async def test_doctor_on_an_empty_machine_says_what_to_do(tmp_path: Path) -> Non
     assert ports["SERVER_PORT"] in lines["server"]
     assert "terrarium up" in lines["server"]
     assert "terrarium run web" in lines["web"]
+
+
+async def test_doctor_says_that_a_key_is_refused(tmp_path: Path) -> None:
+    async def guarded(request: Request) -> Response:
+        if request.url.path != "/ready" and request.headers.get("authorization") != "Bearer right":
+            return JSONResponse({"error": {"message": "no"}}, 401)
+        return JSONResponse({"object": "list", "data": [{"id": "m", "object": "model"}]})
+
+    async with serving(Starlette(routes=[Route("/{path:path}", guarded)])) as url:
+        for key, wanted in (
+            ("", "asks for a key; set"),
+            ("wrong", "refuses the key; correct"),
+            ("right", ""),
+        ):
+            model = {"MODEL_UPSTREAM": url, "MODEL_UPSTREAM_KEY": key}
+            agent = {"AGENT_API_URL": url, "AGENT_API_KEY": key}
+            done = await terrarium("doctor", cwd=tmp_path, **model, **agent)
+            lines = {line.split()[1]: line for line in done.out.splitlines()}
+            for line, variable in (("model", "MODEL_UPSTREAM_KEY"), ("server", "AGENT_API_KEY")):
+                assert lines[line].startswith("problem " if wanted else "ok ")
+                assert wanted in lines[line]
+                assert (variable in lines[line]) == bool(wanted)
+            assert "wrong" not in done.out
 
 
 async def test_doctor_of_one_process_goes_by_its_word(tmp_path: Path) -> None:

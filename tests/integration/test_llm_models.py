@@ -59,7 +59,44 @@ async def test_while_the_server_is_away_a_chosen_name_stays() -> None:
     async with models("http://127.0.0.1:9") as found:
         assert await found.named("big") == "big"
         assert await found.smart() == ""
+        assert await found.tool_judgement() is None
+        assert not await found.chooses_tools(), "what nobody knows is no yes"
+        assert await found.card() is None
+
+
+async def test_a_model_whose_test_is_not_done_does_not_choose_tools_yet() -> None:
+    async with ScriptedOpenAI() as script, models(script.url) as found:
+        script.able = {"chooses_tools": None}
+        assert await found.tool_judgement() is None
+        assert not await found.chooses_tools()
+    async with ScriptedOpenAI() as script:
+        for said in (True, False):
+            script.able = {"chooses_tools": said}
+            async with models(script.url) as found:
+                assert await found.chooses_tools() is said
+
+
+async def test_a_server_that_describes_no_models_is_taken_to_have_a_good_one() -> None:
+    async with ScriptedOpenAI() as script, models(script.url, "unheard-of") as found:
         assert await found.chooses_tools()
+
+
+async def test_the_card_tells_what_a_prompt_may_cost() -> None:
+    async with ScriptedOpenAI() as script, models(script.url) as found:
+        script.card = {
+            "max_model_len": 4096,
+            "window": 4096,
+            "parameters": 600_000_000,
+            "prompt_tokens_per_second": 512.5,
+            "weights": "Qwen3-0.6B-Q8_0",
+        }
+        script.able = {"chooses_tools": True}
+        card = await found.card()
+        assert card is not None
+        assert (card.parameters, card.prompt_tokens_per_second) == (600_000_000, 512.5)
+        assert (card.max_model_len, card.window, card.weights) == (4096, 4096, "Qwen3-0.6B-Q8_0")
+        assert (card.capabilities.tools, card.capabilities.chooses_tools) == ("native", True)
+        assert await found.card("nobody") is None
 
 
 async def test_a_small_model_is_known_to_choose_no_tools() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from llm.memory.cadence import Work
 from storage.config import Config
 from storage.memory import HEARSAY, Layer, Memory
 from tests.kit.clock import ManualClock
@@ -262,6 +263,38 @@ async def test_a_model_too_small_to_choose_tools_is_asked_for_nothing(world: Wor
             await world.ask(tendril, "ada", f"q{number}")
         assert world.script.beside == []
         assert await made(tendril, Layer.EPISODE) == []
+
+
+@pytest.mark.parametrize("why", ["the server is away", "the test is not done"])
+async def test_after_a_restart_memory_waits_until_it_is_known_what_the_model_is_good_for(
+    world: World, why: str
+) -> None:
+    async with world.tendril() as tendril:
+        for number in range(3):
+            await world.ask(tendril, "ada", f"q{number}")
+    made_before = len(world.script.beside)
+    room = {"room": POND, "through": 10_000}
+    address = world.config
+    if why == "the server is away":
+        world.config = Config({"agent": {"api_url": "http://127.0.0.1:9"}}, None, world.data)
+    else:
+        world.script.able = {"chooses_tools": None}
+    async with world.tendril() as tendril:
+        await tendril.jobs.add(Work.STUDY, room, key="one", lane=f"memory/{POND}")
+        await tendril.settled()
+        assert len(world.script.beside) == made_before
+        assert await made(tendril, Layer.FACT) == []
+    world.config, world.script.able = address, {"chooses_tools": False}
+    async with world.tendril() as tendril:
+        await world.clock.advance(timedelta(minutes=2))
+        await tendril.settled()
+        assert len(world.script.beside) == made_before, "a model that is not good for it"
+    world.script.able = {"chooses_tools": True}
+    async with world.tendril() as tendril:
+        await tendril.jobs.add(Work.STUDY, room, key="two", lane=f"memory/{POND}")
+        await world.clock.advance(timedelta(minutes=2))
+        await tendril.settled()
+        assert len(world.script.beside) > made_before
 
 
 async def test_forgetting_by_the_tool_is_for_ones_own_facts_only(world: World) -> None:

@@ -169,7 +169,9 @@ async def test_pull_resumes_a_broken_download_and_list_shows_it(
     assert "MODEL_PATH=" in err
     assert [each.name for each in folder.iterdir()] == ["tiny.gguf"]
     status, out, _ = await ended(await start(tmp_path, "model", "list"))
-    assert (status, out) == (0, f"tiny\t98 MB\t{folder / 'tiny.gguf'}\n")
+    assert status == 0
+    assert f"here, in {folder}:\n  tiny  98 MB\n" in out
+    assert "qwen3-0.6b (small)" in out
 
 
 async def test_a_pulled_file_that_is_not_the_wanted_one_is_removed(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import httpx2
 import psutil
 import pytest
+import xllamacpp
 from structlog.testing import capture_logs
 
-from agent_server.engines.child import Spec
+from agent_server.engines.child import Spec, parameters
 from agent_server.engines.embedded import EmbeddedEngine
 from agent_server.errors import EngineUnavailable
 from tests.kit.agent_server import (
@@ -223,3 +224,17 @@ async def test_the_engine_ends_when_its_supervisor_is_killed(model_file: Path) -
     os.kill(supervisor.pid, signal.SIGKILL)
     await supervisor.wait()
     await gone([engine])
+
+
+@pytest.mark.parametrize(("thinks", "word"), [(False, "plainly"), (True, "after thinking")])
+def test_a_model_thinks_before_it_answers_only_when_told_to(
+    model_file: Path, thinks: bool, word: str
+) -> None:
+    spec = Spec(str(model_file), "terra", 512, 1, 1, "key", thinks)
+    params = parameters(spec)
+    params.chat_template = "{% if enable_thinking %}after thinking{% else %}plainly{% endif %}"
+    server = xllamacpp.Server(params)
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    headers = {"authorization": "Bearer key"}
+    url = f"{server.listening_address}/apply-template"
+    assert httpx2.post(url, json=body, headers=headers).json()["prompt"] == word

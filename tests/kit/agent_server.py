@@ -37,6 +37,7 @@ class EngineAddress:
             "upstream_key": self.key,
             "tools": "constrained",
             "context": CONTEXT,
+            "chooses_tools": False,
         }
 
 

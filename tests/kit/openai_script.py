@@ -67,6 +67,8 @@ class ScriptedOpenAI:
         self.models = {model, "terra"}
         self.roots: dict[str, str] = {}
         self.tools = "native"
+        self.card: dict[str, Any] = {}
+        self.able: dict[str, Any] = {}
         self.cache_reuse = False
         self.cached_tokens = 0
         self.ready = True
@@ -263,8 +265,8 @@ class ScriptedOpenAI:
         if name not in self.models:
             return JSONResponse(error_object(f"no model is called {name}"), 404)
         card = {"id": name, "object": "model", "root": self.roots.get(name, name)}
-        able = {"tools": self.tools, "cache_reuse": self.cache_reuse}
-        return JSONResponse(card | {"capabilities": able})
+        able = {"tools": self.tools, "cache_reuse": self.cache_reuse} | self.able
+        return JSONResponse(card | self.card | {"capabilities": able})
 
     async def _tokenize(self, request: Request) -> Response:
         body = await request.json()

@@ -123,3 +123,28 @@ def test_the_key_of_our_server_is_not_sent_to_another() -> None:
 )
 def test_an_address_to_listen_on_becomes_one_to_connect_to(host: str, expected: str) -> None:
     assert url(host, 1) == expected
+
+
+@pytest.mark.parametrize("name", ["small", "qwen3-4b"])
+def test_a_model_of_the_catalogue_is_fetched_by_its_name(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_PATH", name)
+    plan = Plan.of(config())
+    assert plan.pull is not None
+    assert plan.model.startswith("qwen3")
+    assert f" model pull {plan.model} " in " ".join(plan.pull.command)
+
+
+def test_where_it_cannot_be_had_all_go_on_with_the_built_in_one() -> None:
+    wanted = config(model={"path": "small"})
+    plan = Plan.of(wanted).with_built_in(wanted)
+    assert plan.pull is not None
+    assert "built-in" in plan.pull.command
+    assert environment(plan, "server")["MODEL_PATH"] == "built-in"
+    assert environment(plan, "irc")["IRC_SERVER"] == "127.0.0.1"
+
+
+def test_a_name_that_no_model_has_is_a_wrong_configuration() -> None:
+    with pytest.raises(ConfigError, match='the nearest is "medium"'):
+        Plan.of(config(model={"path": "medum"}))

@@ -1,0 +1,197 @@
+"""The model card: how large the model is, how fast it reads, whether it chooses tools well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from agent_server.judgement import CASES, TOOLS
+from tests.kit.agent_server import EngineAddress, agent_server, unready_server
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+
+pytest_plugins = ("tests.kit.engine",)
+
+CARD = "/v1/models/terra"
+NEEDED = dict(CASES)
+"""The tool that each question of the test needs."""
+
+Card = dict[str, Any]
+
+
+@asynccontextmanager
+async def served(model: Mapping[str, Any], data: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    async with (
+        agent_server(model, data=data) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        yield http
+
+
+async def until(http: httpx2.AsyncClient, told: Callable[[Card], bool]) -> Card:
+    """The card, as soon as it says something."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            card: Card = (await http.get(CARD)).json()
+            if told(card):
+                return card
+            await asyncio.sleep(0.05)
+
+
+def is_judged(card: Card) -> bool:
+    return card["capabilities"]["chooses_tools"] is not None
+
+
+def asked_tools(script: ScriptedOpenAI) -> list[dict[str, Any]]:
+    """The questions of the test that have arrived."""
+    return [body for body in script.requests if body.get("tools") == list(TOOLS)]
+
+
+def chooser(right: Callable[[int], bool]) -> Callable[[dict[str, Any]], Answer | str]:
+    """A model that chooses rightly where `right` says so of a question's number, and else calls
+    where nothing is needed and says something where a tool is."""
+    questions = list(NEEDED)
+
+    def answer(body: dict[str, Any]) -> Answer | str:
+        question = body["messages"][-1]["content"]
+        if question not in NEEDED:
+            return "ok"
+        needed = NEEDED[question]
+        name = needed if right(questions.index(question)) else (None if needed else "weather")
+        return Answer(calls=((name, json.dumps({"city": "Oslo"})),)) if name else "Well."
+
+    return answer
+
+
+def small_upstream(script: ScriptedOpenAI) -> dict[str, Any]:
+    script.model = "tiny-1b"
+    return {"upstream": script.url}
+
+
+async def test_the_built_in_model_says_its_size_and_its_speed_and_is_not_tested(
+    model_file: Path, tmp_path: Path
+) -> None:
+    model = {"cache_dir": str(model_file.parent), "context": 1024, "slots": 1, "threads": 1}
+    async with served(model, tmp_path) as http:
+        card = await until(http, lambda card: card["prompt_tokens_per_second"] is not None)
+    assert card["parameters"] == 134_515_008
+    assert (card["window"], card["max_model_len"]) == (1024, 1024)
+    assert card["weights"] == "SmolLM2-135M-Instruct.Q4_1"
+    assert card["gpus"] == []
+    assert card["prompt_tokens_per_second"] > 0
+    assert (card["capabilities"]["tools"], card["capabilities"]["chooses_tools"]) == (
+        "forced",
+        False,
+    )
+    async with served(model, tmp_path) as http:
+        known = await until(http, lambda card: card["parameters"] is not None)
+    assert known["prompt_tokens_per_second"] is not None, "it is kept from one start to the next"
+
+
+async def test_answers_tell_how_fast_an_upstream_reads(
+    engine: EngineAddress, tmp_path: Path
+) -> None:
+    async with served(engine.settings(), tmp_path) as http:
+        card = await until(http, lambda card: card["parameters"] is not None)
+        assert card["prompt_tokens_per_second"] is None, "an upstream is asked nothing by itself"
+        messages = [{"role": "user", "content": "word " * 100 + str(tmp_path)}]
+        await http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 2})
+        card = (await http.get(CARD)).json()
+        assert 5 < card["prompt_tokens_per_second"] < 100_000
+
+
+async def test_a_small_upstream_that_is_near_is_tested_once_and_the_result_is_kept(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script:
+        model = small_upstream(script)
+        script.default = chooser(lambda number: number not in (0, 1))
+        async with served(model, tmp_path) as http:
+            card = await until(http, is_judged)
+        assert card["capabilities"]["chooses_tools"] is True
+        assert card["parameters"] == 1_000_000_000
+        assert len(asked_tools(script)) == len(CASES)
+        assert all(body["temperature"] == 0 for body in asked_tools(script))
+        async with served(model, tmp_path) as http:
+            await until(http, is_judged)
+        assert len(asked_tools(script)) == len(CASES), "what is known is not asked again"
+        script.model = "other-1b"
+        async with served(model, tmp_path) as http:
+            await until(http, is_judged)
+        assert len(asked_tools(script)) == 2 * len(CASES), "another model is another matter"
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        lambda number: NEEDED[list(NEEDED)[number]] is None,  # it never calls
+        lambda number: NEEDED[list(NEEDED)[number]] is not None,  # it always does
+        lambda number: number < 7,
+    ],
+)
+async def test_a_model_that_guesses_does_not_pass(
+    tmp_path: Path, right: Callable[[int], bool]
+) -> None:
+    async with ScriptedOpenAI() as script:
+        script.default = chooser(right)
+        async with served(small_upstream(script), tmp_path) as http:
+            card = await until(http, is_judged)
+    assert card["capabilities"]["chooses_tools"] is False
+
+
+async def test_until_the_test_is_done_the_card_says_so_and_questions_are_answered(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script:
+        script.think()
+        async with served(small_upstream(script), tmp_path) as http:
+            await script.arrived()
+            card = (await http.get(CARD)).json()
+            assert card["capabilities"]["chooses_tools"] is None
+            body = {"messages": [{"role": "user", "content": "hi"}]}
+            answer = await http.post("/v1/chat/completions", json=body)
+            assert answer.json()["choices"][0]["message"]["content"] == "ok"
+            script.release()
+            await until(http, is_judged)
+
+
+async def test_a_test_that_broke_off_is_begun_again(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        script.fail(400, "not now")
+        script.default = chooser(lambda number: True)
+        async with served(small_upstream(script), tmp_path) as http:
+            card = await until(http, is_judged)
+    assert card["capabilities"]["chooses_tools"] is True
+
+
+async def test_what_the_server_asks_by_itself_is_in_its_own_name(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        served(small_upstream(script), tmp_path) as http,
+    ):
+        await until(http, is_judged)
+        usage = (await http.get("/usage")).json()
+    assert "terrarium" in json.dumps(usage)
+
+
+async def test_before_the_engine_has_told_what_it_is_nothing_is_taken_for_granted(
+    tmp_path: Path,
+) -> None:
+    model = {"upstream": "http://127.0.0.1:9"}
+    async with (
+        unready_server(model, data=tmp_path) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        card = (await http.get(CARD)).json()
+        assert card["capabilities"]["chooses_tools"] is None
+        assert card["parameters"] is None
+        assert (await http.get("/ready")).status_code == 503
+        named = (await http.get("/v1/models/terra:big-70b")).json()
+        assert (named["parameters"], named["capabilities"]["chooses_tools"]) == (70 * 10**9, True)

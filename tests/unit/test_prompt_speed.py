@@ -1,0 +1,70 @@
+"""How fast a model reads prompts, learned from answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from agent_server.prompt_speed import PromptSpeed
+
+
+async def chunks(*each: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    for chunk in each:
+        yield chunk
+
+
+def words(**delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta}]}
+
+
+def usage(prompt: int, cached: int) -> dict[str, Any]:
+    details = {"prompt_tokens_details": {"cached_tokens": cached}}
+    return {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 2, **details}}
+
+
+async def seen(speed: PromptSpeed, *each: dict[str, Any]) -> list[dict[str, Any]]:
+    return [chunk async for chunk in speed.observed(chunks(*each))]
+
+
+async def test_timings_of_the_engine_count_and_the_chunks_pass_as_they_are() -> None:
+    speed = PromptSpeed()
+    last = {**usage(110, 10), "timings": {"prompt_n": 100, "prompt_ms": 200.0}}
+    assert await seen(speed, words(content="Hi"), last) == [words(content="Hi"), last]
+    assert speed.rate == pytest.approx(500)
+
+
+async def test_without_timings_the_time_to_the_first_words_counts() -> None:
+    speed = PromptSpeed()
+    await seen(speed, words(role="assistant"), words(content="Hi"), usage(1_000, 0))
+    assert speed.rate is not None
+
+
+async def test_what_came_from_a_cache_says_nothing_of_reading() -> None:
+    speed = PromptSpeed()
+    await seen(speed, words(content="Hi"), usage(1_000, 990))
+    await seen(speed, {"timings": {"prompt_n": 4, "prompt_ms": 90.0}, "choices": []})
+    await seen(speed, {"timings": {"prompt_n": "x"}, "choices": []}, {"timings": None})
+    assert speed.rate is None
+
+
+def test_the_estimate_goes_with_the_time_and_large_prompts_weigh_more() -> None:
+    speed = PromptSpeed()
+    speed.note(1_000, 2.0)
+    speed.note(100, 1.0)
+    assert speed.rate == pytest.approx(366, rel=0.01)
+    for _ in range(20):
+        speed.note(1_000, 1.0)
+    assert speed.rate == pytest.approx(1_000, rel=0.1)
+
+
+def test_an_earlier_start_is_believed_until_answers_tell_better() -> None:
+    speed = PromptSpeed()
+    for rate in (0, 100, 400, 50):
+        speed.recall(rate)
+    assert speed.rate == pytest.approx(400)
+    speed.note(968, 9.92)
+    assert speed.rate == pytest.approx(100, rel=0.02)
+    speed.recall(10_000)
+    assert speed.rate == pytest.approx(100, rel=0.02)
