@@ -86,9 +86,9 @@ async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
 async def test_a_model_that_cannot_choose_tools_is_told_of_none(
     prompts: Prompts, table: SkillTable
 ) -> None:
-    prompt = await prompts.of(table, asking("who said 2*3?"), chooses_tools=False)
+    prompt = await prompts.of(table, asking("what is 2*3?"), chooses_tools=False)
     assert prompt.system == f"You are Terra.\n\n{CORE}"
-    assert beside(prompt) == {"worked_out": "2*3 = 6"}
+    assert beside(prompt) == {"worked_out": "2 × 3 = 6"}
 
 
 async def test_tools_of_a_skill_come_with_the_first_question_for_it_and_stay_in_that_room(
