@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from datetime import date
 
+from llm.days import day_in, month_of, moved
 from llm.skills.phrasing import forms, found_in
-from llm.skills.world_clock.days import day_in, month_of, moved
 
 _COUNT = r"(?:\d{1,5}|an?|one|two|three|four|five|six|seven|eight|nine|ten)"
 _SPAN = rf"(?P<span>{_COUNT} (?:day|week|fortnight|month|year)s?)"
