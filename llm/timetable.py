@@ -78,7 +78,8 @@ def system_zone() -> str:
     """Return the IANA name of the system's time zone, "UTC" where it cannot be told."""
     named = os.environ.get("TZ", "").removeprefix(":")
     found = [named, _first_line(Path("/etc/timezone")), *_linked(Path("/etc/localtime"))]
-    return next((name for name in found if name and is_zone(name)), "UTC")
+    name = next((name for name in found if name and is_zone(name)), "UTC")
+    return "UTC" if name in ("Etc/UTC", "Etc/UCT", "UCT", "Universal", "Zulu") else name
 
 
 def _first_line(path: Path) -> str:

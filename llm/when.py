@@ -77,25 +77,34 @@ def when(text: str, now: datetime, zone: tzinfo) -> tuple[When, str]:
 
     Raises NotUnderstood.
     """
+    parts, rest = _parted(text)
+    if not parts:
+        raise NotUnderstood(f"I understand times like these: {FORMS}.")
+    found = _resolved(parts, now, zone)
+    if not now < found.due <= now + FURTHEST:
+        raise NotUnderstood("That time has passed, or is more than a year away.")
+    return found, rest
+
+
+def without_time(text: str) -> str | None:
+    """Return a text without the time that `when` finds in it, None when it finds none."""
+    parts, rest = _parted(text)
+    return rest if parts else None
+
+
+def _parted(text: str) -> tuple[dict[str, str], str]:
+    """The named parts of the time in a text, in lower case, and the rest of the text."""
     said = " ".join(text.split())
     match = _found(said)
     if match is None:
-        raise NotUnderstood(f"I understand times like these: {FORMS}.")
+        return {}, said
     before, after = said[: match.start()], said[match.end() :]
     parts = {name: part.lower() for name, part in match.groupdict().items() if part}
     if parts.get("day") and not _has_clock(parts):
         before, after = _with_other(before, after, parts, "clock")
     elif _has_clock(parts) and not parts.get("day") and not parts.get("every"):
         before, after = _with_other(before, after, parts, "day")
-    found = _resolved(parts, now, zone)
-    if not now < found.due <= now + FURTHEST:
-        raise NotUnderstood("That time has passed, or is more than a year away.")
-    return found, _cleaned(before, after)
-
-
-def has_time(text: str) -> bool:
-    """Whether `when` finds a time in a text, possible or not."""
-    return _found(" ".join(text.split())) is not None
+    return parts, _cleaned(before, after)
 
 
 def _found(said: str) -> re.Match[str] | None:

@@ -50,8 +50,8 @@ WEEKDAY = (
 _NUMBER = "|".join(sorted((*HOUR_WORDS, *_MORE_WORDS), key=len, reverse=True))
 _COUNT = (
     rf"(?:(?:a )?(?P<{{0}}>\d{{{{1,6}}}}(?:[.,]\d{{{{1,2}}}})?(?=\s|[a-z])"
-    rf"|(?<![a-zäöüß])(?:(?:one|a) and a half|half an?|einer halben|(?:a )?quarter of an|(?:einer )?viertel"
-    rf"|{_NUMBER})(?=\s|stunde)))"
+    rf"|(?<![a-zäöüß])(?:(?:one|a) and a half|half an?|einer halben|(?:a )?quarter of an"
+    rf"|(?:einer )?viertel|{_NUMBER})(?=\s|stunde)))"
 )
 _SHORT = r"s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?"
 _LONG = r"sekunden?|minuten?|stunden?|tage?n?|wochen?"
@@ -74,7 +74,7 @@ _CLOCK = (
     r"(?P<at>(?:at|um|by|around|gegen)\s+)?(?:"
     r"(?P<hour>\d{1,2})(?:[:.](?P<minute>[0-5]?\d{2}|\d\d))?"
     r"(?:\s*(?P<half>[ap]\.?m\b\.?)|\s*(?P<oclock>uhr|o'?clock)\b(?:\s+(?P<past>[0-5]\d)\b)?)?"
-    r"(?![\w:])"
+    r"(?!\w|:\d)"
     r"|(?P<named>noon|midday|midnight|mittag|mitternacht)\b"
     r"|(?P<relative>half past|quarter past|quarter to|halb|viertel nach|viertel vor)\s+"
     rf"(?P<of>\d{{1,2}}|{_HOURS})\b(?:\s*(?P<half2>[ap])\.?m\b)?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-LONGEST = 300
+LONGEST = 400
 """Characters of a question that skills look at: a longer one is no plain question."""
 
 _BEFORE = re.compile(
@@ -17,9 +17,11 @@ _BEFORE = re.compile(
     r"|(?:please )?(?:tell|show|give) me (?=what|how|when|which|the|a\b|today|if)"
     r"|sag(?:e)? mir (?:bitte )?(?=was|wie|wann)"
     r"|(?:i want to know|i'd like to know|i wonder|let me know) (?=what|how|when|which|if))",
+    re.IGNORECASE,
 )
 _AFTER = re.compile(
-    r"(?:[\s,]+(?:please|pls|bitte|thanks|thank you|thx|danke|for me|exactly|genau))+[\s.!?]*$"
+    r"(?:[\s,]+(?:please|pls|bitte|thanks|thank you|thx|danke|for me|exactly|genau))+[\s.!?]*$",
+    re.IGNORECASE,
 )
 _END = re.compile(r"(?:[\s?.,;]|(?<!\d)!)+$")  # "5!" is a sum
 _TURNED = re.compile(  # "(tell me) what time it is"
@@ -35,15 +37,19 @@ def plain(question: str) -> str:
     return text if len(text) <= LONGEST else ""
 
 
-def without_courtesies(question: str) -> str:
-    """Return `plain(question)` in lower case without "hey", "can you", "please", "?" and so on."""
-    text = plain(question).lower()
+def wish_in(question: str) -> str:
+    """Return `plain(question)` without "hey", "can you", "please", "?" and so on."""
+    text = plain(question)
     for _ in range(4):  # "hey, can you please tell me what ..."
-        shorter = _BEFORE.sub("", text, count=1) if _BEFORE.match(text) else text
-        if shorter == text:
+        if not (match := _BEFORE.match(text)):
             break
-        text = shorter
-    return _TURNED.sub(r"\1 \3 \2", _END.sub("", _AFTER.sub("", _END.sub("", text))))
+        text = text[match.end() :]
+    return _END.sub("", _AFTER.sub("", _END.sub("", text)))
+
+
+def without_courtesies(question: str) -> str:
+    """Return `wish_in(question)` in lower case, "(tell me) what X is" turned to "what is X"."""
+    return _TURNED.sub(r"\1 \3 \2", wish_in(question).lower())
 
 
 def forms(*patterns: str) -> tuple[re.Pattern[str], ...]:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm.days import easter
 from llm.skills.hint import HintContext
 from llm.skills.phrasing import without_courtesies
 from llm.skills.shelf import Shelf, worked_out
 from llm.skills.text_tools import from_roman, roman
-from llm.days import easter
 from llm.skills.world_clock.places import zone_name
 
 NOW = datetime(2026, 11, 22, 5, 5, tzinfo=UTC)  # a Sunday
