@@ -10,6 +10,9 @@ from llm.skills.phrasing import forms
 ABILITIES, IDENTITY, MODEL, BOT = "abilities", "identity", "model", "bot"
 """The words of the command `about`: what somebody wants to know of the bot itself."""
 
+THERE = "there"
+"""The words of the command `ping` when somebody asks whether the bot is there."""
+
 LIST = forms(
     r"(?:what|which) (?:are )?(?:all )?(?:my |the )?reminders(?: do i have| are there| are set)?",
     r"(?:list|show|show me)(?: all)?(?: of)?(?: my| the)? reminders|my reminders",
@@ -87,8 +90,9 @@ WHOLE: Mapping[tuple[str, str], tuple[re.Pattern[str], ...]] = {
         r"|computer|real|alive|llm)(?: being)?(?: or (?:an? )?(?:bot|human|robot|person))?",
         r"bist du (?:ein(?:e)? )?(?:echter )?(?:bot|mensch|maschine|roboter|ki|programm|echt)",
     ),
-    ("ping", ""): forms(
-        r"ping|(?:are )?you (?:still )?(?:there|here|awake|online|around|up|alive|working)",
+    ("ping", ""): forms(r"ping"),
+    ("ping", THERE): forms(
+        r"(?:are )?you (?:still )?(?:there|here|awake|online|around|up|alive|working)",
         r"bist du (?:noch )?(?:da|wach|online)",
     ),
     ("version", ""): forms(

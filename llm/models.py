@@ -66,6 +66,11 @@ class Models:
         card = await self._card(name or self._default())
         return card is None or card.capabilities.tools != "forced"
 
+    async def shown_name(self, name: str = "") -> str:
+        """Return what people are told of a model: the name that an alias stands for."""
+        card = await self._card(name or self._default())
+        return (card.root or card.id) if card else name or self._default()
+
     async def reuses_cache(self, name: str = "") -> bool:
         """Whether a model's engine reads next to nothing of a prompt that is the last one with
         some lines left out; others read it anew, or are paid for it."""

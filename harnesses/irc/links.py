@@ -12,7 +12,13 @@ from storage.config import Config
 
 
 def paste_link(config: Config, servers: Iterable[str], token: str) -> str | None:
-    """The address of a paste, or None while nobody could open it.
+    """The address of a paste, or None while nobody could open it."""
+    base = web_address(config, servers)
+    return f"{base}/paste/{token}" if base else None
+
+
+def web_address(config: Config, servers: Iterable[str]) -> str:
+    """The address of the web tendril, "" while nobody could open it.
 
     `[web] public_url` is where people reach the web tendril. Without it there is an address only
     where the IRC servers are on this machine, and so are those who read. Either way the web
@@ -20,8 +26,8 @@ def paste_link(config: Config, servers: Iterable[str], token: str) -> str | None
     """
     web = report(config.data, "web")
     if web is None or not web.fresh or web.state is not State.READY:
-        return None
+        return ""
     base: str = table(config, "web").get("public_url") or ""
     if not base and all(map(is_loopback, servers)):
         base = web.detail if is_loopback(urlsplit(web.detail).hostname or "") else ""
-    return f"{base.rstrip('/')}/paste/{token}" if base else None
+    return base.rstrip("/")

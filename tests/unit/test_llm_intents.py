@@ -87,7 +87,7 @@ COMMANDS = {
     "are you ChatGPT?": ("about", "model"),
     "are you a bot?": ("about", "bot"),
     "bist du ein Mensch?": ("about", "bot"),
-    "are you there?": ("ping", ""),
+    "are you there?": ("ping", "there"),
     "what version are you running?": ("version", ""),
     "forget me": ("forget", "me"),
     "nolog": ("nolog", ""),
