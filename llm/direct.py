@@ -8,7 +8,7 @@ from collections.abc import Collection
 import structlog
 
 from llm.budget import PromptBudget
-from llm.log_questions import QuotedAnswer
+from llm.log_answers import QuotedAnswer
 from llm.log_view import LogView
 from storage.errors import StorageError
 

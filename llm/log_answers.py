@@ -27,12 +27,14 @@ Link = Callable[[Event], str | None]
 @dataclass(frozen=True, slots=True)
 class QuotedAnswer:
     """Lines of the log as an answer. `lead` is a sentence before them, or all there is to say
-    when there are none; `score` the chance that the first line is what was wanted."""
+    when there are none; `score` the chance that the first line is what was wanted. `is_about_log`:
+    the question asked who said what, so that the lines are the answer itself."""
 
     lead: str
     lines: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     score: float = 0.0
+    is_about_log: bool = False
 
     @property
     def text(self) -> str:

@@ -7,17 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from llm.channel_threads import ChannelThreads
-from llm.log_questions import (
-    QuotedAnswer,
-    Quoting,
-    answer_from_log,
-    answer_plainly,
-    read_log_question,
-)
+from llm.log_answers import PLAIN, QuotedAnswer, Quoting, answer_from_log, answer_plainly
+from llm.log_questions import read_log_question
 from storage.chat_log import Query
 from storage.entry import Entry
 from storage.event import SPOKEN, Event, Place, Scope
-from storage.passages import Spoken
+from storage.passages import PEOPLE, Spoken
 from storage.stores import LogReader
 
 _OWN_WORDS = 3  # lines
@@ -71,8 +66,8 @@ class LogView:
     speaker: str = ""
     threads: ChannelThreads | None = None
     line: Entry | None = None
-    quoting: Quoting = Quoting()
-    spoken: Spoken = Spoken()
+    quoting: Quoting = PLAIN
+    spoken: Spoken = PEOPLE
     people: Collection[str] = ()
 
     async def settled(self) -> LogView:

@@ -81,9 +81,10 @@ class Models:
             return True if name in self._cards else None
         return card.chooses_tools
 
-    async def card(self, name: str = "") -> ModelCard | None:
-        """Return what the server says of a model, by default the configured one."""
-        return await self._card(name or self._default())
+    async def shown_name(self, name: str = "") -> str:
+        """Return what people are told of a model: the name that an alias stands for."""
+        card = await self._card(name or self._default())
+        return (card.root or card.id) if card else name or self._default()
 
     async def _other(self, name: str) -> ModelCard | None:
         return None if name == self._default() else await self._card(name)

@@ -13,6 +13,7 @@ from llm.budget import PromptBudget
 from llm.persona import Persona, Personas
 from llm.router import CORE, STATUS, TOOLS, helps, tools_called_for
 from llm.sections import Section
+from llm.skills.hint import HintContext
 from llm.skills.learned import lessons
 from llm.skills.shelf import Match, Shelf
 from llm.tools import Rights, Toolbox
@@ -32,7 +33,8 @@ _log = structlog.get_logger()
 class Asking:
     """What a prompt is made for: a question in a room, who is to answer it, with what `values` in
     place of the persona's `$names`, and which tools and rights there are. Where somebody
-    `wants_status`, the model is asked how the conversation stands."""
+    `wants_status`, the model is asked how the conversation stands. `context` is when and where it
+    is asked; None: now, in UTC."""
 
     text: str
     room: str
@@ -41,6 +43,7 @@ class Asking:
     tools: Sequence[object] = ()
     rights: Rights = frozenset
     wants_status: bool = False
+    context: HintContext | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Prompts:
 
     async def of(self, table: SkillTable, asking: Asking, budget: PromptBudget) -> Prompt:
         """Make the prompt of a question for a model with this budget."""
-        matches = await self.shelf.matching(asking.text, asking.persona.skills)
+        matches = await self.shelf.matching(asking.text, asking.persona.skills, asking.context)
         toolbox = Toolbox.of(
             *asking.tools, *self._functions(asking.room, matches), rights=asking.rights
         ).only(asking.persona.tools)

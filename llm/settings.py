@@ -49,10 +49,10 @@ class AgentSettings(Section):
         validation_alias=AliasChoices("max_context_messages", "agent_max_context_messages"),
         description="how many lines that people said the model is shown at least",
     )
-    timezone: ZoneName = Field(
-        "UTC",
-        description="time zone in which people mean the times of reminders, by its IANA name "
-        '("Europe/Vienna")',
+    timezone: ZoneName | None = Field(
+        None,
+        description="time zone in which people mean times of day, by its IANA name "
+        '("Europe/Vienna"); unset: the system\'s',
     )
     max_iterations: int = Field(12, ge=1, description="model calls in one turn")
     max_tool_calls: int = Field(20, ge=0, description="tool calls in one turn")

@@ -6,9 +6,11 @@ back, and right after the gap on the night when it is put forward.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -70,6 +72,29 @@ def parse_zone(name: str) -> tzinfo:
         raise ValueError(
             f'"{name}" is not a time zone that this system knows; write one like "Europe/Vienna"'
         ) from error
+
+
+def system_zone() -> str:
+    """Return the IANA name of the system's time zone, "UTC" where it cannot be told."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    found = [named, _first_line(Path("/etc/timezone")), *_linked(Path("/etc/localtime"))]
+    name = next((name for name in found if name and is_zone(name)), "UTC")
+    return "UTC" if name in ("Etc/UTC", "Etc/UCT", "UCT", "Universal", "Zulu") else name
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip().partition("\n")[0]
+    except (OSError, ValueError):
+        return ""
+
+
+def _linked(path: Path) -> list[str]:
+    """The zone whose file a link leads to: /usr/share/zoneinfo/Europe/Vienna."""
+    try:
+        return [str(path.resolve(strict=True)).partition("zoneinfo/")[2]]
+    except (OSError, RuntimeError):
+        return []
 
 
 def is_zone(name: str) -> bool:

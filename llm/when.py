@@ -1,53 +1,63 @@
 """When something is to happen, as people write it: "in 20 minutes", "every monday at 9".
 
-Only these forms are understood, each from its first word on:
+The time may stand before or after what is to happen, and once within it:
 
-    in 20 minutes     in 2h     in 1 hour 30 minutes     in half an hour
-    at 18:00     at 6pm     today at 18:00     tomorrow at 9     monday at 9:30
-    2026-12-24 18:00     on 2026-12-24 at 18:00
-    every day at 9     every weekday at 8:30     every monday and thursday at 9     every hour
+    in 20 minutes     10m     in half an hour     in an hour and a half     2 hours from now
+    at 18:00     at 6pm     at noon     half past six     18 Uhr
+    tomorrow     tomorrow at 9     tonight at 8     next friday at 5pm     on the 24th at 18:00
+    2026-12-24 18:00     on 24 December     am 24.12. um 18 Uhr     übermorgen
+    every day at 9     every weekday at 8:30     every monday and thursday     every hour
+
+A day without a time of day means nine o'clock, or what its part of the day says.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
+from llm.days import day_in, moved, weekday_of
 from llm.timetable import Timetable
+from llm.when_forms import (
+    ANYWHERE,
+    BARE,
+    HOUR_WORDS,
+    LEADING,
+    MONTHS,
+    PARTS,
+    PARTS_OF_DAY,
+    TRAILING,
+    WEEKDAY,
+    count_of,
+)
 
 FORMS = (
-    "in 20 minutes, in 2h, at 18:00, tomorrow at 9, monday at 9:30, 2026-12-24 18:00,"
-    " every day at 9, every weekday at 8:30, every monday and thursday at 9, every hour"
+    "in 20 minutes, 10m, in half an hour, at 18:00, at 6pm, tomorrow at 9, tonight at 8,"
+    " next friday at 5pm, on the 24th at 18:00, 2026-12-24 18:00, every day at 9,"
+    " every weekday at 8:30, every monday and thursday at 9, every hour"
 )
 """Examples of all that is understood."""
 
 FURTHEST = timedelta(days=366)
 
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_UNIT = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)(?![a-z])"
-_COUNT = rf"(?:\d{{1,6}}|half an?\s|an?\s)\s*{_UNIT}"
-_PARTS = re.compile(rf"(\d+|half an?\s|an?\s)\s*({_UNIT})", re.IGNORECASE)
-_CLOCK = (
-    r"(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s*(?P<half>[ap]m\b)?(?![\w:])"
-    r"|noon\b|midnight\b"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "t": 86_400, "w": 604_800}
+_MORNING = time(9)  # of a day without a time
+_NTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th|\.)$")
+_LATE_PARTS = frozenset(
+    ("afternoon", "nachmittag", "evening", "abend", "night", "nacht", "tonight")
 )
-_DAY = r"(?:mon|tue(?:s)?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b"
-_IN = re.compile(
-    rf"in\s+(?P<counts>{_COUNT}(?:(?:\s*,)?\s*(?:and\s+)?\d{{1,6}}\s*{_UNIT})*)", re.IGNORECASE
+_PAST = re.compile(
+    r"\b(?:yesterday|gestern|vorgestern|last (?:week|night|year))\W*$", re.IGNORECASE
 )
-_ONCE = re.compile(
-    rf"(?:(?:on\s+|next\s+)?(?P<day>today\b|tomorrow\b|{_DAY}|\d{{4}}-\d\d-\d\d)[\sT,]\s*)?"
-    rf"(?P<at>at\s+)?(?:{_CLOCK})(?:\s+(?P<later>today|tomorrow)\b)?",
+_FILLING = re.compile(
+    r"(?:[\s:,;-]+|(?:to|that|about|of|dass|daran|zu)\b(?=[\s,:])"
+    r"|an (?=(?:den|die|das|dem|mein\w*|unser\w*)\s))*",
     re.IGNORECASE,
 )
-_EVERY = re.compile(
-    rf"every\s+(?:(?P<hourly>hour\b)|(?P<days>day\b|weekday\b|{_DAY}(?:(?:\s*,|\s+and)\s*{_DAY})*)"
-    rf"\s+at\s+(?:{_CLOCK}))",
-    re.IGNORECASE,
-)
-_FILLING = re.compile(r"[\s:,-]*(?:(?:to|that)\s+)?", re.IGNORECASE)
+_TAIL = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))?[\s,;:?!-]*$", re.I)
+_DROPPED = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))[\s.?!]*$", re.I)
 
 
 class NotUnderstood(ValueError):
@@ -63,80 +73,263 @@ class When:
 
 
 def when(text: str, now: datetime, zone: tzinfo) -> tuple[When, str]:
-    """The time with which `text` begins, as meant at `now` in `zone`, and what follows it.
+    """Return the time that `text` names, as meant at `now` in `zone`, and the text without it.
 
     Raises NotUnderstood.
     """
-    said = text.strip()
-    if match := _EVERY.match(said):
-        found = _again(match, now, zone)
-    elif match := _IN.match(said):
-        found = When(now + _length(match["counts"]))
-    elif (match := _ONCE.match(said)) and (match["at"] or match["day"]):
-        found = When(_once(match, now, zone))
-    else:
+    parts, rest = _parted(text)
+    if not parts:
         raise NotUnderstood(f"I understand times like these: {FORMS}.")
+    found = _resolved(parts, now, zone)
     if not now < found.due <= now + FURTHEST:
         raise NotUnderstood("That time has passed, or is more than a year away.")
-    rest = said[match.end() :]
-    return found, rest[filling.end() :] if (filling := _FILLING.match(rest)) else rest
+    return found, rest
 
 
-def _length(counts: str) -> timedelta:
+def without_time(text: str) -> str | None:
+    """Return a text without the time that `when` finds in it, None when it finds none."""
+    parts, rest = _parted(text)
+    return rest if parts else None
+
+
+def _parted(text: str) -> tuple[dict[str, str], str]:
+    """The named parts of the time in a text, in lower case, and the rest of the text."""
+    said = " ".join(text.split())
+    match = _found(said)
+    if match is None:
+        return {}, said
+    before, after = said[: match.start()], said[match.end() :]
+    parts = {name: part.lower() for name, part in match.groupdict().items() if part}
+    if parts.get("day") and not _has_clock(parts):
+        before, after = _with_other(before, after, parts, "clock")
+    elif _has_clock(parts) and not parts.get("day") and not parts.get("every"):
+        before, after = _with_other(before, after, parts, "day")
+    return parts, _cleaned(before, after)
+
+
+def _found(said: str) -> re.Match[str] | None:
+    """The time in a text: at its beginning, else at its end, else within it."""
+    end = _TAIL.search(said)
+    body = said[: end.start()] if end else said
+    places: tuple[tuple[tuple[re.Pattern[str], ...], Callable[..., re.Match[str] | None]], ...] = (
+        ((*LEADING, BARE), lambda pattern: pattern.match(said)),
+        (TRAILING, lambda pattern: pattern.search(body)),
+        (ANYWHERE, lambda pattern: pattern.search(said)),
+    )
+    for patterns, find in places:
+        found = [match for pattern in patterns if (match := find(pattern)) and match[0].strip()]
+        if found:
+            best = max(found, key=lambda match: (-match.start(), match.end()))
+            if _PAST.search(said[: best.start()]):
+                return None
+            return best
+    return None
+
+
+def _with_other(before: str, after: str, parts: dict[str, str], other: str) -> tuple[str, str]:
+    """Add the time of day, or the day, that stands apart: "tomorrow call mum at 9"."""
+    tail = _TAIL.search(after)
+    body = after[: tail.start()] if tail else after
+    for pattern in TRAILING:
+        match = pattern.search(body)
+        if match and match[0] and match.start() > 0:
+            found = {name: part.lower() for name, part in match.groupdict().items() if part}
+            is_clock = _has_clock(found) and not found.get("day")
+            is_day = bool(found.get("day")) and not _has_clock(found)
+            if (is_clock if other == "clock" else is_day) and not found.get("every"):
+                parts |= found
+                return before, body[: match.start()]
+    return before, after
+
+
+def _resolved(parts: dict[str, str], now: datetime, zone: tzinfo) -> When:
+    if "every" in parts:
+        return _again(parts, now, zone)
+    if "counts" in parts:
+        return When(_later(parts["counts"], now, zone))
+    return When(_once(parts, now, zone))
+
+
+def _has_clock(parts: dict[str, str]) -> bool:
+    return any(parts.get(name) for name in ("hour", "hourword", "named", "relative"))
+
+
+def _later(counts: str, now: datetime, zone: tzinfo) -> datetime:
+    if match := MONTHS.fullmatch(counts):
+        local = now.astimezone(zone)
+        day = moved(local.date(), f"{count_of(match['count']):.0f} {match['unit']}")
+        return _at(day, local.time(), zone) if day else now
     seconds = 0.0
-    for count, unit in _PARTS.findall(counts.lower()):
-        number = int(count) if count.isdigit() else 0.5 if count.startswith("half") else 1
-        seconds += number * _UNITS[unit[0]]
-    return timedelta(seconds=min(seconds, 1e9))
+    for match in PARTS.finditer(counts):
+        number = count_of(match["count"]) + 0.5 * bool(match["half"])
+        unit = match["unit"]
+        seconds += number * (3600 if unit.startswith("stunde") else _UNITS[unit[0]])
+    return now + timedelta(seconds=min(seconds, 1e9))
 
 
-def _once(match: re.Match[str], now: datetime, zone: tzinfo) -> datetime:
+def _once(parts: dict[str, str], now: datetime, zone: tzinfo) -> datetime:
     """The next time that fits what was written."""
     local = now.astimezone(zone)
-    clock, day = _clock(match), (match["day"] or match["later"] or "").lower()
-    if "-" in day:
-        return _at(_date(day), clock, zone)
-    if day in ("today", "tomorrow"):
-        return _at(local.date() + timedelta(days=day == "tomorrow"), clock, zone)
-    ahead = (_DAYS.index(day[:3]) - local.weekday()) % 7 if day else 0
-    first = _at(local.date() + timedelta(days=ahead), clock, zone)
-    step = timedelta(days=ahead + (7 if day else 1))
-    return first if first > now else _at(local.date() + step, clock, zone)
+    today, name = local.date(), parts.get("day", "")
+    part = _part_of(name)
+    clock, later = _clock_of(parts, part)
+    if not name:
+        hours = (0, 12) if _is_of_twelve(parts, clock) else (0,)
+        todays = [_at(today, clock.replace(hour=(clock.hour + more) % 24), zone) for more in hours]
+        coming = [first for first in todays if first > now]
+        return min(coming) if coming else _at(today + timedelta(days=1), clock, zone)
+    if not _has_clock(parts) and not part and name in ("today", "heute"):
+        raise NotUnderstood("At what time today? Write for example: today at 18:00.")
+    day = _day(name, today, part)
+    if (weekday := _weekday(name)) is not None:
+        ahead = (weekday - today.weekday()) % 7
+        day = today + timedelta(days=ahead)
+        if _at(day, clock, zone) <= now or (ahead == 0 and "next" in name):
+            day += timedelta(days=7)
+    elif _NTH.search(name) and _at(day, clock, zone) <= now:
+        day = _day(name, today + timedelta(days=1), part)
+    return _at(day + timedelta(days=later), clock, zone)
 
 
-def _again(match: re.Match[str], now: datetime, zone: tzinfo) -> When:
-    if match["hourly"]:
-        rule = f"{now.astimezone(zone).minute} * * * *"
+def _is_of_twelve(parts: dict[str, str], clock: time) -> bool:
+    """Whether a time in words, such as "half past six", may be one of the afternoon."""
+    in_words = parts.get("relative") or parts.get("hourword")
+    return bool(in_words) and not _half_of(parts) and clock.hour < 12
+
+
+def _half_of(parts: dict[str, str]) -> str:
+    """ "a" or "p", where the half of the day is written."""
+    return next((parts[name][0] for name in ("half", "half2", "half3") if parts.get(name)), "")
+
+
+def _day(name: str, today: date, part: str) -> date:
+    """The day of a name such as "tomorrow evening" or "on the 24th of december"."""
+    name = re.sub(r"^(?:on|am|next|this|coming|the|nächsten|kommenden)\s+", "", name)
+    name = re.sub(r"^the\s+", "", name)
+    if name.startswith(("today", "tonight", "this", "heute")) or name == part:
+        return today
+    ahead = {"tomorrow": 1, "morgen": 1, "übermorgen": 2, "day": 2}.get(name.split()[0])
+    if ahead:
+        return today + timedelta(days=ahead)
+    if match := _NTH.fullmatch(name):
+        return _of_month(int(match[1]), today)
+    day = day_in(name.replace(" ,", ","), today)
+    if day is None and _weekday(name) is None:
+        raise NotUnderstood(f"{name} is no date.")
+    return max(date(1970, 1, 2), min(day or today, date(9000, 1, 1)))  # too far, or passed
+
+
+def _of_month(number: int, today: date) -> date:
+    """The next day of a month that has a number."""
+    for step in range(366):
+        day = today + timedelta(days=step)
+        if day.day == number:
+            return day
+    raise NotUnderstood(f"No month has a day {number}.")
+
+
+def _weekday(name: str) -> int | None:
+    match = re.search(rf"\b({WEEKDAY})\b", name)
+    return weekday_of(_full(match[1])) if match else None
+
+
+def _full(name: str) -> str:
+    """A weekday as `weekday_of` knows it."""
+    name = name.removesuffix("s") if name.endswith(("days", "tags")) else name
+    return name if weekday_of(name) is not None else name[:3]
+
+
+def _part_of(name: str) -> str:
+    """The part of the day that a name ends with: "tomorrow evening", "tonight"."""
+    words = name.split()
+    is_part = bool(words) and words[-1] in PARTS_OF_DAY and (len(words) > 1 or name == "tonight")
+    return words[-1] if is_part else ""
+
+
+def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> When:
+    every, local = parts["every"], now.astimezone(zone)
+    if every in ("hour", "stunde", "hourly", "stündlich"):
+        rule = f"{local.minute} * * * *"
     else:
-        clock, days = _clock(match), match["days"].lower()
-        known = {"day": "*", "weekday": "1-5"}
-        named = [str(1 + _DAYS.index(day[:3])) for day in re.findall(_DAY, days)]
-        rule = f"{clock.minute} {clock.hour} * * {known.get(days) or ','.join(named)}"
+        part = every if every in PARTS_OF_DAY else ""
+        clock, _ = _clock_of(parts, part)
+        rule = f"{clock.minute} {clock.hour} {_days_of(every, parts.get('on', ''), local)}"
     return When(Timetable(rule, zone).after(now), rule)
 
 
-def _clock(match: re.Match[str]) -> time:
-    """The time of day that was written. Raises NotUnderstood."""
-    if match["hour"] is None:
-        return time(12 if "noon" in match[0].lower() else 0)
-    hour, half = int(match["hour"]), (match["half"] or "").lower()
+def _days_of(every: str, on: str, local: datetime) -> str:
+    """The last three fields of a cron expression."""
+    named = [weekday_of(_full(day)) for day in re.findall(rf"\b({WEEKDAY})\b", f"{every} {on}")]
+    numbers = [str(1 + day) for day in named if day is not None]
+    if numbers:
+        return f"* * {','.join(numbers)}"
+    if every in ("weekday", "werktag", "werktags", "weekdays"):
+        return "* * 1-5"
+    if every in ("weekend", "wochenende"):
+        return "* * 6"
+    if every in ("week", "woche", "weekly", "wöchentlich"):
+        return f"* * {local.isoweekday()}"
+    if every in ("month", "monat", "monthly", "monatlich"):
+        nth = re.search(r"\d{1,2}", on)
+        return f"{_month_day(nth[0]) if nth else min(local.day, 28)} * *"
+    if nth := re.match(r"\d{1,2}", every):
+        return f"{_month_day(nth[0])} * *"
+    return "* * *"
+
+
+def _month_day(number: str) -> int:
+    if not 1 <= int(number) <= 31:
+        raise NotUnderstood(f"No month has a day {number}.")
+    return int(number)
+
+
+def _clock_of(parts: dict[str, str], part: str) -> tuple[time, int]:
+    """The time of day that was written, and how many days later than said it is: "tonight at 1"
+    is tomorrow. Raises NotUnderstood."""
+    if not _has_clock(parts):
+        return PARTS_OF_DAY.get(part, _MORNING), 0
+    if named := parts.get("named"):
+        is_midnight = named in ("midnight", "mitternacht")
+        return time(0 if is_midnight else 12), int(is_midnight and bool(part))
+    hour, minute = _hour_and_minute(parts)
+    half = _half_of(parts)
     if half and not 1 <= hour <= 12:
-        raise NotUnderstood(f"{match['hour']} {half} is no time of day.")
+        raise NotUnderstood(f"{hour} {half}m is no time of day.")
     if half:
-        hour = hour % 12 + (12 if half == "pm" else 0)
+        hour = hour % 12 + (12 if half == "p" else 0)
+    elif part in _LATE_PARTS and hour <= 12:
+        if part in ("night", "nacht", "tonight") and (hour == 12 or hour < 5):
+            return time(hour % 12, minute), 1
+        hour = hour % 12 + 12
     try:
-        return time(hour, int(match["minute"] or 0))
+        return time(hour, minute), 0
     except ValueError:
-        raise NotUnderstood(f"{hour}:{match['minute'] or '00'} is no time of day.") from None
+        raise NotUnderstood(f"{hour}:{minute:02} is no time of day.") from None
 
 
-def _date(text: str) -> date:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        raise NotUnderstood(f"{text} is no date.") from None
-    return max(date(1970, 1, 2), min(day, date(9000, 1, 1)))  # those have passed, or are too far
+def _hour_and_minute(parts: dict[str, str]) -> tuple[int, int]:
+    if relative := parts.get("relative"):
+        hour = HOUR_WORDS.get(parts["of"]) or int(parts["of"])
+        minutes = {"half past": 30, "quarter past": 15, "viertel nach": 15}.get(relative)
+        if minutes is None:  # "quarter to seven", "halb sieben"
+            minutes, hour = (30 if relative == "halb" else 45), (hour - 1) % 24
+        return hour, minutes
+    if word := parts.get("hourword"):
+        return HOUR_WORDS[word], 0
+    return int(parts["hour"]), int(parts.get("minute") or parts.get("past") or 0)
 
 
 def _at(day: date, clock: time, zone: tzinfo) -> datetime:
     return datetime.combine(day, clock, zone).astimezone(UTC)
+
+
+def _cleaned(before: str, after: str) -> str:
+    """What is left of a text without its time."""
+    text = f"{before.strip()} {after.strip()}".strip() if before.strip() else after
+    text = text[match.end() :] if (match := _FILLING.match(text)) else text
+    tail = (
+        _DROPPED.search(text)
+        if re.search(r"\b(?:please|pls|bitte|thanks|danke)\b", text, re.I)
+        else None
+    )
+    return (text[: tail.start()] if tail else text).rstrip(" ,;:-")

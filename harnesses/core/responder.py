@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import tzinfo
 from functools import partial
 
 import structlog
@@ -21,7 +22,7 @@ from llm.context import Context, Conversation
 from llm.direct import direct_answer, is_local, quoted_answer
 from llm.errors import Busy, ContextTooLong, TimedOut, Unreachable
 from llm.limits import UNASKED
-from llm.log_questions import QuotedAnswer
+from llm.log_answers import QuotedAnswer
 from llm.log_view import LogView
 from llm.memory.memory import RoomMemory
 from llm.message import Message
@@ -34,6 +35,7 @@ from llm.question_cues import is_about_time
 from llm.reviewer import Reviewer
 from llm.sections import Section
 from llm.settings import AgentSettings
+from llm.skills.hint import HintContext
 from llm.timetable import parse_zone
 from llm.trace import Trace
 from llm.turn import Turn
@@ -137,6 +139,7 @@ class Responder:
             (self._tendril, *request.tools, *memory.tools(request.keeps)),
             request.rights,
             request.wants_status,
+            HintContext(self._clock.now(), self._zone()),
         )
 
     async def _context(
@@ -234,9 +237,11 @@ class Responder:
         it would have the engine read the one before again."""
         if not is_about_time(question):
             return []
-        zone = self._settings().timezone
-        local = self._clock.now().astimezone(parse_zone(zone))
-        return [Section("now", f"{local:%A %Y-%m-%d %H:%M} {zone}", 60)]
+        local = self._clock.now().astimezone(self._zone())
+        return [Section("now", f"{local:%A %Y-%m-%d %H:%M %Z}", 60)]
+
+    def _zone(self) -> tzinfo:
+        return parse_zone(self._settings().timezone)
 
 
 def _log_outcome(call: Call, outcome: Outcome) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Protocol
 
+from harnesses.core.permalinks import web_address
 from harnesses.irc.admin import AdminCommands, Office
+from harnesses.irc.memory_commands import Archive, MemoryCommands, memory_of
+from harnesses.irc.network import Network
 from harnesses.irc.privacy import PrivacyCommands, Registry
 from harnesses.irc.reminder_commands import Calendar, ReminderCommands
 from harnesses.irc.request import Command, Notice, Request
 from harnesses.irc.trigger import ASK, trigger
+from llm.intent_forms import IDENTITY, THERE
+from llm.intents import may_ask_for_fact, read_intent
+from llm.introduction import TOPICS, Introduction
 from llm.meaning import Meaning, near_to
+from llm.models import Models
 from storage.chat_log import ChatLog, Query
 from storage.event import Event, Scope
 from storage.search_result import Order, Search
@@ -21,11 +29,13 @@ _SHOWN = 3  # lines of a search
 _LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
 
 
-class Desk(Office, Registry, Calendar, Protocol):
+class Desk(Office, Registry, Calendar, Archive, Protocol):
     """What commands need of the tendril."""
 
     log: ChatLog
     meaning: Meaning | None
+    models: Models
+    networks: Mapping[str, Network]
 
     def prefix(self, request: Request) -> str:
         """What a command begins with where `request` was given."""
@@ -65,15 +75,32 @@ class Commands:
             "ping": self.ping,
             "version": self.version,
             "help": self.help,
+            "about": self.about,
+            **MemoryCommands(desk).known,
             **ReminderCommands(desk).known,
             **PrivacyCommands(desk).known,
             **{name: _for_admins(command) for name, command in self._admin.items()},
         }
 
+    async def meant(self, request: Request) -> tuple[Command, Request] | None:
+        """Return the command that a question really is, with the words that belong to it; None
+        when it is a question. Raises StorageError."""
+        facts: list[str] = []
+        if may_ask_for_fact(request.words) and not request.who.bridged:
+            mine = memory_of(self._desk.memory, request)
+            facts = [fact.key for fact in await mine.facts()]
+        intent = read_intent(request.words, facts)
+        if intent is None:
+            return None
+        return self.known[intent.command], replace(request, words=intent.words)
+
     async def terrarium(self, request: Request) -> str:
         """terrarium QUESTION: ask me"""
         if not request.words:
             return f"Ask me something: {self._desk.prefix(request)}{ASK} QUESTION"
+        if meant := await self.meant(request):
+            command, given = meant
+            return await command(given)
         return await self._desk.ask(request)
 
     async def search(self, request: Request) -> str:
@@ -133,21 +160,44 @@ class Commands:
 
     async def ping(self, request: Request) -> str:
         """ping: am I there?"""
-        return "pong"
+        return "Yes, I am here." if request.words == THERE else "pong"
 
     async def version(self, request: Request) -> str:
         """version: what I run"""
         return f"Terrarium {version('terrarium')}"
 
+    async def about(self, request: Request) -> str:
+        """about [abilities|model]: who I am, what I can do, and by which model"""
+        topic = request.words.lower().strip() or IDENTITY
+        if topic not in TOPICS:
+            return Notice(f"About what? One of: {', '.join(TOPICS)}.")
+        desk, network = self._desk, request.network
+        model = desk.behaviour(network, request.place).model
+        servers = [each.server for each in desk.networks.values()]
+        introduction = Introduction(
+            name=network.nick,
+            model=await desk.models.shown_name(model),
+            chooses_tools=await desk.models.chooses_tools(model),
+            web_address=web_address(desk.config, servers) or "",
+            prefix=desk.prefix(request),
+        )
+        return introduction.said(topic)
+
     async def help(self, request: Request) -> str:
-        """help: this"""
-        shown = [
-            command
-            for name, command in self.known.items()
-            if request.admin or name not in self._admin
-        ]
-        texts = dict.fromkeys(" ".join((command.__doc__ or "").split()) for command in shown)
-        return " | ".join(f"{self._desk.prefix(request)}{text}" for text in texts)
+        """help [COMMAND]: my commands, or what one of them does"""
+        prefix = self._desk.prefix(request)
+        name = request.words.lower().strip().removeprefix(prefix)
+        hidden = () if request.admin else self._admin
+        if name:
+            command = None if name in hidden else self.known.get(name)
+            if command is None:
+                return Notice(f"There is no command {name[:30]}; {prefix}help lists them.")
+            return prefix + " ".join((command.__doc__ or "").split())
+        names = [f"{prefix}{each}" for each in self.known if each not in self._admin]
+        lines = [f"{' '.join(names)} ({prefix}help COMMAND: what it does)"]
+        if request.admin:
+            lines.append("for admins: " + " ".join(f"{prefix}{each}" for each in self._admin))
+        return "\n".join(lines)
 
     def _asked(self, event: Event, request: Request) -> bool:
         """Whether a line is a command, which nobody searches for."""

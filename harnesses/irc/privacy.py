@@ -14,7 +14,10 @@ from typing import Protocol
 import structlog
 
 from harnesses.irc.access import Identity
+from harnesses.irc.memory_commands import memory_of
 from harnesses.irc.request import Command, Notice, Request
+from llm.memory.memory import TendrilMemory
+from llm.memory.personal import fact_key
 from storage.audit import Audit, Deed
 from storage.chat_log import ChatLog
 from storage.config import Config
@@ -43,6 +46,10 @@ class Registry(Protocol):
     log: ChatLog
     audit: Audit
     opt_outs: OptOuts
+    memory: TendrilMemory
+
+    def prefix(self, request: Request) -> str:
+        """What a command begins with where `request` was given."""
 
     async def drop_for(self, request: Request) -> None:
         """End all that is being answered for whoever asks."""
@@ -75,14 +82,15 @@ class PrivacyCommands:
             return Notice("Only the account that asked for it can take it back: log in to it.")
         await opt_outs.add(network, who.nick, who.account)
         await leave_out(self._registry.database, network, who.nick)
-        prefix = "" if who.account else "Log in to services, so that it stays so under each nick. "
+        command = self._registry.prefix(request)
+        advice = "" if who.account else "Log in to services, so that it stays so under each nick. "
         return Notice(
-            f"I keep nothing more of what you say, and show nothing of it to the model. {prefix}"
-            "nolog off takes it back; forget me removes what there is."
+            f"I keep nothing more of what you say, and show nothing of it to the model. {advice}"
+            f"{command}nolog off takes it back; {command}forget me removes what there is."
         )
 
     async def forget(self, request: Request) -> str:
-        """forget me: remove all that I have kept of what I said"""
+        """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
         if request.who.bridged:
             return Notice(_BRIDGED)
         await self._registry.log.settle()  # what was said just now counts too
@@ -93,11 +101,24 @@ class PrivacyCommands:
             del self._wishes[person]
             await self._registry.drop_for(request)
             return Notice(await self._forget(person))
-        if words[:1] != ["me"]:
-            return Notice("It removes all that I have kept of what you said: forget me")
-        return Notice(await self._asked_back(person))
+        if words[:1] == ["me"]:
+            return Notice(await self._asked_back(person, self._registry.prefix(request)))
+        return Notice(await self._forget_fact(request))
 
-    async def _asked_back(self, person: Person) -> str:
+    async def _forget_fact(self, request: Request) -> str:
+        """Remove one fact about the person, by its name."""
+        all_of_it = f"{self._registry.prefix(request)}forget me"
+        key = fact_key(request.words)
+        if not key:
+            return f"This removes all that I have kept of what you said: {all_of_it}"
+        if await memory_of(self._registry.memory, request).forget(key):
+            return f"Forgotten: your {key}."
+        return (
+            f"I remember nothing of yours called {key}. This removes all that I have kept of what"
+            f" you said: {all_of_it}"
+        )
+
+    async def _asked_back(self, person: Person, prefix: str) -> str:
         """What would go, and the word that confirms it."""
         found = await count(self._registry.log, person)
         reminders = await Reminders(self._registry.database).of(person.owner)
@@ -110,7 +131,7 @@ class PrivacyCommands:
         return (
             f"{found:,} events are yours, and {len(reminders)} reminders; they go for ever, with"
             " what I answered to them."
-            f"{_how(person)} To have it done, write within two minutes: forget me {word}"
+            f"{_how(person)} To have it done, write within two minutes: {prefix}forget me {word}"
         )
 
     async def _forget(self, person: Person) -> str:

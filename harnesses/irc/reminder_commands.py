@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Protocol
 
@@ -13,11 +14,16 @@ from llm.tools import ToolError, tool
 from llm.untrusted import neutral
 from llm.when import FORMS, NotUnderstood
 
+_ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)
+
 
 class Calendar(Protocol):
     """What these commands need of the tendril."""
 
     reminding: Reminding
+
+    def prefix(self, request: Request) -> str:
+        """What a command begins with where `request` was given."""
 
 
 class ReminderCommands:
@@ -28,16 +34,19 @@ class ReminderCommands:
         self.known: Mapping[str, Command] = {"remind": self.remind, "reminders": self.reminders}
 
     async def remind(self, request: Request) -> str:
-        """remind WHEN TEXT: tell me TEXT then (in 20 minutes, at 18:00, every monday at 9)"""
+        """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
         reminding = self._calendar.reminding
+        words = _ME.sub("", request.words, count=1)
         try:
-            time, text = await reminding.understood(request, request.words.removeprefix("me "))
+            if not words:
+                raise NotUnderstood(f"When, and of what? I understand times like these: {FORMS}.")
+            time, text = await reminding.understood(request, words)
             return await reminding.add(request, time, text)
         except NotUnderstood as error:
             return Notice(str(error))
 
     async def reminders(self, request: Request) -> str:
-        """reminders [cancel NUMBER]: what you are to remind me of; cancel one"""
+        """reminders [cancel NUMBER|WORDS|all]: what you are to remind me of; cancel some"""
         reminding = self._calendar.reminding
         match request.words.lower().split():
             case []:
@@ -45,8 +54,21 @@ class ReminderCommands:
             case ["cancel", number] if number.isdecimal() and len(number) < 16:
                 cancelled = await reminding.cancel(request, int(number))
                 return Notice("Cancelled." if cancelled else f"You have no reminder {number}.")
+            case ["cancel", *words] if words:
+                count = await reminding.cancel_own(request, " ".join(words))
+                return Notice(_cancelled(count, " ".join(words)))
             case _:
-                return Notice("Write reminders, or: reminders cancel NUMBER.")
+                prefix = self._calendar.prefix(request)
+                return Notice(f"Write {prefix}reminders, or: {prefix}reminders cancel NUMBER.")
+
+
+def _cancelled(count: int | None, words: str) -> str:
+    """What to say when so many were cancelled; None: several fit, and none was."""
+    if count is None:
+        return f"Several of your reminders fit {words}: cancel one by its number."
+    if count == 0:
+        return f"You have no reminder {words}." if words != "all" else "You have no reminders."
+    return "Cancelled." if count == 1 else f"Cancelled: {count} reminders."
 
 
 class ReminderTools:

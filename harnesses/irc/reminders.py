@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from harnesses.irc.delivery import reachable
 from harnesses.irc.record import room_of
 from harnesses.irc.request import Request
 from llm.clock import Clock
-from llm.timetable import Timetable, is_zone, parse_zone
+from llm.timetable import Timetable, is_zone, parse_zone, system_zone
 from llm.when import NotUnderstood, When, when
 from llm.worker import Worker
 from storage.database import Database, to_micros
@@ -61,10 +61,13 @@ class Reminding:
         await self._worker.run()
 
     async def understood(self, request: Request, text: str) -> tuple[When, str]:
-        """The time with which a text begins, as whoever asks means it, and the rest of it. Raises
+        """The time that a text names, as whoever asks means it, and the rest of it. Raises
         NotUnderstood."""
-        zone = await self._zone(request)
-        return when(text, self._clock.now(), parse_zone(zone))
+        return when(text, self._clock.now(), await self.zone_of(request))
+
+    async def zone_of(self, request: Request) -> tzinfo:
+        """The time zone in which whoever asks means their times. Raises StorageError."""
+        return parse_zone(await self._zone(request))
 
     async def add(self, request: Request, time: When, text: str) -> str:
         """Keep a reminder for whoever asks; what to tell them. Raises NotUnderstood."""
@@ -102,6 +105,16 @@ class Reminding:
     async def cancel(self, request: Request, number: int) -> bool:
         """Drop a reminder of whoever asks, an admin anybody's; whether there was one."""
         return await self._kept.remove(number, None if request.admin else owner_of(request))
+
+    async def cancel_own(self, request: Request, words: str) -> int | None:
+        """Drop the one reminder of whoever asks that has some words in it, or all of them; how
+        many that were, None when several fit the words."""
+        owner = owner_of(request)
+        own = await self._kept.of(owner)
+        found = [each for each in own if words == "all" or words in each.text.lower()]
+        if words != "all" and len(found) > 1:
+            return None
+        return sum([await self._kept.remove(each.id, owner) for each in found])
 
     async def _plan(self, reminder: Reminder) -> None:
         key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
@@ -145,7 +158,7 @@ def reminding_of(tendril: IrcTendril) -> Reminding:
         fold = request.network.fold
         room, person = room_of(request.place, fold), person_of(fold(request.who.name))
         fact = await tendril.memory.memories.fact(room, person, _ZONE)
-        return fact.text if fact and is_zone(fact.text) else tendril.agent.timezone
+        return fact.text if fact and is_zone(fact.text) else tendril.agent.timezone or system_zone()
 
     lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
     return Reminding(tendril.database, tendril.clock, zone, say, lock)

@@ -121,9 +121,11 @@ class Speech:
         return await self._send(target, [line])
 
     async def notice(self, target: Target, text: str) -> None:
-        """Say `text` to the person alone."""
+        """Say `text` to the person alone. It begins with the channel that it is about, as clients
+        show a notice wherever they like."""
         place = Place(target.place.network, target.nick)
-        for line in await target.network.notice(target.nick, sayable(text)):
+        where = "" if target.private else f"[{target.place.channel}] "
+        for line in await target.network.notice(target.nick, where + sayable(text)):
             if target.logged:
                 nick, kind = target.network.nick, EventType.NOTICE
                 self._log.write(said(place, nick, line, private=True, kind=kind))

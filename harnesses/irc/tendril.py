@@ -34,7 +34,7 @@ from harnesses.irc.speech import Speech, Target
 from harnesses.irc.sts import StsPolicies
 from harnesses.irc.upkeep import sweep
 from llm.clock import Clock
-from llm.log_questions import Quoting
+from llm.log_answers import Quoting
 from llm.meaning import Meaning
 from llm.timetable import parse_zone
 from storage.audit import Audit

@@ -6,6 +6,10 @@ import re
 from dataclasses import dataclass
 
 _COMMAND = re.compile(r"(?P<name>[a-zA-Z]+)(?:\s+(?P<words>.*))?", re.DOTALL)
+_OWN_DATA = re.compile(
+    r"(?P<name>forget(?= me)|nolog)(?P<words>(?<=forget) me(?: [0-9a-f]{6})?|(?<=nolog) off)?",
+    re.IGNORECASE,
+)
 ASK = "terrarium"
 
 
@@ -23,5 +27,12 @@ def trigger(text: str, *, prefix: str, nick: str, private: bool) -> Trigger | No
     if said.startswith(prefix) and (match := _COMMAND.fullmatch(said, len(prefix))):
         return Trigger(match["name"].lower(), (match["words"] or "").strip())
     if match := re.match(rf"@?{re.escape(nick)}\s*[:,]\s*(?P<words>.*)", said, re.I | re.DOTALL):
-        return Trigger(ASK, match["words"].strip())
-    return Trigger(ASK, said) if private and said else None
+        return _asked(match["words"].strip())
+    return _asked(said) if private and said else None
+
+
+def _asked(words: str) -> Trigger:
+    """A question, or a command about one's own data: those are not logged, in whichever form."""
+    if match := _OWN_DATA.fullmatch(words):
+        return Trigger(match["name"].lower(), (match["words"] or "").strip())
+    return Trigger(ASK, words)

@@ -13,6 +13,7 @@ from llm.errors import Unreachable
 from llm.memory.cadence import MOST_NOTES, Due, Work, due
 from llm.memory.finding import Finding
 from llm.memory.making import Making, Parts
+from llm.memory.personal import PersonalMemory
 from llm.memory.settings import MemorySettings
 from llm.memory.shown import shown_to
 from llm.memory.tools import MemoryTools
@@ -168,6 +169,13 @@ class RoomMemory:
         """The tools for the person, unless nothing of theirs is kept."""
         tools = MemoryTools(self._memory, self.room, self._conversation, self.person)
         return (tools,) if keeps else ()
+
+    def personal(self) -> PersonalMemory:
+        """Return what is remembered of the person, for them to keep, see and remove."""
+        memory = self._memory
+        return PersonalMemory(
+            memory.memories, memory.now, self.room, self._conversation, self.person
+        )
 
     async def sections(self, question: str) -> Sections:
         """What a prompt shows; nothing when it cannot be read."""

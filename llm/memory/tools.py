@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from llm.memory.asking import LONGEST_FACT, LONGEST_KEY, LONGEST_NOTE, key_of, one_line
+from llm.memory.asking import LONGEST_KEY, key_of, one_line
+from llm.memory.personal import PersonalMemory
 from llm.tools import tool
-from storage.memory import MANUAL, Layer, Memory
+from storage.memory import Layer, Memory
 
 if TYPE_CHECKING:
     from llm.memory.memory import TendrilMemory
@@ -23,8 +24,7 @@ class MemoryTools:
     def __init__(self, memory: TendrilMemory, room: str, conversation: str, subject: str) -> None:
         self._memory = memory
         self._room = room
-        self._conversation = conversation
-        self._subject = subject
+        self._personal = PersonalMemory(memory.memories, memory.now, room, conversation, subject)
 
     @tool(quiet=True)
     async def remember(
@@ -36,20 +36,7 @@ class MemoryTools:
         ] = "",
     ) -> str:
         """Remember something for the person who asks, when they ask for it."""
-        name = key_of(key)
-        memory = Memory(
-            layer=Layer.FACT if name else Layer.NOTE,
-            room=self._room,
-            text=one_line(value, LONGEST_FACT if name else LONGEST_NOTE),
-            time=self._memory.now(),
-            subject=self._subject,
-            key=name,
-            source=self._subject,
-            manual=True,
-            confidence=MANUAL,
-            conversation=self._conversation,
-        )
-        await self._memory.memories.add(memory)
+        name = await self._personal.remember(value, key)
         return f"remembered: {name}" if name else "noted"
 
     @tool(reads=True)
@@ -60,11 +47,10 @@ class MemoryTools:
         ] = "all",
     ) -> str:
         """Look up what is remembered about the person who asks."""
-        memories, room = self._memory.memories, self._room
         if key_of(key) in ("", "all"):
-            facts = await memories.facts(room, self._subject)
+            facts = await self._personal.facts()
             return "\n".join(f"{fact.key} = {fact.text}" for fact in facts) or "nothing yet"
-        found = await memories.fact(room, self._subject, key_of(key))
+        found = await self._personal.fact(key)
         return found.text if found else f"nothing under {one_line(key, LONGEST_KEY)}"
 
     @tool(reads=True)
@@ -83,8 +69,7 @@ class MemoryTools:
         ],
     ) -> str:
         """Forget what is remembered about the person who asks, when they ask for it."""
-        key = None if key_of(scope) == "all" else key_of(scope)
-        count = await self._memory.memories.forget(self._room, self._subject, key)
+        count = await self._personal.forget(None if key_of(scope) == "all" else scope)
         return f"forgotten: {count}" if count else "there was nothing like that"
 
 

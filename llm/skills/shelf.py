@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -18,6 +19,7 @@ import structlog
 
 from llm.relevance.model import fitted
 from llm.relevance.rarity import Rarity, words
+from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.plugin import guarded, modules_of
 from llm.skills.skill import FILE, Skill
 from storage.config import ConfigError
@@ -29,13 +31,15 @@ MOST = 3
 
 _ENOUGH = 1.0  # of a description's words: one that nobody uses, or some rarer ones
 _HINT_TIME = 1.0  # seconds
+_SILENT = WorkedOut("")
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A skill that a question asks for; the hint is what the skill says to it right away."""
+    """A skill that a question asks for; the hint is what the skill says to it right away, and
+    `is_whole` says whether that settles the whole question."""
 
     skill: Skill
     score: float
@@ -66,19 +70,45 @@ class Shelf:
                 _log.warning("skills.skipped", skill=name, reason=str(error))
         return cls(skills, problems)
 
-    async def matching(self, question: str, allowed: Collection[str] | None) -> list[Match]:
+    async def matching(
+        self,
+        question: str,
+        allowed: Collection[str] | None,
+        context: HintContext | None = None,
+    ) -> list[Match]:
         """The skills that a question asks for, the fittest first: by a trigger, by the words of
-        their description, or because they can say something to it."""
+        their description, or because they can say something to it.
+
+        `context` is when and where it is asked; without one, that is now and in UTC.
+        """
         asked = words(question)
         skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]
-        hints = await _hints(skills, question)
-        found = [
-            Match(skill, 2.0 * skill.triggered(question) + bool(hint) + _common(skill, asked), hint)
-            for skill in skills
-            for hint in (hints.get(skill.name, ""),)
-        ]
+        hints = await _hints(skills, question, context or HintContext(datetime.now(UTC)))
+        found = []
+        for skill in skills:
+            hint = hints.get(skill.name, _SILENT)
+            score = 2.0 * (skill.triggered(question) + hint.is_whole) + bool(hint.text)
+            score += _common(skill, asked)
+            found.append(Match(skill, score, hint.text, hint.is_whole))
         found.sort(key=lambda match: (-match.score, match.skill.name))
         return [match for match in found if match.score >= _ENOUGH][:MOST]
+
+
+async def worked_out(
+    shelf: Shelf,
+    question: str,
+    allowed: Collection[str] | None,
+    *,
+    now: datetime,
+    zone: tzinfo,
+) -> str | None:
+    """Return what to say to a question that a skill settles by itself, word by word; else None.
+
+    `allowed` are the names of the skills that may be asked (None: all), `now` and `zone` the time
+    and the time zone of whoever asks.
+    """
+    matches = await shelf.matching(question, allowed, HintContext(now, zone))
+    return next((match.hint for match in matches if match.is_whole), None)
 
 
 def _sources(folder: Path) -> Iterator[tuple[str, EntryPoint | Path]]:
@@ -106,15 +136,17 @@ def _own(folder: Path) -> Skill:
     return Skill.read(folder, modules_of(folder))
 
 
-async def _hints(skills: Iterable[Skill], question: str) -> dict[str, str]:
+async def _hints(
+    skills: Iterable[Skill], question: str, context: HintContext
+) -> dict[str, WorkedOut]:
     """What skills say to a question, by their names; one that fails says nothing. Most say it at
     once, so they are asked one after the other, and all together have the time of one."""
-    hints: dict[str, str] = {}
+    hints: dict[str, WorkedOut] = {}
     until = asyncio.get_running_loop().time() + _HINT_TIME
     for name, hint in [(skill.name, skill.hint) for skill in skills if skill.hint]:
         try:
             async with asyncio.timeout_at(until):
-                if said := await hint(question):
+                if said := await hint(question, context):
                     hints[name] = said
         except Exception as error:  # noqa: BLE001 -- anybody's code
             _log.warning("skills.no_hint", skill=name, reason=type(error).__name__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,13 +14,11 @@ from pydantic import BaseModel, Field
 
 from llm.front_matter import read
 from llm.persona import NAME
+from llm.skills.hint import Hint, hint_in
 from llm.tools import tools_in
 from storage.config import ConfigError
 
 FILE = "SKILL.md"
-
-Hint = Callable[[str], Awaitable[str | None]]
-"""Given a question, what can be said to it without a model (a sum, the time), or None."""
 
 
 class _Front(BaseModel):
@@ -51,7 +48,7 @@ class Skill:
         if front.name != folder.name:
             raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
         tools = tuple(function for module in modules for function in tools_in(module))
-        hints = [hint for module in modules if (hint := _hint(module))]
+        hints = [hint for module in modules if (hint := hint_in(module))]
         if not (body or tools or hints):
             raise ConfigError(f"{folder / FILE} says nothing below its front matter")
         return cls(
@@ -77,10 +74,3 @@ def _pattern(triggers: tuple[str, ...]) -> re.Pattern[str]:
         for trigger in triggers
     ]
     return re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)", re.IGNORECASE)
-
-
-def _hint(module: ModuleType) -> Hint | None:
-    hint: Hint | None = getattr(module, "hint", None)
-    if hint and not inspect.iscoroutinefunction(hint):
-        raise ConfigError(f"{module.__file__}: hint: write it as `async def`")
-    return hint

@@ -45,6 +45,7 @@ _SHOWN = {
     "admission.yields": "true",
     "agent.api_key": '"..."',
     "agent.personas": '{ irc = "persona.md" }',
+    "agent.timezone": '"Europe/Vienna"',
     "irc.nickserv_password": '"..."',
     "irc.password": '"..."',
     "irc.port": "6667",

@@ -31,7 +31,7 @@ async def answering(text: str) -> AsyncIterator[ScriptedOpenAI]:
 async def told(client: IrcClient, words: str, room: str = ROOM) -> str:
     """Say `words`; the notice that comes back."""
     await client.say(room, words)
-    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(.*)$"))[1]
+    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$"))[1]
 
 
 async def texts(tendril: IrcTendril) -> list[str]:

@@ -41,7 +41,7 @@ def config_of(data: Path, ircd: Ircd, url: str = NOBODY, **irc: Any) -> Any:
 async def told(client: IrcClient, words: str) -> str:
     """Give a command in the room and return the notice that answers it."""
     await client.say(ROOM, words)
-    match = await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(.*)$")
+    match = await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$")
     return match[1]
 
 
@@ -74,14 +74,14 @@ async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_pa
         async with irc_tendril(config_of(tmp_path, ircd)):
             await root.say(ROOM, f".join {OTHER}")
             await root.expect(rf":Terra!\S+ JOIN :{OTHER}")
-            await root.expect(rf"NOTICE root :I am joining {OTHER}\.$")
+            await root.expect(rf"NOTICE root :\[\S+\] I am joining {OTHER}\.$")
             await root.say(ROOM, ".part")
             await root.expect(rf":Terra!\S+ PART :?{ROOM}")
-            await root.expect(rf"NOTICE root :I have left {ROOM}\.$")
+            await root.expect(rf"NOTICE root :\[\S+\] I have left {ROOM}\.$")
         async with irc_tendril(config_of(tmp_path, ircd)) as tendril:
             assert tendril.networks["irc"].channels == [OTHER]
             await root.say(OTHER, ".join elsewhere")
-            await root.expect(r"NOTICE root :Which channel\?")
+            await root.expect(r"NOTICE root :\[\S+\] Which channel\?")
     assert [deed[:2] for deed in await deeds(tmp_path)] == [("join", OTHER), ("part", ROOM)]
 
 
@@ -131,7 +131,7 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
             system = script.requests[0]["messages"][0]["content"]
             assert system.startswith("You are Terra, a pirate.\n\n")
             await root.say(ROOM, "!set")
-            await root.expect(r"NOTICE root :command_prefix = ! \(set for #terrarium\)$")
+            await root.expect(r"NOTICE root :\[\S+\] command_prefix = ! \(set for #terrarium\)$")
             await root.expect(r"NOTICE root :line_budget = 2 \(set for #terrarium\)$")
             await root.expect(r"NOTICE root :model = big \(set for \*\)$")
             await root.expect(r"NOTICE root :logging = True \(default\)$")

@@ -57,7 +57,13 @@ async def test_every_command_answers(tmp_path: Path) -> None:
         assert await ask(alice, ".more") == "There is no more."
         assert await ask(alice, ".ping") == "pong"
         assert (await ask(alice, ".version")).startswith("Terrarium ")
-        assert ".terrarium QUESTION: ask me | .search WORDS: " in await ask(alice, ".help")
+        assert (await ask(alice, ".help")).startswith(".terrarium .ask .search ")
+        assert await ask(alice, ".help search") == ".search WORDS: find lines of this channel"
+        assert await ask(alice, ".help .PING") == ".ping: am I there?"
+        await alice.say(ROOM, ".help kick")
+        await alice.expect(
+            r"NOTICE alice :\[#terrarium\] There is no command kick; \.help lists them"
+        )
         assert await ask(alice, ".terrarium") == "Ask me something: .terrarium QUESTION"
         assert await ask(alice, ".search") == "Search for what? .search WORDS"
 
@@ -79,7 +85,7 @@ async def test_without_the_agent_server_one_sentence_says_so_and_logging_goes_on
         config = irc_config(tmp_path, ircd.port, NOBODY)
         async with irc_tendril(config), irc_client(ircd.port, "alice") as alice:
             await alice.join(ROOM)
-            answer = await ask(alice, ".terrarium are you there?")
+            answer = await ask(alice, ".terrarium how are you?")
             assert (
                 answer == "My model is not reachable at the moment; please ask again in a minute."
             )

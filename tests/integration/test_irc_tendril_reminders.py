@@ -60,7 +60,7 @@ async def world(data: Path) -> AsyncIterator[World]:
 async def told(client: IrcClient, words: str, room: str = ROOM) -> str:
     """Say `words`; the notice that comes back."""
     await client.say(room, words)
-    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(.*)$"))[1]
+    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$"))[1]
 
 
 def said(client: IrcClient) -> list[str]:
@@ -171,7 +171,7 @@ async def test_the_model_keeps_reminders_in_the_name_of_who_asks(tmp_path: Path)
         it.life(NOON, script.url) as clock,
     ):
         script.call("remind", {"when": "in 20 minutes", "text": "tea"}).say("I will.")
-        await it.alice.say(ROOM, ".terrarium remind me of my tea in 20 minutes")
+        await it.alice.say(ROOM, ".terrarium I want to be reminded of my tea in 20 minutes")
         await it.alice.expect("alice: I will")
         script.call("remind", {"when": "when it rains", "text": "tea"}).say("I cannot.")
         await it.alice.say(ROOM, ".terrarium remind me of it when it rains")
@@ -203,6 +203,8 @@ async def test_what_is_not_understood_is_answered_with_what_is(tmp_path: Path) -
         assert await told(it.alice, ".remind in 5 minutes") == "Of what?"
         assert "300" in await told(it.alice, f".remind in 5 minutes {'x' * 301}")
         assert "cancel NUMBER" in await told(it.alice, ".reminders drop 1")
+        assert "When, and of what?" in await told(it.alice, ".remind me")
+        assert "no reminders" in await told(it.alice, ".reminders cancel all")
         assert "no reminder" in await told(it.alice, ".reminders cancel 1")
 
 

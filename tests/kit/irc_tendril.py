@@ -25,7 +25,7 @@ def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, A
     """A configuration for one network on loopback; `tables` add to or replace ours."""
     quick = {"lines_per_second": 100, "person_per_minute": 600}
     irc = {"server": "127.0.0.1", "port": irc_port} | quick | dict(tables.get("irc", {}))
-    agent = {"api_url": api_url} | dict(tables.get("agent", {}))
+    agent = {"api_url": api_url, "timezone": "UTC"} | dict(tables.get("agent", {}))
     return Config({**tables, "irc": irc, "agent": agent}, None, data)
 
 

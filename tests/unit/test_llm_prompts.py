@@ -98,7 +98,7 @@ async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_c
     persona = Persona("You are $nick.\n\nA long explanation.", short="You are $nick.")
     question = asking("who said 2*3?", persona=persona)
     prompt = await prompts.of(table, question, PromptBudget(is_small=True))
-    assert (prompt.system, prompt.beside, prompt.hints) == ("You are Terra.", (), "2*3 = 6")
+    assert (prompt.system, prompt.beside, prompt.hints) == ("You are Terra.", (), "2 × 3 = 6")
     assert list(prompt.toolbox.names()) == [SEARCH]
     other = await prompts.of(table, asking("hello"), PromptBudget(is_small=True))
     assert not other.toolbox

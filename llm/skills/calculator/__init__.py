@@ -7,27 +7,48 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.skills.calculator.sums import NoSum, shown, worked_out
+from llm.skills.calculator.measures import measure_in, measures_within
+from llm.skills.calculator.numbers import NoSum, shown
+from llm.skills.calculator.sums import evaluate
 from llm.skills.calculator.units import NoUnit, converted
+from llm.skills.calculator.words import sentence_in, sum_in
+from llm.skills.hint import HintContext, WorkedOut
+from llm.skills.phrasing import plain, without_courtesies
 from llm.tools import ToolError, tool
 
-_SUM = re.compile(
-    r"(?<![\w.:/-])[\d.(][\d.()\s]*(?:(?:\*\*|[-+*/^%x×÷])\s*-?[\d.()][\d.()\s]*)+(?![\w:.-]*\w)",
-    re.IGNORECASE,
+_LOOSE = re.compile(
+    r"(?:what(?:'s| is| are| does| do)?|whats|how much (?:is|are|does|do)"
+    r"|was (?:ist|sind|macht|gibt)|wie ?viel (?:ist|sind|macht|gibt|ergibt)"
+    r"|the (?:answer|result) (?:to|of)) (?:the result of )?"
 )
-_NO_SUM = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}|\d+-\d+|24/7")  # a date, a range, "always"
-_UNITS = re.compile(
-    r"(-?\d+(?:\.\d+)?)\s*(°?[a-z]+)\s+(?:in|to|into|as|=)\s+(?:how many\s+)?(°?[a-z]+)",
-    re.IGNORECASE,
+_EXPLICIT = re.compile(
+    r"(?:calculate|calc|compute|work out|evaluate|solve|berechne|rechne|how much (?:is|are)"
+    r"|wie ?viel (?:ist|sind|macht|ergibt)|sum:|what(?:'s| is) the (?:result|value) of)\s*"
+)
+_EQUALS = re.compile(r"\s*(?:=|equals?|equal to|ergibt|make|makes)\s*(?:\?|what|was)?\s*$")
+# What looks like a sum and hardly ever is one: "always", a date, a score, a range, a radio code.
+_TIGHT = re.compile(r"(\d+(?:\.\d+)?)([-/x])(\d+(?:\.\d+)?)")
+_NAMES = frozenset(
+    (
+        *("24/7", "9/11", "7/11", "50/50", "80/20", "60/40", "20/20", "4/20", "7/7", "1/6"),
+        *("10-4", "5-0", "6/7", "2x4", "4x4"),
+    )
+)
+_NO_SUM = re.compile(r"[\d.]+([-/.:])[\d.]+\1[\d.]+(?:[-/.:][\d.]+)*")
+_WITHIN = re.compile(
+    r"\b(?:what is|what's|how much is|calculate|compute|equals|is|of)\s+"
+    r"(?P<sum>[\d(][\d.() ]{0,20}(?:(?:\*\*|[-+*/^x×÷]) {0,2}-?[\d.()][\d.() ]{0,20}){1,8})"
+    r"(?=$|[?!,;]|\.$|\.\s| ?(?:and|a lot|or|then|the|right|correct|true|enough|much)\b)"
 )
 
 
-async def hint(question: str) -> str | None:
-    """The sums and units of a question, worked out."""
-    measures = (_measure(*match.groups()) for match in _UNITS.finditer(question))
-    sums = (_sum(match[0].strip()) for match in _SUM.finditer(question))
-    lines = [line for line in (*measures, *sums) if line]
-    return "\n".join(lines[:5]) or None
+async def hint(question: str, context: HintContext) -> WorkedOut | None:
+    """The sum or the measure that a question asks for, worked out."""
+    asked = without_courtesies(question)
+    if whole := _settled(asked) or measure_in(asked, plain(question)):
+        return WorkedOut(whole, is_whole=True)
+    within = [*measures_within(asked), *_sums_within(asked)]
+    return WorkedOut("\n".join(within[:5])) if within else None
 
 
 @tool(reads=True)
@@ -38,7 +59,7 @@ async def calculate(
 ) -> str:
     """Work out a sum."""
     try:
-        return shown(worked_out(expression))
+        return shown(evaluate(expression).value)
     except NoSum as error:
         raise ToolError(str(error)) from error
 
@@ -51,23 +72,51 @@ async def convert_unit(
 ) -> str:
     """Convert a measure into another unit."""
     try:
-        return f"{converted(value, unit, to):.6g} {to}"
+        return f"{float(converted(value, unit, to)):.6g} {to}"
     except NoUnit as error:
         raise ToolError(str(error)) from error
 
 
-def _measure(number: str, unit: str, wanted: str) -> str | None:
-    try:
-        return f"{number} {unit} = {converted(float(number), unit, wanted):.6g} {wanted}"
-    except NoUnit:
+def _settled(asked: str) -> str | None:
+    """The answer to a question that is a sum and nothing else."""
+    if said := sentence_in(asked):
+        return said
+    if match := _EXPLICIT.match(asked):
+        text, is_sure = asked[match.end() :], True
+    elif match := _LOOSE.match(asked):
+        text, is_sure = asked[match.end() :], False
+    else:
+        text, is_sure = asked, _EQUALS.search(asked) is not None
+    text = _EQUALS.sub("", text)
+    if _NO_SUM.fullmatch(text) or (not is_sure and _is_name(text, asked_for=match is not None)):
         return None
+    if said := sentence_in(text):
+        return said
+    found = sum_in(text)
+    return str(found) if found else None
 
 
-def _sum(text: str) -> str | None:
-    """A sum and its result, if it is one."""
-    if _NO_SUM.fullmatch(text):
-        return None
-    try:
-        return f"{text} = {shown(worked_out(text))}"
-    except NoSum:
-        return None
+def _is_name(text: str, *, asked_for: bool) -> bool:
+    """Whether what looks like a sum is rather a date, a score, a range, a size or a name."""
+    match = _TIGHT.fullmatch(text)
+    if not match:
+        return False
+    if not asked_for or text in _NAMES:
+        return True
+    one, sign, other = float(match[1]), match[2], float(match[3])
+    if sign == "x":
+        return min(one, other) >= 240  # a resolution
+    years = 1000 <= one <= other <= 2100
+    return sign == "-" and (years or (one >= 100 and other >= 1000))  # a phone number
+
+
+def _sums_within(asked: str) -> list[str]:
+    """The sums that a longer question has in it."""
+    found = []
+    for match in _WITHIN.finditer(asked):
+        text = match["sum"].strip()
+        if not _NO_SUM.fullmatch(text) and not _is_name(text, asked_for=False):
+            result = sum_in(text)
+            if result:
+                found.append(str(result))
+    return found

@@ -1,98 +1,295 @@
-"""Sums as people write them, worked out without running anything."""
+"""Sums in symbols, worked out exactly: fractions as long as there is one, and never any code.
+
+sum      = term   { ("+" | "-") term }
+term     = signed { ("*" | "/" | "//" | "mod" | "of") signed }
+signed   = "-" signed | power
+power    = posted [ "^" signed ]
+posted   = operand { "!" | "%" }
+operand  = NUMBER | CONSTANT | FUNCTION signed | FUNCTION "(" sum { "," sum } ")" | "(" sum ")"
+"""
 
 from __future__ import annotations
 
-import ast
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 
-Number = int | float
+from llm.skills.calculator.numbers import (
+    NoSum,
+    Number,
+    bounded,
+    equals,
+    factorial,
+    power,
+    root,
+)
 
 _LONGEST = 200  # characters
-_DIGITS = 300.0  # of a whole number: its length bounds how long a sum can take
+_DEEPEST = 40  # brackets and signs in one another
+_EXPONENT = 300  # the largest of a number as it is written
 
-_BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+)(?:\.\d+)?(?:e[+-]?\d{1,3}(?![\w.]))?"
+    r"|\.\d+)(?![\d.])|(?P<word>[a-zäöü]+\d*)|(?P<symbol>\*\*|//|[-+*/^%!(),×÷·√²³½⅓¼¾⅔]))",
+    re.IGNORECASE,
+)
+_LISTS = re.compile(r"\b(?:gcd|lcm|max|min|round)\s*\(", re.IGNORECASE)
+_LISTED = re.compile(_TOKEN.pattern.replace(r"\d{1,3}(?:,\d{3})+(?![\d,])|", ""), re.IGNORECASE)
+_SIGNS = {"**": "^", "×": "*", "·": "*", "÷": "/", "√": "sqrt"}
+_FRACTIONS = {
+    "½": Fraction(1, 2),
+    "⅓": Fraction(1, 3),
+    "⅔": Fraction(2, 3),
+    "¼": Fraction(1, 4),
+    "¾": Fraction(3, 4),
 }
-_FUNCTIONS: Mapping[str, Callable[..., Number]] = {
-    "abs": abs,
-    "ceil": math.ceil,
-    "cos": math.cos,
-    "exp": math.exp,
-    "floor": math.floor,
-    "ln": math.log,
-    "log": math.log10,
-    "log10": math.log10,
-    "log2": math.log2,
-    "max": max,
-    "min": min,
-    "round": round,
-    "sin": math.sin,
-    "sqrt": math.sqrt,
-    "tan": math.tan,
+_BINARY: Mapping[str, Callable[[Number, Number], Number]] = {
+    "*": operator.mul,
+    "of": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "mod": operator.mod,
 }
-_CONSTANTS = {"e": math.e, "pi": math.pi, "tau": math.tau}
+_CONSTANTS = {"e": math.e, "pi": math.pi, "π": math.pi, "tau": math.tau}
+_PRETTY = {"*": "×", "/": "÷", "sqrt": "√", "cbrt": "∛"}
 
 
-class NoSum(ValueError):
-    """The text is no sum, or one without a result; the message says why."""
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A number, a word or a sign of a sum, and how it is shown."""
+
+    kind: str
+    text: str
+    value: Fraction = Fraction(0)
 
 
-def worked_out(text: str) -> Number:
-    """The result of a sum. Raises NoSum."""
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A sum as it is shown, its result, and how many operations it has."""
+
+    text: str
+    value: Number
+    operations: int
+
+    def __str__(self) -> str:
+        return f"{self.text} {equals(self.value)}"
+
+
+def evaluate(text: str) -> Sum:
+    """Work out a sum in symbols. Raises NoSum."""
     if len(text) > _LONGEST:
         raise NoSum("that is too long")
-    python = text.strip().replace("^", "**").replace("×", "*").replace("÷", "/")
-    python = python.replace(" x ", " * ").replace(",", ", ").rstrip("= ")
+    tokens = _tokens(text.strip().rstrip("= "))
     try:
-        return _value(ast.parse(python, mode="eval").body)
-    except (SyntaxError, RecursionError, MemoryError) as error:
-        raise NoSum("that is no sum") from error
-    except (ArithmeticError, ValueError, TypeError) as error:
+        value = _Reader(tokens).whole()
+    except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
         raise NoSum(str(error) or "it has no result") from error
+    operations = sum(
+        token.kind in ("sign", "function") and token.text not in "()," for token in tokens
+    )
+    return Sum(_shown_tokens(tokens), value, operations)
 
 
-def shown(number: Number) -> str:
-    """A number for people: twelve digits that count, at most."""
-    if isinstance(number, int):
-        return str(number)
-    return f"{number:.12g}"
+def _real_only(function: Callable[..., float]) -> Callable[..., Number]:
+    return lambda *values: function(*map(float, values))
 
 
-def _value(node: ast.expr) -> Number:
-    match node:
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return number
-        case ast.Name(id=name) if name.lower() in _CONSTANTS:
-            return _CONSTANTS[name.lower()]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand)
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return _power(_value(left), _value(right))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _real(_BINARY[type(op)](_value(left), _value(right)))
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            return _real(_FUNCTIONS[name](*map(_value, args)))
-    raise NoSum("a sum has numbers, + - * / ^ ( ) and " + ", ".join(_FUNCTIONS))
+def _rounded(number: Number, digits: Number = Fraction(0)) -> Number:
+    return Fraction(round(Fraction(number), int(digits)))
 
 
-def _power(base: Number, exponent: Number) -> Number:
-    if abs(exponent) * math.log10(max(abs(base), 2)) > _DIGITS:
-        raise NoSum("the result is too large")
-    return _real(base**exponent)
+_FUNCTIONS: Mapping[str, Callable[..., Number]] = {
+    "abs": abs,
+    "cbrt": lambda number: root(number, 3),
+    "ceil": lambda number: Fraction(math.ceil(number)),
+    "cos": _real_only(math.cos),
+    "exp": _real_only(math.exp),
+    "factorial": factorial,
+    "floor": lambda number: Fraction(math.floor(number)),
+    "gcd": lambda *values: Fraction(math.gcd(*map(_whole, values))),
+    "lcm": lambda *values: Fraction(math.lcm(*map(_whole, values))),
+    "ln": _real_only(math.log),
+    "log": _real_only(math.log10),
+    "log10": _real_only(math.log10),
+    "log2": _real_only(math.log2),
+    "max": max,
+    "min": min,
+    "round": _rounded,
+    "sin": _real_only(math.sin),
+    "sqrt": lambda number: root(number, 2),
+    "tan": _real_only(math.tan),
+}
 
 
-def _real(value: object) -> Number:
-    if isinstance(value, int) and value.bit_length() > _DIGITS * 4:
-        raise NoSum("the result is too large")
-    if isinstance(value, int | float) and math.isfinite(value):
+class _Reader:
+    """Reads the tokens of one sum, from left to right."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> Number:
+        """The value of all tokens. Raises NoSum."""
+        value = self._sum()
+        if self._at < len(self._tokens):
+            raise NoSum("that is no sum")
         return value
-    raise NoSum("it has no real result")
+
+    def _sum(self) -> Number:
+        value = self._term()
+        while sign := self._take("+", "-"):
+            begin = self._at
+            right = self._term()
+            # "80 + 15%" means 15 % of the 80.
+            alone = self._at - begin == 2 and self._tokens[self._at - 1].text == "%"
+            right = right * value if alone else right
+            value = bounded(value + right if sign == "+" else value - right)
+        return value
+
+    def _term(self) -> Number:
+        value = self._signed()
+        while sign := self._take(*_BINARY):
+            value = bounded(_BINARY[sign](value, self._signed()))
+        return value
+
+    def _signed(self) -> Number:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise NoSum("that has too many brackets")
+        negative = self._take("-", "+")
+        value = self._signed() if negative else self._power()
+        self._depth -= 1
+        return -value if negative == "-" else value
+
+    def _power(self) -> Number:
+        value = self._posted()
+        return power(value, self._signed()) if self._take("^") else value
+
+    def _posted(self) -> Number:
+        value = self._operand()
+        while self._at < len(self._tokens):
+            if self._tokens[self._at].text == "%" and self._is_remainder():
+                break
+            sign = self._take("!", "%")
+            if not sign:
+                break
+            value = factorial(value) if sign == "!" else value / 100
+        return value
+
+    def _is_remainder(self) -> bool:
+        """Whether the "%" here has a right side: "10 % 3", not "10 %", "10% of 3", "10% + 3"."""
+        following = self._tokens[self._at + 1 : self._at + 2]
+        if following and (following[0].kind != "sign" or following[0].text == "("):
+            self._tokens[self._at] = Token("sign", "mod")
+            return True
+        return False
+
+    def _operand(self) -> Number:
+        if self._at >= len(self._tokens):
+            raise NoSum("that is no sum")
+        token = self._tokens[self._at]
+        self._at += 1
+        if token.kind == "number":
+            return token.value
+        if token.kind == "constant":
+            return _CONSTANTS[token.text]
+        if token.kind == "function":
+            return bounded(_FUNCTIONS[token.text](*self._arguments()))
+        if token.text == "(":
+            return self._closed()
+        raise NoSum("a sum has numbers, + - * / ^ ( ) and " + ", ".join(_FUNCTIONS))
+
+    def _arguments(self) -> list[Number]:
+        if not self._take("("):
+            return [self._signed()]
+        values = [self._sum()]
+        while self._take(","):
+            values.append(self._sum())
+        if not self._take(")"):
+            raise NoSum("a bracket is not closed")
+        return values
+
+    def _closed(self) -> Number:
+        value = self._sum()
+        if not self._take(")"):
+            raise NoSum("a bracket is not closed")
+        return value
+
+    def _take(self, *signs: str) -> str:
+        if self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            if token.kind == "sign" and token.text in signs:
+                self._at += 1
+                return token.text
+        return ""
+
+
+def _tokens(text: str) -> list[Token]:
+    tokens: list[Token] = []
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if not match:
+            raise NoSum("that is no sum")
+        at = match.end()
+        tokens += _token(match, tokens)
+    return tokens
+
+
+def _token(match: re.Match[str], before: list[Token]) -> list[Token]:
+    if number := match["number"]:
+        return [Token("number", number, _number(number))]
+    if word := (match["word"] or "").lower():
+        if word in _CONSTANTS:
+            return [Token("constant", word)]
+        if word in _FUNCTIONS:
+            return [Token("function", word)]
+        if word == "x" and before:
+            return [Token("sign", "*")]
+        if word in ("mod", "of"):
+            return [Token("sign", word)]
+        raise NoSum("that is no sum")
+    symbol = _SIGNS.get(match["symbol"], match["symbol"])
+    if symbol == "sqrt":
+        return [Token("function", symbol)]
+    if symbol in _FRACTIONS:
+        return [Token("number", symbol, _FRACTIONS[symbol])]
+    if symbol in "²³":
+        return [Token("sign", "^"), Token("number", symbol, Fraction(2 if symbol == "²" else 3))]
+    return [Token("sign", symbol)]
+
+
+def _number(text: str) -> Fraction:
+    exponent = re.search(r"e([+-]?\d+)$", text, re.IGNORECASE)
+    if len(text) > 60 or (exponent and abs(int(exponent[1])) > _EXPONENT):
+        raise NoSum("that number is too long")
+    return Fraction(text.replace(",", ""))
+
+
+def _shown_tokens(tokens: list[Token]) -> str:
+    """The sum with one space around the signs between two numbers."""
+    text, operand = "", False  # whether an operand has just ended
+    for token in tokens:
+        piece = _PRETTY.get(token.text, token.text)
+        if token.text in ("²", "³"):
+            text = text.removesuffix("^") + piece
+        elif token.text in ("^", "!", "%", ")") or not operand:
+            text += piece
+        elif token.text == ",":
+            text += ", "
+        elif token.kind == "sign" and token.text != "(":
+            text += f" {piece} "
+        else:
+            text += piece
+        operand = token.kind in ("number", "constant") or token.text in ("!", "%", ")")
+    return text
+
+
+def _whole(number: Number) -> int:
+    if number != int(number):
+        raise NoSum("only whole numbers have that")
+    return int(number)

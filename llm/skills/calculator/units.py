@@ -1,118 +1,176 @@
-"""Units of measure, by their usual names."""
+"""Units of measure, by their usual names, with exact factors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
-_FACTORS: Mapping[str, Mapping[str, float]] = {
-    "m": {
-        "mm": 0.001,
-        "cm": 0.01,
-        "m": 1,
-        "meter": 1,
-        "metre": 1,
-        "km": 1000,
-        "kilometer": 1000,
-        "kilometre": 1000,
-        "inch": 0.0254,
-        "foot": 0.3048,
-        "ft": 0.3048,
-        "feet": 0.3048,
-        "yard": 0.9144,
-        "yd": 0.9144,
-        "mile": 1609.344,
-        "mi": 1609.344,
-    },
-    "kg": {
-        "mg": 1e-6,
-        "g": 0.001,
-        "gram": 0.001,
-        "kg": 1,
-        "kilogram": 1,
-        "kilo": 1,
-        "t": 1000,
-        "tonne": 1000,
-        "oz": 0.028349523125,
-        "ounce": 0.028349523125,
-        "lb": 0.45359237,
-        "lbs": 0.45359237,
-        "pound": 0.45359237,
-        "stone": 6.35029318,
-    },
-    "l": {
-        "ml": 0.001,
-        "cl": 0.01,
-        "l": 1,
-        "liter": 1,
-        "litre": 1,
-        "cup": 0.2365882365,
-        "pint": 0.473176473,
-        "quart": 0.946352946,
-        "gallon": 3.785411784,
-        "gal": 3.785411784,
-    },
-    "B": {
-        "bit": 0.125,
-        "byte": 1,
-        "b": 1,
-        "kb": 1e3,
-        "mb": 1e6,
-        "gb": 1e9,
-        "tb": 1e12,
-        "pb": 1e15,
-        "kib": 2**10,
-        "mib": 2**20,
-        "gib": 2**30,
-        "tib": 2**40,
-        "pib": 2**50,
-    },
-    "s": {
-        "ms": 0.001,
-        "s": 1,
-        "sec": 1,
-        "second": 1,
-        "min": 60,
-        "minute": 60,
-        "h": 3600,
-        "hour": 3600,
-        "day": 86400,
-        "week": 604800,
-    },
-    "m/s": {"kmh": 1 / 3.6, "kph": 1 / 3.6, "mph": 0.44704, "knot": 1852 / 3600},
+# What is measured: unit = how many base units, then the names that it goes by; the first is shown.
+_TABLES: Mapping[str, str] = {
+    "length": """
+        1e-9 nm nanometer nanometre|1e-6 µm um micrometer micron|0.001 mm millimeter millimetre
+        0.01 cm centimeter centimetre|0.1 dm decimeter decimetre|1 m meter metre
+        1000 km kilometer kilometre klick|0.0254 inches inch in "|0.3048 feet foot ft '
+        0.9144 yards yard yd|1609.344 miles mile mi meile meilen
+        1852 nautical_miles nautical_mile nmi
+        1.8288 fathoms fathom|201.168 furlongs furlong|149597870700 au astronomical_unit
+        9460730472580800 light_years light_year lightyear ly lichtjahr""",
+    "mass": """
+        1e-9 µg ug microgram|1e-6 mg milligram|0.001 g gram gramm gramme
+        1 kg kilogram kilo kilogramm
+        1000 tonnes tonne t metric_ton ton tons|0.028349523125 ounces ounce oz
+        0.45359237 pounds pound lb lbs
+        6.35029318 stone st|907.18474 short_tons short_ton us_ton|1016.0469088 long_tons long_ton
+        0.0002 carat ct|0.00006479891 grains grain""",
+    "volume": """
+        0.001 ml milliliter millilitre|0.01 cl centiliter centilitre|0.1 dl deciliter decilitre
+        1 l liter litre|1000 m³ m3 cubic_meter cubic_metre|0.001 cm³ cm3 cc cubic_centimeter
+        28.316846592 cubic_feet cubic_foot cu_ft ft3|0.016387064 cubic_inches cubic_inch in3
+        0.2365882365 US_cups us_cup cup|0.473176473 US_pints us_pint pint pt
+        0.946352946 US_quarts us_quart quart qt|3.785411784 US_gallons us_gallon gallon gal
+        4.54609 imperial_gallons imperial_gallon uk_gallon
+        0.56826125 imperial_pints imperial_pint uk_pint
+        0.0295735295625 US_fluid_ounces us_fluid_ounce fluid_ounce fl_oz floz
+        0.01478676478125 tablespoons tablespoon tbsp|0.00492892159375 teaspoons teaspoon tsp
+        158.987294928 barrels barrel bbl""",
+    "area": """
+        0.0001 cm² cm2 sq_cm square_centimeter square_centimetre
+        1 m² m2 sqm sq_m square_meter square_metre
+        1000000 km² km2 sq_km square_kilometer square_kilometre|10000 hectares hectare ha hektar
+        0.00064516 in² in2 sq_in square_inch|0.09290304 ft² ft2 sqft sq_ft square_feet square_foot
+        0.83612736 yd² yd2 sq_yd square_yard|4046.8564224 acres acre
+        2589988.110336 mi² mi2 sq_mi square_mile""",
+    "data": """
+        0.125 bits bit|125 kbit kilobit kbits|125000 Mbit mbit megabit mbits
+        125000000 Gbit gbit gigabit gbits|1 bytes byte b|1e3 kB kb kilobyte|1e6 MB mb megabyte
+        1e9 GB gb gigabyte gig|1e12 TB tb terabyte|1e15 PB pb petabyte|1024 KiB kib kibibyte
+        1048576 MiB mib mebibyte|1073741824 GiB gib gibibyte|1099511627776 TiB tib tebibyte
+        1125899906842624 PiB pib pebibyte""",
+    "time": """
+        1e-9 ns nanosecond|1e-6 µs us microsecond|0.001 ms millisecond
+        1 seconds second s sec sekunde sekunden|60 minutes minute min minuten
+        3600 hours hour h hr stunde stunden|86400 days day d tag tage tagen
+        604800 weeks week wk woche wochen|1209600 fortnights fortnight
+        31536000 years year yr jahr jahre jahren|315360000 decades decade
+        3153600000 centuries century""",
+    "speed": """
+        1 m/s mps meters_per_second metres_per_second meter_per_second
+        1/3.6 km/h kmh kph kilometers_per_hour kilometres_per_hour kilometer_per_hour
+        0.44704 mph mi/h miles_per_hour mile_per_hour|1852/3600 knots knot kt kn
+        0.3048 ft/s fps feet_per_second""",
+    "energy": """
+        1 J j joule|1000 kJ kj kilojoule|1e6 MJ megajoule|4.184 cal calorie
+        4184 kcal kilocalorie|3600 Wh wh watt_hour|3600000 kWh kwh kilowatt_hour
+        1055.05585262 BTU btu|1.602176634e-19 eV ev electronvolt""",
+    "power": """
+        1 W w watt|1000 kW kw kilowatt|1e6 MW megawatt|745.69987158227022 hp horsepower
+        735.49875 PS ps""",
+    "pressure": """
+        1 Pa pa pascal|100 hPa hpa|1000 kPa kpa kilopascal|100000 bar bars|100 mbar millibar
+        101325 atm atmosphere|6894.757293168361 psi|133.322387415 mmHg mmhg""",
 }
-_TO_KELVIN: Mapping[str, Callable[[float], float]] = {
-    "c": lambda degrees: degrees + 273.15,
-    "f": lambda degrees: (degrees - 32) / 1.8 + 273.15,
-    "k": lambda degrees: degrees,
+_TEMPERATURES = {
+    "c": "°C",
+    "celsius": "°C",
+    "centigrade": "°C",
+    "f": "°F",
+    "fahrenheit": "°F",
+    "k": "K",
+    "kelvin": "K",
 }
-_FROM_KELVIN: Mapping[str, Callable[[float], float]] = {
-    "c": lambda kelvin: kelvin - 273.15,
-    "f": lambda kelvin: (kelvin - 273.15) * 1.8 + 32,
-    "k": lambda kelvin: kelvin,
-}
-_TEMPERATURES = {"celsius": "c", "fahrenheit": "f", "kelvin": "k", "°c": "c", "°f": "f", "°k": "k"}
+_ZERO = {"°C": Fraction("273.15"), "°F": Fraction("459.67") * 5 / 9, "K": Fraction(0)}
+_DEGREE = {"°C": Fraction(1), "°F": Fraction(5, 9), "K": Fraction(1)}
 
 
 class NoUnit(ValueError):
     """There is no such unit, or the two measure different things."""
 
 
-def converted(value: float, unit: str, to: str) -> float:
-    """A measure in another unit. Raises NoUnit."""
-    unit, to = _plain(unit), _plain(to)
-    if unit in _TO_KELVIN and to in _FROM_KELVIN:
-        return round(_FROM_KELVIN[to](_TO_KELVIN[unit](value)), 6)
-    for factors in _FACTORS.values():
-        if unit in factors and to in factors:
-            return value * factors[unit] / factors[to]
-    raise NoUnit(f"{unit} cannot be converted to {to}")
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit: what it measures, how many base units it is, and how it is written."""
+
+    measures: str
+    factor: Fraction
+    shown: str
 
 
-def _plain(name: str) -> str:
-    """The name as the tables have it: no plural, one spelling."""
-    name = name.strip().lower()
-    name = _TEMPERATURES.get(name, name)
-    if name == "inches":
-        return "inch"
-    known = any(name in factors for factors in _FACTORS.values())
-    return name if known else name.removesuffix("s")
+def unit_of(name: str) -> Unit | None:
+    """Return the unit of a name, in any usual spelling."""
+    name = " ".join(name.split()).rstrip(".")
+    degrees = name.lower().removeprefix("°").strip()
+    for word in ("degrees ", "degree ", "deg ", "grad "):
+        degrees = degrees.removeprefix(word)
+    if symbol := _TEMPERATURES.get(degrees.removeprefix("°")):
+        return Unit("temperature", _DEGREE[symbol], symbol)
+    plain = name.lower().replace("metric tonnes", "metric ton").replace("sq. ", "sq ")
+    for spelling in (name, plain, plain.removesuffix("s"), plain.removesuffix("es")):
+        if unit := _UNITS.get(spelling):
+            return unit
+    return None
+
+
+def convert(value: Fraction, unit: Unit, to: Unit) -> Fraction:
+    """Return a measure in another unit. Raises NoUnit."""
+    if unit.measures != to.measures:
+        raise NoUnit(f"{unit.shown} cannot be converted to {to.shown}")
+    if unit.measures == "temperature":
+        kelvin = value * unit.factor + _ZERO[unit.shown]
+        if kelvin < 0:
+            raise NoUnit("nothing is colder than 0 K")
+        return (kelvin - _ZERO[to.shown]) / to.factor
+    return value * unit.factor / to.factor
+
+
+def converted(value: float, unit: str, to: str) -> Fraction:
+    """Return a measure in another unit, both by their names. Raises NoUnit."""
+    one, other = unit_of(unit), unit_of(to)
+    if one is None or other is None or not math.isfinite(value):
+        raise NoUnit(f"{unit} cannot be converted to {to}")
+    return convert(Fraction(str(value)), one, other)
+
+
+def measure(number: Fraction, unit: Unit) -> str:
+    """Return a number of units as people write it: "1 mile", "5,280 feet", "20 °C"."""
+    shown = unit.shown if number != 1 else _SINGULAR.get(unit.shown, unit.shown)
+    return f"{rounded(number)} {shown}"
+
+
+def rounded(number: Fraction) -> str:
+    """Return a number with at most ten digits, or six where it has no end."""
+    exact = f"{float(number):.10g}"
+    return exact if "e" not in exact and Fraction(exact) == number else f"{float(number):.6g}"
+
+
+def is_exact(number: Fraction) -> bool:
+    """Whether `rounded` shows all of a number."""
+    return Fraction(rounded(number)) == number
+
+
+def _units(tables: Mapping[str, str]) -> tuple[dict[str, Unit], dict[str, str]]:
+    found: dict[str, Unit] = {}
+    singular: dict[str, str] = {}
+    for measures, table in tables.items():
+        for line in table.replace("\n", "|").split("|"):
+            words = line.split()
+            if words:
+                names = [word.replace("_", " ") for word in words[1:]]
+                unit = Unit(measures, _factor(words[0]), names[0])
+                found |= dict.fromkeys(_spellings(names), unit)
+                if len(names) > 1 and names[0].endswith("s"):
+                    singular[names[0]] = names[1].replace("us ", "US ")
+    return found, singular
+
+
+def _factor(text: str) -> Fraction:
+    above, _, below = text.partition("/")
+    return Fraction(above) / Fraction(below or 1)
+
+
+def _spellings(names: Sequence[str]) -> list[str]:
+    return [spelling for name in names for spelling in (name, name.lower())]
+
+
+_UNITS, _SINGULAR = _units(_TABLES)

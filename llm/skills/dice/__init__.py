@@ -4,31 +4,53 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
+from llm.skills.hint import HintContext, WorkedOut
+from llm.skills.phrasing import plain, without_courtesies
 from llm.tools import tool
 
-_DICE = re.compile(r"\b(\d{0,2})d(\d{1,4})\b", re.IGNORECASE)
-_ROLL = re.compile(r"\broll\b.*?(?:\bdi[ec]e?\b|\b\d{0,2}d\d)", re.IGNORECASE)
-_COIN = re.compile(r"\b(?:flip|toss)\b.*\bcoin\b", re.IGNORECASE)
-_CHOICE = re.compile(r"\b(?:choose between|pick one of|choose one of)\s+(.+)", re.IGNORECASE)
+_COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+_COUNT = r"(?P<count>\d{1,2}|a|an|the|one|two|three|four|five|six|some|my)"
+_AGAIN = r"(?: again| once more)?"
+_NOTATION = re.compile(
+    r"(?:(?:roll|throw|würfle|würfel) )?(?:me )?(?:a |the )?"
+    r"(?P<count>\d{0,2})[dw](?P<sides>\d{1,4}|%)(?: ?(?P<sign>[+-]) ?(?P<more>\d{1,4}))?" + _AGAIN
+)
+_DICE = re.compile(
+    rf"(?:roll|throw|cast) (?:me )?(?:{_COUNT} )?(?:(?P<sides>\d{{1,4}})[- ]sided )?"
+    rf"(?:die|dice|dices){_AGAIN}|würfle(?: (?:bitte|mal))?|roll(?: them)?"
+)
+_COIN = re.compile(
+    rf"(?:flip|toss|throw) (?:me )?(?:{_COUNT} )?coins?{_AGAIN}|coin (?:flip|toss)"
+    r"|heads or tails|wirf (?:eine|die) münze|kopf oder zahl"
+)
+_CHOICE = re.compile(
+    r"(?:(?:choose|pick|decide|select)(?: for me)?(?: (?:one|randomly|at random|something))?"
+    r"(?: (?:between|from|of|among|out of)| one of)?(?: (?:these|the following))?:?"
+    r"|wähle?(?: zwischen)?:?) (?P<things>.+)"
+)
+_NUMBER = re.compile(
+    r"(?:(?:give me |pick |choose |generate |say |what is )?(?:a |any )?(?:random )?number"
+    r"|random(?: number| integer)?|zufallszahl|eine zufallszahl)"
+    r"(?: (?:between|from|in|within|zwischen|von))? (?P<low>-?\d{1,12})"
+    r" ?(?:and|to|-|\.\.|through|und|bis) ?(?P<high>-?\d{1,12})"
+)
+_ANY_NUMBER = re.compile(r"(?:give me |pick |generate )?(?:a |any )random number|random number")
+_SPLIT = re.compile(
+    r"\s*,\s*(?:or\s+|and\s+|oder\s+|und\s+)?|\s+(?:or|and|vs|oder|und)\s+|\s*\|\s*"
+)
+_MOST_THINGS, _LONGEST_THING = 30, 60
 
 
-async def hint(question: str) -> str | None:
-    """What was rolled, flipped or picked, where the question asks for that."""
-    if _COIN.search(question):
-        return f"the coin shows {random.choice(['heads', 'tails'])}"
-    if choice := _CHOICE.search(question):
-        things = [thing.strip(" .?!") for thing in re.split(r",|\bor\b|\band\b", choice[1])]
-        things = [thing for thing in things if thing]
-        return f"picked at random: {random.choice(things)}" if len(things) > 1 else None
-    if _ROLL.search(question):
-        dice = _DICE.search(question)
-        count, sides = (int(dice[1] or 1), int(dice[2])) if dice else (1, 6)
-        return f"rolled {count}d{sides}: {_rolled(count, sides)}" if count and sides else None
-    return None
+async def hint(question: str, context: HintContext) -> WorkedOut | None:
+    """What was rolled, flipped or picked, where the question asks for that and nothing else."""
+    asked = without_courtesies(question)
+    said = _coin(asked) or _dice(asked) or _number(asked) or _choice(asked, plain(question))
+    return WorkedOut(said, is_whole=True) if said else None
 
 
 @tool
@@ -40,8 +62,72 @@ async def roll_dice(
     return _rolled(count, sides)
 
 
-def _rolled(count: int, sides: int) -> str:
-    rolls = [random.randint(1, sides) for _ in range(count)]
-    if count == 1:
-        return str(rolls[0])
-    return f"{' + '.join(map(str, rolls))} = {sum(rolls)}"
+def _coin(asked: str) -> str | None:
+    match = _COIN.fullmatch(asked)
+    if not match:
+        return None
+    sides = [random.choice(["heads", "tails"]) for _ in range(_counted(match["count"]))]
+    if len(sides) == 1:
+        return f"The coin shows {sides[0]}."
+    return f"The coins show {', '.join(sides)}: heads {_times(sides.count('heads'))}."
+
+
+def _dice(asked: str) -> str | None:
+    if match := _NOTATION.fullmatch(asked):
+        count, sides = int(match["count"] or 1), int(match["sides"].replace("%", "100"))
+        more = int(f"{match['sign']}{match['more']}") if match["more"] else 0
+    elif match := _DICE.fullmatch(asked):
+        if asked.startswith("roll") and not re.search("di(?:e|ces?)", asked):
+            return None
+        plural = match["count"] in (None, "the", "some", "my") and "dice" in asked
+        count, sides = 2 if plural else _counted(match["count"]), int(match["sides"] or 6)
+        more = 0
+    else:
+        return None
+    if not 1 <= count <= 99 or sides < 2:
+        return None
+    name = f"{count}d{sides}{f'{more:+}' if more else ''}"
+    return f"Rolled {name}: {_rolled(count, sides, more)}."
+
+
+def _number(asked: str) -> str | None:
+    if match := _NUMBER.fullmatch(asked):
+        low, high = sorted((int(match["low"]), int(match["high"])))
+        return f"Picked at random from {low} to {high}: {random.randint(low, high)}."
+    if _ANY_NUMBER.fullmatch(asked):
+        return f"Picked at random from 1 to 100: {random.randint(1, 100)}."
+    return None
+
+
+def _choice(asked: str, written: str) -> str | None:
+    """One of the things that are listed, spelled as they were."""
+    match = _CHOICE.fullmatch(asked)
+    if not match:
+        return None
+    at = written.lower().find(match["things"])
+    things = [each.strip(" '\"") for each in _SPLIT.split(written[at:][: len(match["things"])])]
+    listed = [each for each in things if each]
+    if not 2 <= len(listed) <= _MOST_THINGS or max(map(len, listed)) > _LONGEST_THING:
+        return None
+    return f"Picked at random: {random.choice(listed)}."
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _counted(word: str | None) -> int:
+    if word and word.isdecimal():
+        return max(1, int(word))
+    return _COUNTS.get(word or "a", 1)
+
+
+def _rolled(count: int, sides: int, more: int = 0) -> str:
+    rolls: Sequence[int] = [random.randint(1, sides) for _ in range(count)]
+    total = sum(rolls) + more
+    if count == 1 and not more:
+        return str(total)
+    shown = " + ".join(map(str, rolls)) + (
+        f" {'+' if more > 0 else '-'} {abs(more)}" if more else ""
+    )
+    return f"{shown} = {total}"

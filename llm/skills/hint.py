@@ -1,0 +1,56 @@
+"""What a skill says to a question by itself, and the answer that needs no model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from types import ModuleType
+
+from storage.config import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedOut:
+    """What a skill has worked out, in a sentence for people. `is_whole` says whether it settles
+    the whole question, so that it can be said as it stands; else it helps the model."""
+
+    text: str
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HintContext:
+    """When a question is asked, and in which time zone whoever asks means their times."""
+
+    now: datetime
+    zone: tzinfo = UTC
+
+
+Hint = Callable[[str, HintContext], Awaitable[WorkedOut | None]]
+"""Given a question, what can be said to it without a model (a sum, the time), or None."""
+
+
+def hint_in(module: ModuleType) -> Hint | None:
+    """Return the function `hint` of a skill's module, None where there is none.
+
+    It may take the question alone or the question and a `HintContext`, and return a string, which
+    never settles the whole question, or a `WorkedOut`. Raises ConfigError.
+    """
+    written = getattr(module, "hint", None)
+    if written is None:
+        return None
+    if not inspect.iscoroutinefunction(written):
+        raise ConfigError(f"{module.__file__}: hint: write it as `async def`")
+    takes = len(inspect.signature(written).parameters)
+    if takes not in (1, 2):
+        raise ConfigError(f"{module.__file__}: hint: it takes a question, and a HintContext or not")
+
+    async def hint(question: str, context: HintContext) -> WorkedOut | None:
+        said = await (written(question) if takes == 1 else written(question, context))
+        if isinstance(said, WorkedOut):
+            return said if said.text else None
+        return WorkedOut(str(said)) if said else None
+
+    return hint

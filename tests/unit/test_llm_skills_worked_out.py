@@ -1,0 +1,313 @@
+"""Questions that skills settle without a model, word by word, and talk that they leave alone."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm.days import easter
+from llm.skills.hint import HintContext
+from llm.skills.phrasing import without_courtesies
+from llm.skills.shelf import Shelf, worked_out
+from llm.skills.text_tools import from_roman, roman
+from llm.skills.world_clock.places import zone_name
+
+NOW = datetime(2026, 11, 22, 5, 5, tzinfo=UTC)  # a Sunday
+VIENNA = ZoneInfo("Europe/Vienna")
+
+
+@cache
+def shelf() -> Shelf:
+    """Our own skills."""
+    return Shelf.read(Path("nowhere"), Shelf({}, {}))
+
+
+async def said(question: str) -> str | None:
+    return await worked_out(shelf(), question, None, now=NOW, zone=VIENNA)
+
+
+SUMS = {
+    "what is 17 times 23?": "17 × 23 = 391",
+    "What's 17 multiplied by 23": "17 × 23 = 391",
+    "hey, can you tell me what 6 * 7 is?": "6 × 7 = 42",
+    "could you please calculate 100 minus 42": "100 - 42 = 58",
+    "how much is twenty-three plus five hundred and two?": "23 + 502 = 525",
+    "seven times eight": "7 × 8 = 56",
+    "144 divided by 12": "144 ÷ 12 = 12",
+    "what is 10 over 4?": "10 ÷ 4 = 2.5",
+    "what is 10 divided by 3?": "10 ÷ 3 ≈ 3.33333333333",
+    "15% of 80": "15% of 80 = 12",
+    "what is 15 percent of 80?": "15% of 80 = 12",
+    "80 + 15%": "80 + 15% = 92",
+    "20% off 50": "50 - 20% = 40",
+    "what percent of 80 is 20?": "20 is 25% of 80.",
+    "12 squared": "12² = 144",
+    "3 cubed plus 1": "3³ + 1 = 28",
+    "square root of 144": "√144 = 12",
+    "what is the square root of 2?": "√2 ≈ 1.41421356237",
+    "2 to the power of 10": "2^10 = 1024",
+    "2 to the 10th power": "2^10 = 1024",
+    "half of 90": "½ of 90 = 45",
+    "a quarter of 100": "¼ of 100 = 25",
+    "double 7": "2 × 7 = 14",
+    "the sum of 3, 4 and 5": "The sum of 3, 4 and 5 is 12.",
+    "the product of 6 and 7": "The product of 6 and 7 is 42.",
+    "difference between 37 and 100": "The difference of 37 and 100 is 63.",
+    "average of 10, 20 and 60": "The average of 10, 20 and 60 is 30.",
+    "5!": "5! = 120",
+    "5 factorial": "5! = 120",
+    "17 mod 5": "17 mod 5 = 2",
+    "what is the remainder when 17 is divided by 5": "17 mod 5 = 2",
+    "1,000,000 / 4": "1,000,000 ÷ 4 = 250000",
+    "1.5 million divided by 3": "1500000 ÷ 3 = 500000",
+    "-3 + 5.5": "-3 + 5.5 = 2.5",
+    "(3 + 4) * 2 = ?": "(3 + 4) × 2 = 14",
+    "(3 plus 4) times 5": "(3 + 4) × 5 = 35",
+    "0.1 + 0.2": "0.1 + 0.2 = 0.3",
+    "subtract 3 from 10": "10 - 3 = 7",
+    "was ist 7 mal 8?": "7 × 8 = 56",
+    "wie viel ist 10 geteilt durch 4": "10 ÷ 4 = 2.5",
+}
+UNITS = {
+    "how many feet in a mile": "1 mile = 5280 feet",
+    "how many ounces are there in a pound?": "1 pound = 16 ounces",
+    "convert 10 km to miles": "10 km ≈ 6.21371 miles",
+    "how many km is 26.2 miles?": "26.2 miles = 42.1648128 km",
+    "100 f in c": "100 °F ≈ 37.7778 °C",
+    "20 degrees celsius in fahrenheit": "20 °C = 68 °F",
+    "what is 5 stone in kg": "5 stone = 31.7514659 kg",
+    "5'11\" in cm": "5 ft 11 in = 180.34 cm",
+    "how many seconds are in a day": "1 day = 86400 seconds",
+    "100 Mb in MB": "100 Mbit = 12.5 MB",
+    "16 GiB in MiB": "16 GiB = 16384 MiB",
+    "60 mph in km/h": "60 mph = 96.56064 km/h",
+    "how many litres are in a gallon?": "1 US gallon = 3.785411784 l",
+    "2 hectares in m2": "2 hectares = 20000 m²",
+    "1 kwh in kj": "1 kWh = 3600 kJ",
+}
+CLOCKS = {
+    "tell me what time it is": "It is 06:05 on Sunday 22 November (CET).",
+    "what time is it?": "It is 06:05 on Sunday 22 November (CET).",
+    "What time is it in Tokyo right now?": "In Tokyo it is 14:05 on Sunday 22 November (JST).",
+    "now in New York": "In New York it is 00:05 on Sunday 22 November (EST).",
+    "time in india": "In India it is 10:35 on Sunday 22 November (IST).",
+    "what is 3pm Berlin time in Sydney": (
+        "15:00 in Berlin (CET) is 01:00 on the next day in Sydney (AEDT)."
+    ),
+    "convert 15:00 UTC to EST": "15:00 in UTC is 10:00 in EST.",
+    "when it's noon in London, what time is it in Tokyo?": (
+        "12:00 in London (GMT) is 21:00 in Tokyo (JST)."
+    ),
+    "time difference between Berlin and Tokyo": "Tokyo is 8 hours ahead of Berlin now.",
+    "wie spät ist es?": "It is 06:05 on Sunday 22 November (CET).",
+}
+DATES = {
+    "what day is it today?": "Today is Sunday 22 November 2026.",
+    "date tomorrow": "Tomorrow is Monday 23 November 2026.",
+    "what year is it": "It is 2026.",
+    "how many days until christmas?": "33 days until Friday 25 December 2026.",
+    "days between 2024-01-01 and 2024-03-01": (
+        "60 days from Monday 1 January 2024 to Friday 1 March 2024."
+    ),
+    "what day of the week is 2027-03-14": "2027-03-14 is a Sunday.",
+    "what date is in 3 weeks": "In 3 weeks it is Sunday 13 December 2026.",
+    "what date was 100 days ago?": "100 days ago it was Friday 14 August 2026.",
+    "is 2028 a leap year": "Yes, 2028 is a leap year.",
+    "is 1900 a leap year?": "No, 1900 is no leap year.",
+    "when is easter 2027": "Easter 2027 is on Sunday 28 March 2027.",
+    "how many days are in february 2028": "February 2028 has 29 days.",
+    "welcher tag ist heute?": "Today is Sunday 22 November 2026.",
+}
+TEXTS = {
+    "how many letters are in the word elephant?": '"elephant" has 8 letters.',
+    "How many r's are there in strawberry?": 'The letter "r" is 3 times in "strawberry".',
+    'how many words in "the quick brown fox"': '"the quick brown fox" has 4 words.',
+    'reverse "Hello World"': '"Hello World" backwards is "dlroW olleH".',
+    "spell banana backwards": '"banana" backwards is "ananab".',
+    "convert parrot to uppercase": "PARROT",
+    "rot13 of Hello": "rot13: Uryyb",
+    "base64 encode hello": "base64: aGVsbG8=",
+    "decode base64 aGVsbG8=": "decoded: hello",
+    "255 in hex": "255 in hexadecimal is ff.",
+    "what is 0xff in decimal": "0xff in decimal is 255.",
+    "10 in binary": "10 in binary is 1010.",
+    "1010 binary to decimal": "1010 (binary) in decimal is 10.",
+    "what is 2024 in roman numerals?": "2024 in Roman numerals is MMXXIV.",
+    "what is XIV in numbers": "XIV is 14.",
+}
+
+
+@pytest.mark.parametrize("question", [*SUMS, *UNITS, *CLOCKS, *DATES, *TEXTS])
+async def test_a_question_that_has_one_exact_answer_gets_it(question: str) -> None:
+    assert await said(question) == (SUMS | UNITS | CLOCKS | DATES | TEXTS)[question]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("roll 2d6+1", r"Rolled 2d6\+1: [1-6] \+ [1-6] \+ 1 = \d+\."),
+        ("please roll a die", r"Rolled 1d6: [1-6]\."),
+        ("roll a 20-sided die", r"Rolled 1d20: \d+\."),
+        ("Flip a coin!", r"The coin shows (heads|tails)\."),
+        ("heads or tails?", r"The coin shows (heads|tails)\."),
+        ("pick one of: Ada, Bob, c", r"Picked at random: (Ada|Bob|c)\."),
+        ("choose between tea and coffee", r"Picked at random: (tea|coffee)\."),
+        ("random number between 1 and 10", r"Picked at random from 1 to 10: ([1-9]|10)\."),
+    ],
+)
+async def test_what_is_left_to_chance_is_left_to_no_model(question: str, answer: str) -> None:
+    assert re.fullmatch(answer, await said(question) or "")
+
+
+TALK = """
+what is the best time to plant tomatoes
+what is 42?
+who won the 2-1 match
+python 3.11 vs 3.12
+is 24/7 support available
+what is 24/7?
+what is 9/11?
+my ip is 192.168.1.1
+what is 192.168.1.1
+what is 127.0.0.1/8
+2024-01-01
+what happened on 2026-11-21?
+1984 by Orwell
+ubuntu 24.04 or 22.04?
+is 10-12 the right range?
+call 555-1234
+what is 555-1234
+what is 1914-1918
+what is 1920x1080
+what is a 2x4
+9**9**9**9
+1/0
+5 apples to oranges
+what's 100 usd in eur
+what is the meaning of life
+what is pi
+what is e
+what is over 9000
+what is half life
+what is the sum of all fears
+what is the square root of all evil
+what is average
+what does plus mean
+who is number one
+one two three
+is it time for tea?
+time flies
+what time does the match start
+what is the time complexity of quicksort
+what time is it in Mordor
+what is the date of the battle of hastings
+when is the next release
+when is lunch
+how many days until the release
+what day is best for shopping
+how long is the nile
+how far is the moon
+what is may
+what's march madness
+what is friday night lights
+in 3 weeks
+what is today's weather
+how old is the universe
+how many feet does a spider have
+how many cups of coffee do you drink
+how many people live in a mile radius
+what is a stone
+how hot is the sun
+is 5 stone a lot
+rock and roll
+do you like rock and roll?
+roll back the deployment
+how do I choose between tea and coffee
+should I flip a coin or not
+pick up the phone
+pick one of them
+choose wisely
+how many letters are in the alphabet
+how many words are in the bible
+how many characters in naruto
+reverse engineering
+reverse the polarity
+what is reverse osmosis
+write a poem in reverse
+what is base64
+what is rot13?
+what is hex
+binary trading
+what is deadbeef
+what is 5 in a row
+how do you say hello in german
+lower case or upper case?
+a random thought
+C++ or C--
+1-800-273-8255
+rc-1.2.3-4
+v2.0.1 + patches
+https://example.org/2024/01/02
+#42
+level 3/5 complete
+50/50
+10:30
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("question", TALK)
+async def test_ordinary_talk_is_left_alone(question: str) -> None:
+    matches = await shelf().matching(question, None)
+    assert [match.hint for match in matches if match.hint] == []
+
+
+async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it() -> None:
+    [match] = await shelf().matching("what is 12 * 4 and who was Einstein?", None)
+    assert (match.hint, match.is_whole) == ("12 × 4 = 48", False)
+
+
+@pytest.mark.parametrize("question", ["(" * 290, "1+" * 140, "9" * 300, "a b " * 70, "in " * 90])
+async def test_a_strange_question_is_soon_done_with(question: str) -> None:
+    assert await said(question) is None
+
+
+@given(st.text(alphabet="0123456789 +-*/%^().,!x ofinkmtdays?", max_size=60))
+async def test_no_question_makes_a_hint_fail(question: str) -> None:
+    for skill in shelf().skills.values():
+        hint = await skill.hint(question, HintContext(NOW, VIENNA)) if skill.hint else None
+        assert hint is None or hint.text.strip()
+
+
+def test_courtesies_are_not_part_of_a_question() -> None:
+    asked = "Hey, could you please tell me what time it is? Thanks!"
+    assert without_courtesies(asked) == "what time is it"
+
+
+@given(st.integers(1, 3999))
+def test_roman_numerals_go_there_and_back(number: int) -> None:
+    assert from_roman(roman(number)) == number
+
+
+@pytest.mark.parametrize("text", ["IIII", "VX", "IC", "", "MMMMM"])
+def test_what_is_no_roman_numeral_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="Roman"):
+        from_roman(text)
+
+
+def test_easter_is_when_it_was() -> None:
+    known = {1818: "03-22", 1943: "04-25", 2000: "04-23", 2024: "03-31", 2038: "04-25"}
+    assert {year: f"{easter(year):%m-%d}" for year in known} == known
+
+
+def test_places_are_known_by_their_usual_names() -> None:
+    assert zone_name("Wien") == "Europe/Vienna"
+    assert zone_name("europe/vienna") == "Europe/Vienna"
+    assert zone_name("UTC") == "UTC"
+    assert zone_name("Atlantis") is None
