@@ -19,7 +19,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from benchmarks.answers.questions import FOLDER, NICKS, ScheduledQuestion, SetItem, questions
-from benchmarks.answers.report import AskedQuestion, write_report
+from benchmarks.answers.report import AskedQuestion, written
 from benchmarks.answers.room import PeopleInRoom
 from benchmarks.answers.scoring import NOT_KNOWN, is_line, leaks
 from benchmarks.figure import Figure, percentile
@@ -137,7 +137,7 @@ async def _over_irc(
     yield Figure("history over IRC: unanswered", len(asked) - len(first), "", 0)
     if first:
         yield Figure("history over IRC: first line, median", percentile(first, 0.5), "s")
-    for report in write_report(asked):
+    for report in written(asked):
         print(f"  answers to read: {report}")
 
 
