@@ -126,7 +126,7 @@ async def _over_irc(
                         if kind == "never"
                         else is_line(answer.text, item.text)
                     )
-                    found = leaks(answer.text, [*room.said, (item.nick, item.text)])
+                    found = leaks(answer.text, [*room.every_line, (item.nick, item.text)])
                     asked.append(AskedQuestion(question, answer, answer.text, is_right, found))
     for kind, share in (("question", 0.75), ("paraphrase", None), ("never", 0.8)):
         members = [each for each in asked if each.question.group == kind]

@@ -193,6 +193,11 @@ class PeopleInRoom:
             and not _STILL.match(line.text)
         ]
 
+    @property
+    def every_line(self) -> list[tuple[str, str]]:
+        """Nick and text of all that was said, also by the bot."""
+        return [*self.said, *((BOT, line.text) for line in self.heard)]
+
     async def reminders(self, nick: str) -> list[Reminder]:
         """All reminders that somebody has."""
         return [each for each in await Reminders(self.database).all() if each.owner.nick == nick]

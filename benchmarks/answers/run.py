@@ -104,7 +104,7 @@ async def _one(
         answer=answer,
         text=text,
         is_right=right,
-        leaks=leaks(text, room.said, item.about_bot),
+        leaks=leaks(text, room.every_line, item.about_bot),
         is_repeated=not right and is_repeated(answer.text, others),
     )
 
@@ -135,7 +135,7 @@ async def _at_once(room: PeopleInRoom) -> list[AskedQuestion]:
             answer=answer,
             text=answer.text,
             is_right=is_right(question.item, answer.text, answer.asked),
-            leaks=leaks(answer.text, room.said),
+            leaks=leaks(answer.text, room.every_line),
         )
         for question, answer in zip(asked, answers, strict=True)
     ]
