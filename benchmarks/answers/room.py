@@ -36,6 +36,7 @@ _PAUSE = 0.05  # seconds between two lines of chatter
 _LOOK = 0.1  # seconds between two looks at what has come
 _QUIET = 0.4  # seconds without a line after the end of a run
 _QUIET_ALONE = 1.5  # the same where there was no run: a command
+_LOST = 60.0  # seconds after which a run that has not ended, or has said nothing, counts as lost
 _STILL = re.compile(r"still at it\b|\S+: still at it\b", re.IGNORECASE)
 _LINE = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!\s]+)\S* (?:PRIVMSG|NOTICE) (?P<to>\S+) :(?P<text>.*)")
 _FEW = 30  # newest runs to look at
@@ -206,13 +207,14 @@ class PeopleInRoom:
         self, nick: str, begin: float, asked: datetime, among_others: bool
     ) -> bool:
         answered = self.answer_lines(nick, begin, among_others)
-        if not answered or (quiet := time.perf_counter() - answered[-1].at) < _QUIET:
+        quiet = time.perf_counter() - (answered[-1].at if answered else begin)
+        if quiet < _QUIET:
             return False
-        if quiet > 10 * _QUIET_ALONE:  # it lost its run, or it never ends
-            return True
         runs = await self._runs(nick, asked)
         if any(run.ended is None for run in runs):
-            return False
+            return bool(answered) and quiet > _LOST
+        if not answered:
+            return bool(runs) and quiet > _LOST
         return bool(runs) or quiet > _QUIET_ALONE
 
     async def _runs(self, nick: str, since: datetime) -> list[PastRun]:
