@@ -19,7 +19,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from benchmarks.answers.questions import FOLDER, NICKS, ScheduledQuestion, SetItem, questions
-from benchmarks.answers.report import AskedQuestion, write_report
+from benchmarks.answers.report import AskedQuestion, written
 from benchmarks.answers.room import PeopleInRoom
 from benchmarks.answers.scoring import NOT_KNOWN, is_line, leaks
 from benchmarks.figure import Figure, percentile
@@ -126,7 +126,7 @@ async def _over_irc(
                         if kind == "never"
                         else is_line(answer.text, item.text)
                     )
-                    found = leaks(answer.text, [*room.said, (item.nick, item.text)])
+                    found = leaks(answer.text, [*room.every_line, (item.nick, item.text)])
                     asked.append(AskedQuestion(question, answer, answer.text, is_right, found))
     for kind, share in (("question", 0.75), ("paraphrase", None), ("never", 0.8)):
         members = [each for each in asked if each.question.group == kind]
@@ -137,7 +137,7 @@ async def _over_irc(
     yield Figure("history over IRC: unanswered", len(asked) - len(first), "", 0)
     if first:
         yield Figure("history over IRC: first line, median", percentile(first, 0.5), "s")
-    for report in write_report(asked):
+    for report in written(asked):
         print(f"  answers to read: {report}")
 
 

@@ -124,16 +124,16 @@ def _unanswered(asked: Iterable[AskedQuestion]) -> int:
     return sum(not each.answer.text for each in asked)
 
 
-def write_report(asked: Sequence[AskedQuestion]) -> list[Path]:
+def written(asked: Sequence[AskedQuestion], folder: Path = RESULTS) -> list[Path]:
     """Write the answers into a file for each half of the sets; the paths. Only one is meant for
     those who improve the program."""
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     layout, time = better_layout(asked), f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     halves: Sequence[Half] = ("seen", "unseen")
     paths = []
     for half in halves:
         if members := [each for each in asked if each.question.item.half == half]:
-            paths.append(RESULTS / f"answers-{time}-{half}.md")
+            paths.append(folder / f"answers-{time}-{half}.md")
             paths[-1].write_text(_table(members, half, layout), encoding="utf-8")
     return paths
 

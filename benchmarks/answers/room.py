@@ -36,6 +36,7 @@ _PAUSE = 0.05  # seconds between two lines of chatter
 _LOOK = 0.1  # seconds between two looks at what has come
 _QUIET = 0.4  # seconds without a line after the end of a run
 _QUIET_ALONE = 1.5  # the same where there was no run: a command
+_LOST = 60.0  # seconds after which a run that has not ended, or has said nothing, counts as lost
 _STILL = re.compile(r"still at it\b|\S+: still at it\b", re.IGNORECASE)
 _LINE = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!\s]+)\S* (?:PRIVMSG|NOTICE) (?P<to>\S+) :(?P<text>.*)")
 _FEW = 30  # newest runs to look at
@@ -156,15 +157,18 @@ class PeopleInRoom:
         """Wait as long as somebody types who has just read an answer."""
         await asyncio.sleep(1.1 + len(text) / _TYPED)
 
-    async def ask(self, nick: str, question: str) -> IrcAnswer:
-        """Ask the bot, and wait for the last line of its answer; without one the text is ""."""
+    async def ask(self, nick: str, question: str, among_others: bool = False) -> IrcAnswer:
+        """Ask the bot, and wait for the last line of its answer; without one the text is "".
+
+        `among_others` who are answered at the same time only lines with the nick are surely its.
+        """
         asked, begin = datetime.now(UTC), time.perf_counter()
         await self.say(nick, f".terrarium {question}")
-        while not await self._is_complete(nick, begin, asked):
+        while not await self._is_complete(nick, begin, asked, among_others):
             if time.perf_counter() - begin > _LONGEST_WAIT:
                 break
             await asyncio.sleep(_LOOK)
-        answered = self.answer_lines(nick, begin)
+        answered = self.answer_lines(nick, begin, among_others)
         runs = await self._runs(nick, asked)
         prompts = [step.prompt for run in runs for step in run.steps if step.prompt]
         return IrcAnswer(
@@ -176,9 +180,9 @@ class PeopleInRoom:
             prompts=sum(prompts) if prompts else None,
         )
 
-    def answer_lines(self, nick: str, begin: float) -> list[HeardLine]:
+    def answer_lines(self, nick: str, begin: float, among_others: bool = False) -> list[HeardLine]:
         """The bot's lines since then that may be an answer to `nick`: no notes that it is still at
-        work, and nothing that begins with somebody else's name."""
+        work, and nothing that begins with somebody else's name (or, `among_others`, with none)."""
         others = tuple(f"{other}:" for other in self.people if other != nick)
         return [
             line
@@ -186,22 +190,31 @@ class PeopleInRoom:
             if line.at >= begin
             and line.to in (self.room, nick)
             and not line.text.startswith(others)
+            and (not among_others or line.to == nick or line.text.startswith(f"{nick}:"))
             and not _STILL.match(line.text)
         ]
+
+    @property
+    def every_line(self) -> list[tuple[str, str]]:
+        """Nick and text of all that was said, also by the bot."""
+        return [*self.said, *((BOT, line.text) for line in self.heard)]
 
     async def reminders(self, nick: str) -> list[Reminder]:
         """All reminders that somebody has."""
         return [each for each in await Reminders(self.database).all() if each.owner.nick == nick]
 
-    async def _is_complete(self, nick: str, begin: float, asked: datetime) -> bool:
-        answered = self.answer_lines(nick, begin)
-        if not answered or (quiet := time.perf_counter() - answered[-1].at) < _QUIET:
+    async def _is_complete(
+        self, nick: str, begin: float, asked: datetime, among_others: bool
+    ) -> bool:
+        answered = self.answer_lines(nick, begin, among_others)
+        quiet = time.perf_counter() - (answered[-1].at if answered else begin)
+        if quiet < _QUIET:
             return False
-        if quiet > 10 * _QUIET_ALONE:  # it lost its run, or it never ends
-            return True
         runs = await self._runs(nick, asked)
         if any(run.ended is None for run in runs):
-            return False
+            return bool(answered) and quiet > _LOST
+        if not answered:
+            return bool(runs) and quiet > _LOST
         return bool(runs) or quiet > _QUIET_ALONE
 
     async def _runs(self, nick: str, since: datetime) -> list[PastRun]:

@@ -2,16 +2,18 @@
 
 The environment narrows it: `SETS=general,skills` takes these sets, `LIMIT=60` at most so many
 questions, `TOTAL=200` exactly so many (those of general knowledge come again when there are too
-few). `history`, which needs a log of a million lines, is a set of its own and only asked when
-nothing is narrowed, or SETS names it. `MODEL_PATH`, `MODEL_UPSTREAM` and any other `MODEL_...` or
-`AGENT_...` are settings of what is measured.
+few), and `MINUTES=20` asks none after so long. `history`, which needs a log of a million lines, is
+a set of its own and only asked when nothing is narrowed, or SETS names it. `MODEL_PATH`,
+`MODEL_UPSTREAM` and any other `MODEL_...` or `AGENT_...` are settings of what is measured.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import tempfile
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +22,7 @@ import httpx2
 from benchmarks.answers import history
 from benchmarks.answers.bare import BareAnswer, bare_answers
 from benchmarks.answers.questions import NICKS, SETS, ScheduledQuestion, questions, schedule
-from benchmarks.answers.report import AskedQuestion, figures_of, write_report
+from benchmarks.answers.report import AskedQuestion, figures_of, written
 from benchmarks.answers.room import PeopleInRoom
 from benchmarks.answers.scoring import is_expected, is_repeated, is_right, leaks
 from benchmarks.figure import Figure
@@ -41,7 +43,7 @@ async def figures() -> AsyncIterator[Figure]:
                 at_once = await _at_once(room)
         for figure in figures_of(asked, at_once):
             yield figure
-        for path in write_report([*asked, *at_once]):
+        for path in written([*asked, *at_once]):
             print(f"  answers to read: {path}")
     if HISTORY in sets:
         async for figure in history.figures(number):
@@ -68,10 +70,13 @@ async def _asked(room: PeopleInRoom, scheduled: Sequence[ScheduledQuestion]) -> 
     """All questions with their answers, and with those of the bare model."""
     await room.talk(_WARM_UP)
     asked: list[AskedQuestion] = []
+    end = time.monotonic() + 60 * (float(os.environ.get("MINUTES", "0")) or math.inf)
     async with httpx2.AsyncClient(base_url=room.up.server, trust_env=False) as http:
         for start in range(0, len(scheduled), _STRETCH):
             stretch = scheduled[start : start + _STRETCH]
             for question in stretch:
+                if time.monotonic() > end:
+                    break
                 asked.append(await _one(room, question, asked))
                 _show(asked[-1])
             for each in asked[start:]:
@@ -99,7 +104,7 @@ async def _one(
         answer=answer,
         text=text,
         is_right=right,
-        leaks=leaks(text, room.said, item.about_bot),
+        leaks=leaks(text, room.every_line, item.about_bot),
         is_repeated=not right and is_repeated(answer.text, others),
     )
 
@@ -107,8 +112,9 @@ async def _one(
 def _compare(asked: AskedQuestion, bare: Mapping[str, BareAnswer]) -> None:
     item, time = asked.question.item, asked.answer.asked
     asked.bare = bare
+    may_be_right = not item.then and item.check.partition(":")[0] != "no_reminder"
     asked.bare_right = {
-        name: not item.then and is_right(item, answer.text, time) for name, answer in bare.items()
+        name: may_be_right and is_right(item, answer.text, time) for name, answer in bare.items()
     }
 
 
@@ -120,14 +126,16 @@ async def _at_once(room: PeopleInRoom) -> list[AskedQuestion]:
         ScheduledQuestion(number, group, item, item.question, nick, 0)
         for number, (item, nick) in enumerate(zip(items, reversed(NICKS), strict=False), 1)
     ]
-    answers = await asyncio.gather(*(room.ask(each.asker, each.text) for each in asked))
+    answers = await asyncio.gather(
+        *(room.ask(each.asker, each.text, among_others=True) for each in asked)
+    )
     return [
         AskedQuestion(
             question=question,
             answer=answer,
             text=answer.text,
             is_right=is_right(question.item, answer.text, answer.asked),
-            leaks=leaks(answer.text, room.said),
+            leaks=leaks(answer.text, room.every_line),
         )
         for question, answer in zip(asked, answers, strict=True)
     ]

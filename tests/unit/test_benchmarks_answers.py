@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.answers.questions import NICKS, SETS, SetItem, questions, schedule
+from benchmarks.answers.bare import LAYOUTS, BareAnswer
+from benchmarks.answers.questions import (
+    NICKS,
+    SETS,
+    ScheduledQuestion,
+    SetItem,
+    questions,
+    schedule,
+)
+from benchmarks.answers.report import AskedQuestion, better_layout, figures_of, written
+from benchmarks.answers.room import IrcAnswer
 from benchmarks.answers.scoring import (
     NOT_KNOWN,
     is_expected,
@@ -204,3 +216,36 @@ def test_an_answer_that_came_before_is_found_but_not_one_that_knows_nothing() ->
     assert not is_repeated("cold", ["hot"])
     assert not is_repeated("That was not said here.", ["That was not said here."])
     assert NOT_KNOWN.search("I have no good answer to that.")
+
+
+def asked_question(number: int, **fields: Any) -> AskedQuestion:
+    """A general question whose answer took `number` seconds, and the bare model's one of them."""
+    question = ScheduledQuestion(number, "general", item(expect=["a|b"]), "which?", "mira", 0)
+    answer = IrcAnswer("a|b <c>", NOW, number, number + 1, prompt=100 * number)
+    bare = {name: BareAnswer("b", 1.0, 30) for name in LAYOUTS}
+    right = {name: name == "shorter sentence" for name in LAYOUTS}
+    given: dict[str, Any] = {"is_right": True, "bare": bare, "bare_right": right} | fields
+    return AskedQuestion(question, answer, answer.text, **given)
+
+
+def test_the_figures_are_of_the_whole_run_and_of_its_thirds() -> None:
+    asked = [asked_question(number) for number in range(1, 7)]
+    asked[5] = asked_question(6, is_right=False, leaks=["tag"])
+    values = {figure.name: figure.value for figure in figures_of(asked, asked[:1])}
+    assert better_layout(asked) == "shorter sentence"
+    assert values["general: right of 6"] == 5
+    assert values["general: bare, shorter sentence"] == 6
+    assert values["1st third: prompt, median"] == 100
+    assert values["3rd third: prompt, largest"] == 600
+    assert values["3rd third: right"] == 50
+    assert values["all: first line / bare, median"] == 3
+    assert values["answers that quote the prompt"] == 1
+    assert values["unanswered"] == 0
+
+
+def test_the_answers_can_be_read_in_a_file_for_each_half(tmp_path: Path) -> None:
+    [path] = written([asked_question(1), asked_question(2, is_right=False)], tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert path.name.endswith("-seen.md")
+    assert "1 of 2 right" in text
+    assert "| mira: which? | a\\|b | right | a\\|b \\<c> | 1.00 | 2.00 | 100 | b | 1.00 |" in text
