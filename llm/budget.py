@@ -48,7 +48,7 @@ class PromptBudget:
             tokens=_tokens(size, card.prompt_tokens_per_second),
             is_small=is_small,
             is_tiny=is_small and (size is None or size < _TINY),
-            may_call=not forced and (not is_small or can.chooses_tools is True),
+            may_call=can.chooses_tools is True if is_small else can.chooses_tools is not False,
         )
 
 

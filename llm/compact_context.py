@@ -31,7 +31,8 @@ _UNSAID = "If these lines do not answer the question, say that you find nothing 
 _ABOUT_TALK = re.compile(
     r"\b(?:summar\w+|sum (?:it |this |that )?up|tl;?dr|recap|catch me up|what did i miss"
     r"|what (?:just )?happened|what(?:'s| is) (?:going on|happening|the (?:topic|talk|discussion))"
-    r"|(?:talk|talking|discuss|discussing|arguing|chatting|saying|said) (?:about )?(?:here|now|just)"
+    r"|(?:talk|talking|discuss|discussing|arguing|chatting|saying|said) (?:about )?"
+    r"(?:here|now|just)"
     r"|(?:are|were|is) (?:they|people|everyone|everybody|we|you all|folks) \w+ing"
     r"|this (?:channel|conversation|discussion|chat|thread)|just (?:said|now|asked|mentioned)"
     r"|fasse? .*zusammen|worum geht)\b",

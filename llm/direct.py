@@ -15,29 +15,32 @@ from storage.errors import StorageError
 NOT_SAID = "I find nothing about that in what was said here."
 
 _WORLD = (
-    "year|month|week|calendar|north|south|east|west|sun|moon|earth|world|sky|sea|ocean|equator|universe|solar system|milky way|planets?|weather"
-    "|alphabet|bible|internet|web|telephone|phone|radio|television|light ?bulb|wheel|computer"
-    "|printing press|steam engine|airplane|aeroplane|car|bicycle|olympics?|olympic games|world cup"
-    "|human (?:body|heart|brain)|heart|brain|liver|skin|body|president|king|queen|pope|government"
-    "|united (?:states|kingdom|nations)|us|usa|uk|eu|netherlands|[a-z]+ (?:war|ocean|sea|desert"
-    "|river|tower|wall|revolution|empire|theorem|language|flag|anthem|currency)|dinosaurs?"
-    "|opposite|capital|plural|past tense|meaning|definition|speed of|difference|square root|sum"
-    "|name (?:of|for) (?:a|an|the (?:largest|process))|process|formula|symbol|chemical|number of"
-    "|colou?rs? of (?!our|my)|big rings|rainbow|theory|author|inventor|currency|population|language"
+    "year|month|week|calendar|north|south|east|west|sun|moon|earth|world|sky|sea|ocean|equator"
+    "|universe|solar system|milky way|planets?|weather|alphabet|bible|internet|web|telephone|phone"
+    "|radio|television|light ?bulb|wheel|computer|printing press|steam engine|airplane|aeroplane"
+    "|car|bicycle|olympics?|olympic games|world cup|human (?:body|heart|brain)|heart|brain|liver"
+    "|skin|body|president|king|queen|pope|government|united (?:states|kingdom|nations)|us|usa|uk"
+    "|eu|netherlands|[a-z]+ (?:war|ocean|sea|desert|river|tower|wall|revolution|empire|theorem"
+    "|language|flag|anthem|currency)|dinosaurs?|opposite|capital|plural|past tense|meaning"
+    "|definition|speed of|difference|square root|sum|name (?:of|for) (?:a|an|the largest)|process"
+    "|formula|symbol|chemical|number of|colou?rs? of (?!our|my)|big rings|rainbow|theory|author"
+    "|inventor|currency|population|language"
 )
+"""Definite things that the whole world knows."""
+
 _LOCAL = re.compile(
     r"\b(?:our|ours|my|mine|(?:did|are|were|have|should|will|can) we)\b|\bin this channel\b"
     rf"|\bthe (?!(?:{_WORLD})\b|most\b|least\b|first\b|last\b|next\b|only\b|\w+est\b)[a-z]",
     re.IGNORECASE,
 )
 _KNOWLEDGE = re.compile(
-    r"\b(?:invent\w*|discover\w*|wrote|written|compos\w+|capital of|opposite of|stands? for|mean(?:s|ing)?"
-    r"|called|largest|smallest|highest|biggest|\w+est)\b",
+    r"\b(?:invent\w*|discover\w*|wrote|written|compos\w+|capital of|opposite of|stands? for"
+    r"|mean(?:s|ing)?|called|largest|smallest|highest|biggest|\w+est)\b",
     re.IGNORECASE,
 )
 _ASKS = re.compile(
-    r"\b(?:who|whom|whose|when|where|which|what(?:'?s)?|why|how (?:much|many|long|old|often|far|heavy"
-    r"|late|big|tall|deep|high|wide)|is there|are there|did|does|do)\b",
+    r"\b(?:who|whom|whose|when|where|which|what(?:'?s)?|why|how (?:much|many|long|old|often|far"
+    r"|heavy|late|big|tall|deep|high|wide)|is there|are there|did|does|do)\b",
     re.IGNORECASE,
 )
 

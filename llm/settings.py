@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import AliasChoices, Field, SecretStr
 
-from llm.timetable import ZoneName
+from llm.timetable import ZoneName, parse_zone, system_zone
 from storage.config import Section
 
 
@@ -76,3 +77,13 @@ class AgentSettings(Section):
         description="whether a trace has the question and the answer; those of private"
         " conversations never have",
     )
+
+    @property
+    def zone_name(self) -> str:
+        """The IANA name of the zone in which people mean times: the system's unless it is set."""
+        return self.timezone or system_zone()
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone of that name."""
+        return parse_zone(self.zone_name)

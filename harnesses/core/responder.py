@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import tzinfo
 from functools import partial
 
 import structlog
@@ -36,7 +35,6 @@ from llm.reviewer import Reviewer
 from llm.sections import Section
 from llm.settings import AgentSettings
 from llm.skills.hint import HintContext
-from llm.timetable import parse_zone
 from llm.trace import Trace
 from llm.turn import Turn
 from storage.conversations import Conversations
@@ -139,7 +137,7 @@ class Responder:
             (self._tendril, *request.tools, *memory.tools(request.keeps)),
             request.rights,
             request.wants_status,
-            HintContext(self._clock.now(), self._zone()),
+            HintContext(self._clock.now(), self._settings().zone),
         )
 
     async def _context(
@@ -237,11 +235,8 @@ class Responder:
         it would have the engine read the one before again."""
         if not is_about_time(question):
             return []
-        local = self._clock.now().astimezone(self._zone())
+        local = self._clock.now().astimezone(self._settings().zone)
         return [Section("now", f"{local:%A %Y-%m-%d %H:%M %Z}", 60)]
-
-    def _zone(self) -> tzinfo:
-        return parse_zone(self._settings().timezone)
 
 
 def _log_outcome(call: Call, outcome: Outcome) -> None:

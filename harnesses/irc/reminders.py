@@ -17,7 +17,7 @@ from harnesses.irc.delivery import reachable
 from harnesses.irc.record import room_of
 from harnesses.irc.request import Request
 from llm.clock import Clock
-from llm.timetable import Timetable, is_zone, parse_zone, system_zone
+from llm.timetable import Timetable, is_zone, parse_zone
 from llm.when import NotUnderstood, When, when
 from llm.worker import Worker
 from storage.database import Database, to_micros
@@ -158,7 +158,7 @@ def reminding_of(tendril: IrcTendril) -> Reminding:
         fold = request.network.fold
         room, person = room_of(request.place, fold), person_of(fold(request.who.name))
         fact = await tendril.memory.memories.fact(room, person, _ZONE)
-        return fact.text if fact and is_zone(fact.text) else tendril.agent.timezone or system_zone()
+        return fact.text if fact and is_zone(fact.text) else tendril.agent.zone_name
 
     lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
     return Reminding(tendril.database, tendril.clock, zone, say, lock)

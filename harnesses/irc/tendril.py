@@ -36,7 +36,6 @@ from harnesses.irc.upkeep import sweep
 from llm.clock import Clock
 from llm.log_answers import Quoting
 from llm.meaning import Meaning
-from llm.timetable import parse_zone
 from storage.audit import Audit
 from storage.channel_settings import ChannelSettings
 from storage.chat_log import ChatLog
@@ -295,7 +294,7 @@ class IrcTendril(Harness):
         def link(event: Event) -> str | None:
             return f"{address}{permalink(event)}" if address and not event.private else None
 
-        return Quoting(parse_zone(self.agent.timezone), link, unpinged)
+        return Quoting(self.agent.zone, link, unpinged)
 
     def _web_address(self) -> str | None:
         servers = [network.server for network in self.networks.values()]

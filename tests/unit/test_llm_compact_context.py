@@ -127,7 +127,9 @@ async def test_a_question_that_cannot_fit_is_refused(room: Room) -> None:
         (None, PromptBudget()),
         (ModelCard(id="hosted"), PromptBudget()),
         (
-            ModelCard(id="tiny", parameters=135_000_000, capabilities=CapabilitiesPart(tools="forced")),
+            ModelCard(
+                id="tiny", parameters=135_000_000, capabilities=CapabilitiesPart(tools="forced")
+            ),
             PromptBudget(600, is_small=True, is_tiny=True, may_call=False),
         ),
         (

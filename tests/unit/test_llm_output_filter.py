@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,9 @@ from llm.message import Message
 from llm.output_filter import PromptEchoFilter
 
 LINE = "[2026-03-01 12:00:01] <bob> the pump starts at six"
-PROMPT: list[Message] = [{"role": "user", "content": f"<irc_logs>\n{LINE}\n</irc_logs>\n\nada asks: ?"}]
+PROMPT: list[Message] = [
+    {"role": "user", "content": f"<irc_logs>\n{LINE}\n</irc_logs>\n\nada asks: ?"},
+]
 
 
 def filtered(pieces: list[str], prompt: list[Message] = PROMPT) -> tuple[str, bool]:
@@ -63,5 +67,5 @@ def test_text_goes_on_at_once() -> None:
 def test_any_cut_of_a_stream_gives_the_same(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     bounds = [0, *cuts, len(text)]
-    pieces = [text[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    pieces = [text[a:b] for a, b in itertools.pairwise(bounds)]
     assert filtered(pieces) == filtered([text])
