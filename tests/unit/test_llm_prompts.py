@@ -96,9 +96,13 @@ async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_c
     prompts: Prompts, table: SkillTable
 ) -> None:
     persona = Persona("You are $nick.\n\nA long explanation.", short="You are $nick.")
-    question = asking("who said 2*3?", persona=persona)
+    sums = await prompts.of(
+        table, asking("what is 2*3?", persona=persona), PromptBudget(is_small=True)
+    )
+    assert (sums.system, sums.beside, sums.worked_out) == ("You are Terra.", (), "2 × 3 = 6")
+    assert not sums.toolbox
+    question = asking("who said something about frogs yesterday?", persona=persona)
     prompt = await prompts.of(table, question, PromptBudget(is_small=True))
-    assert (prompt.system, prompt.beside, prompt.hints) == ("You are Terra.", (), "2 × 3 = 6")
     assert list(prompt.toolbox.names()) == [SEARCH]
     other = await prompts.of(table, asking("hello"), PromptBudget(is_small=True))
     assert not other.toolbox
