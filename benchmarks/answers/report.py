@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.answers.bare import LAYOUTS, BareAnswer
 from benchmarks.answers.questions import SETS, Half, ScheduledQuestion
 from benchmarks.answers.room import IrcAnswer
-from benchmarks.answers.scoring import is_line
+from benchmarks.answers.scoring import EXCUSE, is_line
 from benchmarks.figure import Figure, percentile
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -92,9 +92,12 @@ def _of_group(group: str, members: Sequence[AskedQuestion], layout: str) -> Iter
 
 
 def _costs(name: str, asked: Sequence[AskedQuestion], layout: str) -> Iterator[Figure]:
-    """Tokens and seconds; the goals are those of the whole run."""
+    """Tokens and seconds; the goals are those of the whole run. Where no model was asked, or a
+    call did not end, there is no prompt."""
     is_all = name == "all"
-    prompts = [each.answer.prompt or 0 for each in asked]
+    prompts = [each.answer.prompt for each in asked if each.answer.prompt] or [0]
+    alone = sum(not each.answer.prompt for each in asked)
+    yield Figure(f"{name}: no prompt known, of {len(asked)}", alone, "")
     yield Figure(
         f"{name}: prompt, median", percentile(prompts, 0.5), "tok", 700 if is_all else None
     )
@@ -121,7 +124,7 @@ def _firsts(asked: Iterable[AskedQuestion]) -> list[float]:
 
 
 def _unanswered(asked: Iterable[AskedQuestion]) -> int:
-    return sum(not each.answer.text for each in asked)
+    return sum(not each.answer.text or bool(EXCUSE.search(each.answer.text)) for each in asked)
 
 
 def written(asked: Sequence[AskedQuestion], folder: Path = RESULTS) -> list[Path]:

@@ -29,6 +29,11 @@ NOT_KNOWN = re.compile(
 )
 """An answer that admits that it has none."""
 
+EXCUSE = re.compile(
+    r"took me too long|no good answer|try (?:a shorter|again)|went wrong", re.IGNORECASE
+)
+"""Words of the program's own that are said instead of an answer."""
+
 # Leaks.
 _SECTION = re.compile(
     r"\b(?:(?:earlier_|found_)?irc_logs|own_facts|worked_out|tool_(?:calls?|results?|responses?))\b"
@@ -176,7 +181,8 @@ def is_line(answer: str, text: str) -> bool:
 def is_repeated(answer: str, earlier: Iterable[str]) -> bool:
     """Whether the answer is one of the earlier ones, and does not only say that it has none."""
     text = _plain(answer)
-    return bool(text) and not NOT_KNOWN.search(answer) and text in map(_plain, earlier)
+    admits = NOT_KNOWN.search(answer) or EXCUSE.search(answer)
+    return bool(text) and not admits and text in map(_plain, earlier)
 
 
 def _was_said(nick: str, text: str, said: Iterable[tuple[str, str]]) -> bool:

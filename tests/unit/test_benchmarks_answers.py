@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,14 @@ def test_the_figures_are_of_the_whole_run_and_of_its_thirds() -> None:
     assert values["all: first line / bare, median"] == 3
     assert values["answers that quote the prompt"] == 1
     assert values["unanswered"] == 0
+
+
+def test_an_excuse_is_no_answer() -> None:
+    asked = asked_question(1)
+    asked.answer = replace(asked.answer, text="That took me too long, so I stopped.")
+    values = {figure.name: figure.value for figure in figures_of([asked], [asked])}
+    assert values["unanswered"] == 1
+    assert values["1 at once: unanswered"] == 1
 
 
 def test_the_answers_can_be_read_in_a_file_for_each_half(tmp_path: Path) -> None:
