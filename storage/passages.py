@@ -27,7 +27,7 @@ from storage.search_plan import Filter
 from storage.search_text import Parsed
 from storage.search_window import LAST_ID
 
-SAID_HERE = 0.3
+SAID_HERE = 0.25
 """The score from which on a line is an answer; when all are below, nobody has said it here."""
 
 _RECENT = 300  # newest lines that are looked at whatever their words
