@@ -48,6 +48,49 @@ _NEGATIVE = frozenset(
      "link"}
 )  # fmt: skip
 
+_MORE_GENERAL = (
+    "What is the capital of Japan?",
+    "What is the capital of Germany?",
+    "How many minutes are in an hour?",
+    "Which planet is known as the red planet?",
+    "Who invented the telephone?",
+    "What is the largest ocean on Earth?",
+    "What gas do plants breathe in?",
+    "How many sides does a triangle have?",
+    "What is the color of grass?",
+    "What is the opposite of up?",
+    "What is the plural of mouse?",
+    "What is 10 times 10?",
+    "What is the first month of the year?",
+    "Which season comes after winter?",
+    "What do cows drink?",
+    "What is the name of the fairy tale with seven dwarfs?",
+    "What is the longest river in the world?",
+    "What does CPU stand for?",
+    "What is Linux?",
+    "Who created Linux?",
+    "Who is the creator of Python?",
+    "What is an operating system?",
+    "What language is spoken in Spain?",
+    "How many players are on a football team?",
+    "What instrument has 88 keys?",
+    "What is the fastest land animal?",
+    "What is frozen water called?",
+    "How many letters are in the English alphabet?",
+    "What do you call a baby dog?",
+    "In which country is the Eiffel Tower?",
+    "what is a kernel?",
+    "what does ls do?",
+    "how do I list files in a directory?",
+    "what is ssh?",
+    "translate hello to French",
+    "write a poem about the sea",
+    "which metal is liquid at room temperature?",
+    "what year did World War II end?",
+    "what is the speed of light?",
+    "who was Albert Einstein?",
+)
+
 Floats = NDArray[np.float64]
 
 
@@ -89,7 +132,7 @@ def _questions(file: QuestionFile) -> Iterator[tuple[int, str, str | None, str]]
         yield number % _FOLDS, fact.question, fact.text, "literal"
     for number, fact in enumerate(file.facts):
         yield number % _FOLDS, fact.paraphrase, fact.text, "paraphrased"
-    for number, text in enumerate([*file.never, *GENERAL]):
+    for number, text in enumerate([*file.never, *GENERAL, *_MORE_GENERAL]):
         yield number % _FOLDS, text, None, "never" if number < len(file.never) else "general"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
-from llm.log_questions import LogQuestion, Wish
+from llm.log_questions import LogQuestion, Wish, read_log_question
 from llm.spans import ALL_TIME
 from storage.event import SPOKEN, Event, EventType
 from storage.log_query import Query
@@ -62,8 +62,36 @@ class Quoting:
         return f"{stamp} {spoken}" + (f"  {address}" if address else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Questioner:
+    """Who asks, the nicks that are known where they ask, and when it is (None: now)."""
+
+    nick: str = ""
+    nicks: Collection[str] = ()
+    now: datetime | None = None
+
+
 PLAIN = Quoting()
 """In UTC, without links."""
+
+
+async def answer_about_log(
+    log: LogReader,
+    text: str,
+    within: Query,
+    asking: Questioner,
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
+) -> QuotedAnswer | None:
+    """The answer to any question, None when it is none to the log: a question about what was said
+    always has one, be it that there is none; another has one where somebody said it. Raises
+    Unavailable."""
+    question = read_log_question(
+        text, asking.nicks, who=asking.nick, now=asking.now, zone=quoting.zone
+    )
+    if question is not None and await _is_known(log, question, within, asking):
+        return await answer_from_log(log, question, within, quoting, spoken)
+    return await answer_plainly(log, text, within, quoting, spoken)
 
 
 async def answer_from_log(
@@ -105,6 +133,16 @@ async def answer_plainly(
         return None
     events = _shown(said)
     return QuotedAnswer("", tuple(map(quoting.line, events)), tuple(events), said[0].score)
+
+
+async def _is_known(
+    log: LogReader, question: LogQuestion, within: Query, asking: Questioner
+) -> bool:
+    """Whether a question is about somebody of the log: "what did Einstein say?" mostly is not."""
+    nick = question.nick
+    if nick is None or nick.lower() in {each.lower() for each in asking.nicks}:
+        return True
+    return bool(await log.find(replace(within, nick=nick, types=SPOKEN, own=False, limit=1)))
 
 
 async def _of_person(

@@ -38,25 +38,25 @@ FEATURES = (
     "states all",
 )
 WEIGHTS: Mapping[str, float] = {
-    "bias": -1.78,
+    "bias": -2.80,
     "exact": 0.00,
-    "related": 8.67,
-    "heaviest missing": -2.75,
-    "evidence": 5.05,
-    "asks": -2.83,
-    "shows": 1.25,
-    "lacks": -3.27,
-    "length": -3.19,
-    "nothing new": -2.36,
-    "density": 1.85,
-    "name missing": -2.09,
-    "recent": 2.43,
-    "recent related": 1.59,
-    "log size": -6.45,
-    "commonplace": -4.33,
-    "link": -0.98,
-    "states": 0.15,
-    "states all": 3.66,
+    "related": 8.24,
+    "heaviest missing": -1.78,
+    "evidence": 5.50,
+    "asks": -3.54,
+    "shows": 1.84,
+    "lacks": -2.94,
+    "length": -3.52,
+    "nothing new": -2.53,
+    "density": 2.27,
+    "name missing": -1.95,
+    "recent": 2.02,
+    "recent related": 1.83,
+    "log size": -7.11,
+    "commonplace": -4.25,
+    "link": -1.02,
+    "states": 0.22,
+    "states all": 2.49,
 }
 _HEAVIEST = 7.0
 _TYPO_LENGTH = 5  # letters of a word that may be misspelt
@@ -178,6 +178,13 @@ def chance(values: Sequence[float]) -> float:
     """The chance from 0 to 1 that a line with these features answers the question."""
     total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+def as_statement(values: Sequence[float]) -> list[float]:
+    """The features of a question as if it were a statement that has what is asked for: how likely
+    it is about the same."""
+    whole = {"asks": 0.0, "lacks": 0.0, "nothing new": 0.0, "shows": 1.0}
+    return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 
 
 def rounded(share: float) -> float:

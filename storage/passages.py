@@ -20,24 +20,23 @@ from storage.event import SPOKEN, Event
 from storage.event_row import event_of
 from storage.log_query import Query, find, found
 from storage.passage_index import PassageIndex, plans, related_plans, weight_of
-from storage.passage_score import FEATURES, Asking, Line, chance, features, rounded
+from storage.passage_score import FEATURES, Asking, Line, as_statement, chance, features, rounded
 from storage.question_words import QuestionWords, asks, question_words, shows
 from storage.replies import NEXT, replies
 from storage.search_plan import Filter
 from storage.search_text import Parsed
 from storage.search_window import LAST_ID
 
-SAID_HERE = 0.4
+SAID_HERE = 0.25
 """The score from which on a line is an answer; when all are below, nobody has said it here."""
 
 _RECENT = 300  # newest lines that are looked at whatever their words
 _ENOUGH = 0.8  # share of what the words weigh: then nobody looks for related words
 _SAME = 0.75  # coverage of a question that asks the same
-_TELLING = 12.0  # weight of the words that it has in common, at least
 _FOLLOWED = 5  # questions whose replies are looked at
 _LACKING = 0.4  # of a reply without what is asked for
 _MEANWHILE = 3_600_000  # of ids, milliseconds, until a reply
-_QUESTION = 0.3  # the most that a question may be worth
+_QUESTION = 0.2  # the most that a question may be worth
 _COVERAGE = FEATURES.index("exact")
 _ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
 
@@ -148,15 +147,18 @@ class _Search:
 
     def run(self, limit: int) -> Passages:
         """All steps in their order."""
-        passages = []
+        passages: list[Passage] = []
+        asked: list[Passage] = []
         for event, values in self.lines():
             share = values[_COVERAGE]
             score = share if self._spoken.mentions else chance(values)
             if event.text.rstrip().endswith("?") and not self._spoken.mentions:
                 score = min(score, _QUESTION)
+            if share >= _SAME and asks(event.text):
+                asked.append(Passage(event, chance(as_statement(values)), share))
             passages.append(Passage(event, score, share))
         if not self._spoken.mentions:
-            passages += self._replies(passages)
+            passages += self._replies(asked)
         sign = 1 if self._spoken.oldest else -1
         best = _distinct(
             sorted(passages, key=lambda each: (-rounded(each.score), sign * each.event.id))
@@ -191,21 +193,14 @@ class _Search:
                 if not self._spoken.leaves_out(event):
                     yield event, features(self._asking, line, recent=recent)
 
-    def _replies(self, passages: Sequence[Passage]) -> Iterator[Passage]:
-        """Lines that reply to those who have asked the same."""
-        same = [
-            each
-            for each in passages
-            if each.coverage >= _SAME
-            and each.coverage * self._asking.whole >= _TELLING
-            and asks(each.event.text)
-        ]
-        same.sort(key=lambda each: (-each.coverage, -each.event.id))
+    def _replies(self, asked: Sequence[Passage]) -> Iterator[Passage]:
+        """Lines that reply to those who have `asked` the same, most likely."""
+        best = sorted(asked, key=lambda each: (-each.score, -each.event.id))
         expected = self._asking.question.expected
-        for passage in same[:_FOLLOWED]:
+        for passage in best[:_FOLLOWED]:
             for reply in replies(passage.event, self._following(passage.event)):
                 lacks = shows(expected, reply.event.text) is False
-                score = passage.coverage * reply.chance * (_LACKING if lacks else 1)
+                score = passage.score * reply.chance * (_LACKING if lacks else 1)
                 yield Passage(reply.event, score, passage.coverage, passage.event)
 
     def _following(self, asked: Event) -> list[Event]:

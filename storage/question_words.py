@@ -62,7 +62,8 @@ class QuestionWord:
 
 @dataclass(frozen=True, slots=True)
 class QuestionWords:
-    """A question as it was understood; `is_state` for "what is ...?", "where are ...?"."""
+    """A question as it was understood; `is_state` for "what is the ...?", "where
+    are ...?", but not for "what is a ...?", which nobody asks of a log."""
 
     words: tuple[QuestionWord, ...]
     expected: Expected
@@ -90,7 +91,8 @@ _FRAME = re.compile(  # words of the question that no answer has
     r"\bhow (?:long|often|soon|far|late)\b|\b(?:what|which) (?:time|day|date|year|month)\b"
 )
 _STATES = re.compile(
-    r"^\W*(?:what|where|who|when|which|how|why)\w*(?:'s| is| are| was| were) ", re.IGNORECASE
+    r"^\W*(?:what|where|who|when|which|how|why)\w*(?:'s| is| are| was| were) (?!an? )",
+    re.IGNORECASE,
 )
 _EXPECTED = [(kind, re.compile(pattern)) for kind, pattern in _KINDS]
 

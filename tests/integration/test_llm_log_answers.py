@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from llm.log_answers import QuotedAnswer, Quoting, answer_from_log, answer_plainly
+from llm.log_answers import (
+    Questioner,
+    QuotedAnswer,
+    Quoting,
+    answer_about_log,
+    answer_from_log,
+    answer_plainly,
+)
 from llm.log_questions import read_log_question
 from llm.log_tools import LogTools
 from storage.chat_log import ChatLog, Query
@@ -105,6 +112,24 @@ async def test_a_plain_question_has_an_answer_only_where_it_was_said(log: ChatLo
     assert found is not None
     assert found.text == QUOTED
     assert await answer_plainly(log, "what is the capital of France?", within) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("who mentioned the greenhouse?", QUOTED),
+        ("when does the greenhouse pump start?", QUOTED),
+        ("what did zoe say about the greenhouse?", "zoe has not said that here."),
+        ("what did Einstein say about time?", None),
+        ("what is the capital of France?", None),
+    ],
+)
+async def test_any_question_has_an_answer_if_it_is_about_the_log(
+    log: ChatLog, text: str, expected: str | None
+) -> None:
+    questioner = Questioner("eve", ["zoe"], NOW)
+    found = await answer_about_log(log, text, Query(scope=POND), questioner, QUOTING, SPOKEN_HERE)
+    assert (found and found.text) == expected
 
 
 async def test_nobody_is_quoted_who_has_opted_out(database: Database, log: ChatLog) -> None:
