@@ -70,7 +70,7 @@ async def answered(port: int, nick: str, expected: str) -> None:
         await person.settle()
         if not any(" 353 " in line and "Terra" in line for line in person.lines):
             await person.expect(r"^:Terra!\S+ JOIN ")
-        await person.say("#terrarium", ".terrarium what can you do?")
+        await person.say("#terrarium", ".terrarium tell me a story")
         await person.expect(rf"PRIVMSG #terrarium :{nick}: {expected}")
 
 

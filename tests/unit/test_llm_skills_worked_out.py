@@ -256,6 +256,13 @@ rc-1.2.3-4
 v2.0.1 + patches
 https://example.org/2024/01/02
 #42
++1
+15%
+it is 1024*768 right now
+10:36 AM in France, it's so long
+is there a way to make my console not all in CAPS??
+select twinview and resolution
+pick up milk and bread
 level 3/5 complete
 50/50
 10:30

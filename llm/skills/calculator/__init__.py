@@ -36,7 +36,7 @@ _NAMES = frozenset(
 )
 _NO_SUM = re.compile(r"[\d.]+([-/.:])[\d.]+\1[\d.]+(?:[-/.:][\d.]+)*")
 _WITHIN = re.compile(
-    r"\b(?:what is|what's|how much is|calculate|compute|equals|is|of)\s+"
+    r"(?:\b(?:what is|what's|how much is|calculate|compute|equals)|^is)\s+"
     r"(?P<sum>[\d(][\d.() ]{0,20}(?:(?:\*\*|[-+*/^x×÷]) {0,2}-?[\d.()][\d.() ]{0,20}){1,8})"
     r"(?=$|[?!,;]|\.$|\.\s| ?(?:and|a lot|or|then|the|right|correct|true|enough|much)\b)"
 )

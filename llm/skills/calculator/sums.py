@@ -87,10 +87,9 @@ def evaluate(text: str) -> Sum:
         value = _Reader(tokens).whole()
     except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
         raise NoSum(str(error) or "it has no result") from error
-    operations = sum(
-        token.kind in ("sign", "function") and token.text not in "()," for token in tokens
-    )
-    return Sum(_shown_tokens(tokens), value, operations)
+    operands = sum(token.kind in ("number", "constant") for token in tokens)
+    functions = sum(token.kind == "function" or token.text == "!" for token in tokens)
+    return Sum(_shown_tokens(tokens), value, functions + operands - 1)
 
 
 def _real_only(function: Callable[..., float]) -> Callable[..., Number]:

@@ -159,7 +159,7 @@ def _value(text: str) -> Fraction | None:
         found = evaluate(symbols_of(text.strip().rstrip(".,")))
     except NoSum:
         return None
-    is_plain = isinstance(found.value, Fraction) and found.operations <= text.count("-")
+    is_plain = isinstance(found.value, Fraction) and found.operations == 0
     return Fraction(found.value) if is_plain else None
 
 

@@ -29,9 +29,9 @@ _COIN = re.compile(
     r"|heads or tails|wirf (?:eine|die) münze|kopf oder zahl"
 )
 _CHOICE = re.compile(
-    r"(?:(?:choose|pick|decide|select)(?: for me)?(?: (?:one|randomly|at random|something))?"
-    r"(?: (?:between|from|of|among|out of)| one of)?(?: (?:these|the following))?:?"
-    r"|wähle?(?: zwischen)?:?) (?P<things>.+)"
+    r"(?:(?:choose|pick)(?: for me)?(?: (?:one|randomly|at random|something))?|wähle?)"
+    r"(?P<marked> (?:between|from|of|among|out of|zwischen)(?: (?:these|the following))?:?|:)?"
+    r" (?P<things>.+)"
 )
 _NUMBER = re.compile(
     r"(?:(?:give me |pick |choose |generate |say |what is )?(?:a |any )?(?:random )?number"
@@ -102,8 +102,8 @@ def _number(asked: str) -> str | None:
 def _choice(asked: str, written: str) -> str | None:
     """One of the things that are listed, spelled as they were."""
     match = _CHOICE.fullmatch(asked)
-    if not match:
-        return None
+    if not match or not (match["marked"] or re.search(r"\b(?:or|oder)\b", match["things"])):
+        return None  # "pick a and b" may be anything
     at = written.lower().find(match["things"])
     things = [each.strip(" '\"") for each in _SPLIT.split(written[at:][: len(match["things"])])]
     listed = [each for each in things if each]

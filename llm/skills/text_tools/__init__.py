@@ -53,6 +53,7 @@ _CASE = re.compile(
     rf"|{_SAYING}[\"']?(?P<cased>[^\"':]+?)[\"']? (?:in|to|into) (?:all )?"
     r"(?P<last>upper ?case|lower ?case|caps|capitals|capital letters))"
 )
+_ORDERED = re.compile(r"(?:say|write|spell|convert|turn|make) ")
 _CODE = re.compile(
     rf"(?P<verb>encode|decode)? ?(?:{_SAYING}(?P<text>.+?) )?"
     r"(?:in|to|into|as|from|with|using|by)? ?(?P<code>rot-?13|base ?64|hex)"
@@ -196,6 +197,8 @@ def _cased(asked: str, written: str) -> str | None:
     if not match:
         return None
     text = _spelled(_first(match, ("quoted", "named", "cased")), written)
+    if match["cased"] and " " in text and not _ORDERED.match(asked):
+        return None  # "is there a way to have my console in caps"
     way = (match["first"] or match["last"]).replace(" ", "")
     if way == "lowercase":
         return text.lower()

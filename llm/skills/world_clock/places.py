@@ -56,13 +56,15 @@ Europe/Warsaw: poland, krakow, kraków, warschau | Europe/Zurich: switzerland, g
 Europe/Tallinn: estonia | Europe/Bratislava: slovakia | Europe/Ljubljana: slovenia
 Atlantic/Reykjavik: iceland
 """
+_WITH_COUNTRY = re.compile(r"[^,]+, ?[^\W\d_]+(?: [^\W\d_]+)?")
 _TIME_OF = re.compile(r" (?:time|zeit)(?: ?zone)?$|^the ")
 
 
 def zone_of(name: str) -> tzinfo | None:
     """Return the time zone of a city, a country with one zone, or an abbreviation."""
     key = " ".join(name.lower().replace("_", " ").strip(" ?.!,").split())
-    for spelled in (key, _TIME_OF.sub("", key), key.partition(",")[0]):
+    city = key.partition(",")[0] if _WITH_COUNTRY.fullmatch(key) else key
+    for spelled in (key, _TIME_OF.sub("", key), city):
         if spelled in ("utc", "gmt", "zulu", "z"):
             return UTC
         if zone := _zones().get(spelled):
