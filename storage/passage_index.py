@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from storage.log_query import id_range
-from storage.passage_score import Asking
+from storage.passage_score import WeighedQuestion
 from storage.question_words import QuestionWord, is_number
 from storage.search_plan import Filter
 from storage.search_window import LAST_ID
@@ -166,7 +166,7 @@ class IndexPlan:
 
 
 def plans(
-    asking: Asking, counts: Mapping[str, int], counted: int, nicks: Collection[str]
+    asking: WeighedQuestion, counts: Mapping[str, int], counted: int, nicks: Collection[str]
 ) -> Iterator[IndexPlan]:
     """What to ask the index for, the rarest words first: lines with a rare word, and with a common
     one together with any other; and what one of `nicks` said with any other."""
@@ -182,7 +182,7 @@ def plans(
             yield IndexPlan((_any(others),), asking.weights[word.root], word.forms[0])
 
 
-def related_plans(asking: Asking) -> Iterator[IndexPlan]:
+def related_plans(asking: WeighedQuestion) -> Iterator[IndexPlan]:
     """The same for what may stand for a word, together with another word of the question."""
     words = asking.question.words
     for word in words:

@@ -68,7 +68,7 @@ _LONG = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SpokenLine:
     """What somebody said, as words and their stems; `speaker` are the stems of the nick."""
 
     text: str
@@ -78,7 +78,7 @@ class Line:
     speaker: Set[str]
 
     @classmethod
-    def of(cls, text: str, nick: str) -> Line:
+    def of(cls, text: str, nick: str) -> SpokenLine:
         """What `nick` said."""
         words = tokens(text)
         stems = [stem(word) for word in words]
@@ -90,7 +90,7 @@ def _names(nick: str) -> frozenset[str]:
     return frozenset({nick.lower(), *map(stem, tokens(nick))})
 
 
-class Asking:
+class WeighedQuestion:
     """A question in a log of so many `lines`, and how much each of its words weighs there."""
 
     def __init__(self, question: QuestionWords, weights: Mapping[str, float], lines: int) -> None:
@@ -103,7 +103,7 @@ class Asking:
             root for word in question.words for root in (word.root, *word.related)
         )
 
-    def touches(self, line: Line) -> bool:
+    def touches(self, line: SpokenLine) -> bool:
         """Whether a line has anything to do with the question."""
         return not (self._stems.isdisjoint(line.present) and self._stems.isdisjoint(line.speaker))
 
@@ -114,7 +114,7 @@ def rarity(root: str) -> float:
     return min(_HEAVIEST, max(1.0, math.log(20 + related_words().rank(root)) - 2.0))
 
 
-def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
+def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list[float]:
     """The values of FEATURES for a line."""
     words, present = line.words, line.present
     exact = near = heaviest = rarest = 0.0
@@ -166,7 +166,7 @@ def features(asking: Asking, line: Line, *, recent: bool) -> list[float]:
     ]
 
 
-def _density(line: Line, matched: Set[str]) -> tuple[float, bool]:
+def _density(line: SpokenLine, matched: Set[str]) -> tuple[float, bool]:
     """How much of what a line tells are words of the question, and whether it tells more."""
     content = [root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)]
     told = sum(map(rarity, content))
@@ -193,7 +193,7 @@ def rounded(share: float) -> float:
     return round(2 * math.log(kept / (1 - kept))) / 2
 
 
-def _exact(word: QuestionWord, line: Line, weight: float) -> float:
+def _exact(word: QuestionWord, line: SpokenLine, weight: float) -> float:
     if word.root in line.present:
         return 1.0
     if word.root in line.speaker:
@@ -206,7 +206,7 @@ def _exact(word: QuestionWord, line: Line, weight: float) -> float:
     return 0.0
 
 
-def _states(line: Line, matched: Set[str]) -> bool:
+def _states(line: SpokenLine, matched: Set[str]) -> bool:
     """Whether a line says what something that was asked for is: "the parcel is", "is the boss"."""
     stems = line.stems
     for place, root in enumerate(stems):

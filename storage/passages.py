@@ -20,7 +20,15 @@ from storage.event import SPOKEN, Event
 from storage.event_row import event_of
 from storage.log_query import Query, find, found
 from storage.passage_index import PassageIndex, plans, related_plans, weight_of
-from storage.passage_score import FEATURES, Asking, Line, as_statement, chance, features, rounded
+from storage.passage_score import (
+    FEATURES,
+    SpokenLine,
+    WeighedQuestion,
+    as_statement,
+    chance,
+    features,
+    rounded,
+)
 from storage.question_words import QuestionWords, asks, question_words, shows
 from storage.replies import NEXT, replies
 from storage.search_plan import Filter
@@ -34,7 +42,7 @@ _RECENT = 300  # newest lines that are looked at whatever their words
 _ENOUGH = 0.8  # share of what the words weigh: then nobody looks for related words
 _SAME = 0.75  # coverage of a question that asks the same
 _FOLLOWED = 5  # questions whose replies are looked at
-_LACKING = 0.4  # of a reply without what is asked for
+_LACKING = 0.3  # of a reply without what is asked for
 _MEANWHILE = 3_600_000  # of ids, milliseconds, until a reply
 _QUESTION = 0.2  # the most that a question may be worth
 _COVERAGE = FEATURES.index("exact")
@@ -140,7 +148,7 @@ class _Search:
         self._index = PassageIndex(connection, filtering, oldest=spoken.oldest)
         counts, counted = self._index.frequencies(asked.words)
         weights = {word.root: weight_of(word, counts[word.root], counted) for word in asked.words}
-        self._asking = Asking(asked, weights, self._index.lines)
+        self._asking = WeighedQuestion(asked, weights, self._index.lines)
         self._plans = list(plans(self._asking, counts, counted, self._index.nicks(asked.words)))
         self._further = [] if spoken.mentions else list(related_plans(self._asking))
         self._reached: int | None = None
@@ -187,7 +195,7 @@ class _Search:
 
     def _fitting(self, rows: Iterable[Row], *, recent: bool) -> Iterator[tuple[Event, list[float]]]:
         for row in rows:
-            line = Line.of(row["text"], row["nick"])
+            line = SpokenLine.of(row["text"], row["nick"])
             if self._asking.touches(line):
                 event = self._event(row)
                 if not self._spoken.leaves_out(event):

@@ -37,7 +37,9 @@ class ReplyChance:
 def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
     """The lines of others among those just after a question, each with its chance."""
     others = {event.nick for event in following[: NEXT // 2]} - {question.nick}
-    few = len(others) <= _FEW
+    asker = question.nick.lower()
+    named = any(addressee(event.text) == asker for event in following[:NEXT])
+    few = len(others) <= _FEW and not named
     found = []
     for distance, event in enumerate(following[:NEXT], 1):
         if event.nick != question.nick and not asks(event.text):
