@@ -201,7 +201,7 @@ async def test_what_was_said_before_a_tool_call_is_not_taken_for_the_answer(
     ):
         script.answer(Answer("I look", calls=(("get_current_users", "{}"),)))
         script.say("There are two.\nBoth are fine.")
-        await alice.say(ROOM, ".terrarium who is here?")
+        await alice.say(ROOM, ".terrarium how many are we?")
         await alice.expect(r":Both are fine\.$")
         assert said(alice) == ["alice: There are two.", "Both are fine."]
 

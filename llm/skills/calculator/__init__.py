@@ -34,7 +34,7 @@ _NAMES = frozenset(
         *("10-4", "5-0", "6/7", "2x4", "4x4"),
     )
 )
-_NO_SUM = re.compile(r"[\d.]+([-/.:])[\d.]+\1[\d.]+(?:[-/.:][\d.]+)*")
+_NO_SUM = re.compile(r"\d+([-/.:])\d+\1\d+(?:[-/.:]\d+)*")
 _WITHIN = re.compile(
     r"(?:\b(?:what is|what's|how much is|calculate|compute|equals)|^is)\s+"
     r"(?P<sum>[\d(][\d.() ]{0,20}(?:(?:\*\*|[-+*/^x×÷]) {0,2}-?[\d.()][\d.() ]{0,20}){1,8})"

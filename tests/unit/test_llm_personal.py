@@ -1,0 +1,65 @@
+"""What people have remembered, read from their words; what the bot says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from harnesses.irc.trigger import Trigger, trigger
+from llm.introduction import TOPICS, Introduction
+from llm.memory.personal import Statement, statement_in
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("tea oolong", "tea", "oolong"),
+        ("tea = oolong", "tea", "oolong"),
+        ("favourite tea: green oolong", "favourite tea", "green oolong"),
+        ("that my favourite tea is oolong.", "favourite tea", "oolong"),
+        ("my Time Zone is Europe/Vienna", "timezone", "Europe/Vienna"),
+        ("that I live in Graz", "home", "Graz"),
+        ("I am called Ada", "name", "Ada"),
+        ("dass mein Tee Oolong ist", "tee", "Oolong"),
+        ("that I like frogs", "", "I like frogs"),
+        ("homepage https://example.org/a=b", "homepage", "https://example.org/a=b"),
+    ],
+)
+def test_a_fact_has_a_name_and_a_note_has_none(text: str, key: str, value: str) -> None:
+    assert statement_in(text) == Statement(key, value)
+
+
+@pytest.mark.parametrize("text", ["", "tea", "that "])
+def test_nothing_said_is_nothing_to_remember(text: str) -> None:
+    assert statement_in(text) is None
+
+
+def test_what_the_bot_says_of_itself_is_true_for_its_model() -> None:
+    small = Introduction("Terra", "small-135m", chooses_tools=False)
+    large = Introduction("Terra", "large-8b", True, "https://log.example.org", "!")
+    for topic in TOPICS:
+        for introduction in (small, large):
+            said = introduction.said(topic)
+            assert len(said.split("\n")) <= 3
+            assert len(said) <= 700
+    assert "cannot use tools by itself" in small.said("model")
+    assert "chooses by itself" in large.said("model")
+    assert "large-8b" in large.said("identity")
+    assert "!search pump" in large.said("abilities")
+    assert "https://log.example.org" in large.said("abilities")
+    assert "http" not in small.said("abilities")
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "words"),
+    [
+        ("forget me", "forget", "me"),
+        ("Terra: forget me 96a261", "forget", "me 96a261"),
+        ("nolog", "nolog", ""),
+        ("Terra: nolog off", "nolog", "off"),
+        ("forget me not", "terrarium", "forget me not"),
+        ("please forget me", "terrarium", "please forget me"),
+        ("forget my tea", "terrarium", "forget my tea"),
+    ],
+)
+def test_own_data_is_removed_by_the_exact_words_only(text: str, command: str, words: str) -> None:
+    assert trigger(text, prefix=".", nick="Terra", private=True) == Trigger(command, words)
