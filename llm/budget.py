@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llm.question_cues import wants_long_answer
 from llm.wire import ModelCard
 
 _FRESH_SECONDS = 1.5  # of reading that a person may have to wait for
@@ -17,6 +18,7 @@ _USED_WELL = (
 """Parameters of a model, up to which it makes good use of so many tokens of lines and turns."""
 
 _SMALL = 1_000_000_000  # parameters, below which explanations and tags do more harm than good
+_TINY_SENTENCES, _SMALL_SENTENCES, _LONG_ANSWER = 1, 2, 4
 _TINY = 300_000_000  # parameters, below which a model retells wrongly what it has just read
 
 
@@ -34,6 +36,13 @@ class PromptBudget:
     is_small: bool = False
     is_tiny: bool = False
     may_call: bool = True
+
+    def sentences(self, question: str) -> int | None:
+        """Return how many sentences of an answer are worth reading; None: all."""
+        if not self.is_small:
+            return None
+        short = _TINY_SENTENCES if self.is_tiny else _SMALL_SENTENCES
+        return _LONG_ANSWER if wants_long_answer(question) else short
 
     @classmethod
     def of(cls, card: ModelCard | None) -> PromptBudget:

@@ -55,7 +55,7 @@ class Count:
 @dataclass(frozen=True, slots=True)
 class Call:
     """What goes with every request of one run: whose it is, how urgent, and what differs from the
-    configuration: the model, the temperature, the longest answer in tokens.
+    configuration: the model, the temperature, the longest answer in tokens and in sentences.
 
     `purpose` says what its tokens are spent on ("answer", or a kind of work beside answers, as
     "summary", "facts", "review"), and `room` where.
@@ -68,6 +68,7 @@ class Call:
     room: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
+    sentences: int | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
@@ -142,7 +143,9 @@ class AgentClient:
         tried: list[Gathering] = []
 
         async def attempt() -> None:
-            utterance = Utterance(tools, messages, data=response_format is not None)
+            utterance = Utterance(
+                tools, messages, sentences=call.sentences, data=response_format is not None
+            )
             tried.append(Gathering(on_text, utterance))
             await self._stream(body, call, tried[-1])
 

@@ -42,7 +42,8 @@ _ABOUT_TALK = re.compile(
 
 class CompactContext:
     """The prompt for one question to a small model; `found` are the lines that answer it. One that
-    `is_local` only people here can answer: where nothing was found, it comes with their last lines.
+    only people here can answer `is_unsure` when none of these lines surely does: then the model is
+    told to say so, and where there are none it is shown the last lines.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class CompactContext:
         found: Sequence[Event],
         *,
         notes: str = "",
-        is_local: bool = False,
+        is_unsure: bool = False,
         budget: PromptBudget,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -64,7 +65,7 @@ class CompactContext:
         self._view = view
         self._lines = list(found)
         self._notes = notes
-        self._is_local = is_local
+        self._is_unsure = is_unsure
         self._budget = budget.tokens or 0
         self._now = now
         self._past: list[Message] = []
@@ -79,9 +80,10 @@ class CompactContext:
                 self._past = _retold(turns[-1].messages)
         if self._view:
             self._view = await self._view.settled()
-            if not self._lines and (self._is_local or _ABOUT_TALK.search(text)):
+            if not self._lines and (self._is_unsure or _ABOUT_TALK.search(text)):
                 self._lines = await self._view.recent(_RECENT)
-                self._notes = "\n".join(filter(None, [self._notes, _UNSAID * self._is_local]))
+        if self._is_unsure:
+            self._notes = "\n".join(filter(None, [self._notes, _UNSAID]))
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """Return the messages, the oldest lines left out beyond the budget.
@@ -113,7 +115,8 @@ class CompactContext:
         if is_about_time(self._question.text):
             notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
         lines = [_line(event) for event in self._lines]
-        content = "\n".join([*lines, *notes, *([""] if lines or notes else []), question])
+        asked = f"Question: {question}\nAnswer:"
+        content = "\n".join([*lines, *notes, *([""] if lines or notes else []), asked])
         system: Message = {"role": "system", "content": self._system}
         return [system, *self._past, {"role": "user", "content": content}]
 
@@ -131,6 +134,6 @@ def _retold(messages: Sequence[Message]) -> list[Message]:
     if not answer:
         return []
     return [
-        {"role": "user", "content": neutral(messages[0]["content"])},
+        {"role": "user", "content": f"Question: {neutral(messages[0]['content'])}\nAnswer:"},
         {"role": "assistant", "content": answer[:_LONGEST_ANSWER]},
     ]

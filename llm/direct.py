@@ -48,38 +48,30 @@ _log = structlog.get_logger()
 
 
 async def quoted_answer(view: LogView, question: str) -> QuotedAnswer | None:
-    """Find the lines of the log that answer a question; None when there are none, or the log
-    cannot be read."""
+    """Find the lines of the log that answer a question, or those that come nearest where only
+    people here can know the answer. None: it is no question to the log, or that cannot be read."""
     try:
-        return await view.answer(question)
+        found = await view.answer(question)
+        if found is None and is_local(question, view.people):
+            return await view.nearest(question)
     except StorageError as error:  # then the model is asked without them
         _log.warning("turn.not_searched", error=str(error))
         return None
+    return found
 
 
-def direct_answer(
-    question: str,
-    worked_out: str,
-    quoted: QuotedAnswer | None,
-    budget: PromptBudget,
-    people: Collection[str] = (),
-) -> str | None:
+def direct_answer(worked_out: str, quoted: QuotedAnswer | None, budget: PromptBudget) -> str | None:
     """Return the answer to a question that needs no model of this size, or None.
 
     What a skill has worked out is the answer, whatever the model. A question about who said what is
     answered with the lines themselves where the model cannot search. A model that is too small to
-    retell a line rightly is not asked to, nor to guess what only people here know (`people` are
-    their nicks).
+    retell a line rightly is not asked to, nor to guess what only people here know.
     """
     if worked_out:
         return worked_out
-    if not budget.is_small:
+    if not budget.is_small or quoted is None:
         return None
-    if quoted and (quoted.is_about_log or (budget.is_tiny and quoted.events)):
-        return quoted.text
-    if budget.is_tiny and quoted is None and is_local(question, people):
-        return NOT_SAID
-    return None
+    return (quoted.text or NOT_SAID) if quoted.is_about_log or budget.is_tiny else None
 
 
 def is_local(question: str, people: Collection[str] = ()) -> bool:

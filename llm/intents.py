@@ -93,6 +93,10 @@ _FACT = forms(
     r"(?: is| are| was)?",
     rf"(?:what|when|where|who) {_MY} (?P<key>.+) (?:is|are|was)",
 )
+_FACT_OF_SELF = (
+    (forms(r"(?:where|wo) (?:do i live|wohne ich|is my home)"), "home"),
+    (forms(r"(?:what is my name|what am i called|who am i|wie heiße ich|wer bin ich)"), "name"),
+)
 _FORGET_FACT = forms(
     rf"(?:forget|delete|remove|vergiss)(?: about| that)? {_MY} (?P<key>.+?)"
     r"(?: (?:is|are|ist) .+)?(?: again)?",
@@ -154,7 +158,8 @@ def may_ask_for_fact(text: str) -> bool:
     """Whether a question may be for something that is remembered, so that it is worth to look up
     what is."""
     asked = wish_in(text).lower()
-    return found_in(_FACT, asked) is not None or found_in(_FORGET_FACT, asked) is not None
+    every = (_FACT, _FORGET_FACT, *(questions for questions, _ in _FACT_OF_SELF))
+    return any(found_in(questions, asked) is not None for questions in every)
 
 
 def _is_question(text: str) -> bool:
@@ -211,6 +216,9 @@ def _cancelling(asked: str) -> Intent | None:
 def _of_fact(asked: str, facts: Collection[str]) -> Intent | None:
     """A known fact that is asked for, or is to be forgotten."""
     known = {_compared(key): key for key in facts}
+    for own, of_self in _FACT_OF_SELF:
+        if of_self in known and found_in(own, asked) is not None:
+            return Intent("recall", known[of_self])
     for command, questions in (("recall", _FACT), ("forget", _FORGET_FACT)):
         found = found_in(questions, asked)
         key = known.get(_compared(found["key"])) if found else None

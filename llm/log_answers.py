@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
+from itertools import zip_longest
 
 from llm.log_questions import LogQuestion, Wish, read_log_question
 from llm.spans import ALL_TIME
@@ -19,6 +20,10 @@ MOST_LINES = 3
 _LOOKED_AT = 60  # passages of which the newest or the oldest is wanted
 _COVERED = 0.6  # share of a topic's weight that a line about it has
 _LONGEST = 350  # characters of a line that are quoted
+_NEAR = 0.03  # score of a line that is worth showing where none answers the question
+
+NEAREST = "Nobody said that here in these words; nearest:"
+"""Before lines of which none is surely the answer."""
 
 Link = Callable[[Event], str | None]
 """The address of the page that shows an event, None where there is none."""
@@ -35,6 +40,11 @@ class QuotedAnswer:
     events: tuple[Event, ...] = ()
     score: float = 0.0
     is_about_log: bool = False
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the first line likely is the answer."""
+        return bool(self.lines) and self.lead != NEAREST
 
     @property
     def text(self) -> str:
@@ -90,8 +100,27 @@ async def answer_about_log(
         text, asking.nicks, who=asking.nick, now=asking.now, zone=quoting.zone
     )
     if question is not None and await _is_known(log, question, within, asking):
-        return await answer_from_log(log, question, within, quoting, spoken)
+        found = await answer_from_log(log, question, within, quoting, spoken)
+        return replace(found, is_about_log=True)
     return await answer_plainly(log, text, within, quoting, spoken)
+
+
+async def nearest_lines(
+    log: LogReader,
+    question: str,
+    within: Query,
+    near: Sequence[Event] = (),
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
+) -> QuotedAnswer:
+    """Return the lines that come nearest to a question which no line surely answers; none when
+    nothing comes near. `near` are those that are near in meaning, best first. Raises Unavailable."""
+    passages = await log.passages_for_model(question, replace(within, limit=MOST_LINES), spoken)
+    by_words = [each.event for each in passages.found if each.score >= _NEAR]
+    by_meaning = [event for event in near if not spoken.leaves_out(event)]
+    merged = [event for pair in zip_longest(by_meaning, by_words) for event in pair if event]
+    events = list({event.id: event for event in merged}.values())[:MOST_LINES]
+    return QuotedAnswer(NEAREST if events else "", tuple(map(quoting.line, events)), tuple(events))
 
 
 async def answer_from_log(

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from llm.channel_threads import ChannelThreads
-from llm.log_answers import PLAIN, QuotedAnswer, Quoting, answer_from_log, answer_plainly
-from llm.log_questions import read_log_question
+from llm.log_answers import (
+    PLAIN,
+    Questioner,
+    QuotedAnswer,
+    Quoting,
+    answer_about_log,
+    nearest_lines,
+)
+from llm.meaning import Meaning, near_to
 from storage.chat_log import Query
 from storage.entry import Entry
 from storage.event import SPOKEN, Event, Place, Scope
@@ -18,6 +25,7 @@ from storage.stores import LogReader
 _OWN_WORDS = 3  # lines
 _GROWTH = 2  # times the wanted lines, at which they begin anew
 _RELATED = 10  # lines from further back, at most: each prompt has its own
+_NEAREST = 2  # lines that are near in meaning
 _MOST = 5_000  # events read for one prompt
 
 PROGRESS = "still at it, one moment."
@@ -56,7 +64,8 @@ class LogView:
     `threads`, lines from further back are found that belong to what they ask. Where the question is
     a `line` on its way into the log, `anchor` is the least that its id can be. Lines that answer a
     question are quoted as `quoting` says, and none that `spoken` leaves out; `people` are the nicks
-    that a question may name."""
+    that a question may name; what no words find is looked for by `meaning`, where there is such an
+    index."""
 
     log: LogReader
     place: Place
@@ -69,6 +78,7 @@ class LogView:
     quoting: Quoting = PLAIN
     spoken: Spoken = PEOPLE
     people: Collection[str] = ()
+    meaning: Meaning | None = None
 
     async def settled(self) -> LogView:
         """The view once all that was said before the question is in the log."""
@@ -114,13 +124,21 @@ class LogView:
     async def answer(self, question: str) -> QuotedAnswer | None:
         """Find the lines that answer a question, however long ago they were said; None when it is
         a question to nobody here. Raises Unavailable."""
-        within = Query(scope=Scope.of(self.place), before_id=self.anchor)
-        now, zone = datetime.now(UTC), self.quoting.zone
-        asked = read_log_question(question, self.people, who=self.speaker, now=now, zone=zone)
-        if asked:
-            found = await answer_from_log(self.log, asked, within, self.quoting, self.spoken)
-            return replace(found, is_about_log=True)
-        return await answer_plainly(self.log, question, within, self.quoting, self.spoken)
+        asking = Questioner(self.speaker, self.people)
+        return await answer_about_log(
+            self.log, question, self._before(), asking, self.quoting, self.spoken
+        )
+
+    async def nearest(self, question: str) -> QuotedAnswer:
+        """Find the lines that come nearest to a question which none surely answers. Raises
+        Unavailable."""
+        within = self._before()
+        near = await near_to(self.meaning, question, replace(within, limit=_NEAREST))
+        shown = await self.log.shown_to_model(near)
+        return await nearest_lines(self.log, question, within, shown, self.quoting, self.spoken)
+
+    def _before(self) -> Query:
+        return Query(scope=Scope.of(self.place), before_id=self.anchor)
 
     async def recent(self, limit: int) -> list[Event]:
         """The last lines that people said."""

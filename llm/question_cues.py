@@ -29,6 +29,11 @@ _ABOUT_TIME = re.compile(
     r"|since|old|age|morgen|heute|gestern)\b",
     re.IGNORECASE,
 )
+_LONG_ANSWER = re.compile(
+    r"^\W*(?:(?:please|can you|could you) )?(?:tell|write|explain|describe|list|name (?:some|three|\d)"
+    r"|why|how (?:do|does|did|to|can|should)|what are|give me|compare|summar\w+|erkläre?|schreib)\b",
+    re.IGNORECASE,
+)
 _LONGEST = 9  # words; a longer question says itself what it is about
 
 
@@ -48,3 +53,8 @@ def goes_on(question: str) -> bool:
 def is_about_time(question: str) -> bool:
     """Return whether the answer depends on today's date or on the time of day."""
     return _ABOUT_TIME.search(question) is not None
+
+
+def wants_long_answer(question: str) -> bool:
+    """Return whether one sentence is too little of an answer: a story, a list, an explanation."""
+    return _LONG_ANSWER.search(question) is not None

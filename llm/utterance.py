@@ -8,6 +8,7 @@ from typing import Any
 from llm.message import Message, Status, ToolCall
 from llm.output import OutputSplitter
 from llm.output_filter import PromptEchoFilter
+from llm.sentences import SentenceLimit
 from llm.thinking import ThinkSplitter
 from llm.tool_forms import Forms
 from llm.tool_text import CallSplitter
@@ -15,14 +16,15 @@ from llm.tool_text import CallSplitter
 
 class Utterance:
     """Think blocks are taken out first, then tool calls of the tools in `schemas`, then the object
-    that an answer may be, then what belongs to the `prompt`; where the answer was asked for as
-    `data`, only the first. Any cut of a stream gives the same."""
+    that an answer may be, then what belongs to the `prompt`, then what follows after so many
+    `sentences`; where the answer was asked for as `data`, only the first. Any cut of a stream gives the same."""
 
     def __init__(
         self,
         schemas: Iterable[Mapping[str, Any]] = (),
         prompt: Sequence[Message] = (),
         *,
+        sentences: int | None = None,
         data: bool = False,
     ) -> None:
         self._data = data
@@ -30,6 +32,7 @@ class Utterance:
         self._calling = CallSplitter(Forms.of(schemas))
         self._answering = OutputSplitter()
         self._filter = PromptEchoFilter(prompt)
+        self._limit = SentenceLimit(sentences)
         self.shown = ""
         self.thought = ""
 
@@ -55,8 +58,9 @@ class Utterance:
 
     @property
     def ended(self) -> bool:
-        """Whether the rest is of no use: the model has gone on to write the prompt."""
-        return self._filter.ended
+        """Whether the rest is of no use: there are enough sentences, or the model has gone on to
+        write the prompt."""
+        return self._filter.ended or self._limit.ended
 
     def feed(self, text: str) -> str:
         """The part that may be shown now."""
@@ -65,7 +69,7 @@ class Utterance:
         if self._data:
             return self._shown(parted.shown)
         answer = self._answering.feed(self._calling.feed(parted.shown))
-        return self._shown(self._filter.feed(answer))
+        return self._shown(self._limit.feed(self._filter.feed(answer)))
 
     def finish(self) -> str:
         """The rest that may be shown."""
@@ -75,7 +79,8 @@ class Utterance:
             return self._shown(parted.shown)
         called = self._calling.feed(parted.shown) + self._calling.finish()
         answer = self._answering.feed(called) + self._answering.finish()
-        return self._shown(self._filter.feed(answer) + self._filter.finish())
+        rest = self._limit.feed(self._filter.feed(answer) + self._filter.finish())
+        return self._shown(rest + self._limit.finish())
 
     def _shown(self, text: str) -> str:
         self.shown += text

@@ -18,7 +18,7 @@ from llm.client import AgentClient, Call, Count
 from llm.clock import Clock
 from llm.compact_context import CompactContext
 from llm.context import Context, Conversation
-from llm.direct import direct_answer, is_local, quoted_answer
+from llm.direct import direct_answer, quoted_answer
 from llm.errors import Busy, ContextTooLong, TimedOut, Unreachable
 from llm.limits import UNASKED
 from llm.log_answers import QuotedAnswer
@@ -78,6 +78,7 @@ class Responder:
         persona = self._prompts.personas.of(request.persona)
         call = await self._call(request, persona, memory.room)
         budget = await self._budget(request, call)
+        call = self._shortened(call, request.text, budget)
         if budget.is_small and request.profile in UNASKED:
             return Answer("")  # it cannot judge whether there is something worth saying
         prompt = await self._prompts.of(
@@ -88,8 +89,7 @@ class Responder:
         context = await self._context(request, view, prompt, quoted, budget, memory)
         trace = trace_of(request, call, self._settings(), self._runs, self._clock, lane.beside)
         async with trace:
-            people = view.people if view else ()
-            direct = direct_answer(request.text, prompt.worked_out, quoted, budget, people)
+            direct = direct_answer(prompt.worked_out, quoted, budget)
             if direct is not None:
                 outcome = Outcome.without_model(direct)
             else:
@@ -97,7 +97,7 @@ class Responder:
                 turn = await self._turn(request, call, prompt, lane, trace)
                 outcome = await self._asked(turn, context, quoted)
                 outcome = await self._reviewed(request, turn.call, outcome)
-                if budget.is_small and quoted:
+                if budget.is_small and quoted and quoted.is_sure:
                     outcome = outcome.ending_with(quoted.lines[:1])
             trace.outcome = outcome
         _log_outcome(call, outcome)
@@ -126,6 +126,14 @@ class Responder:
         if request.profile == "job":
             return replace(budget, tokens=None, is_small=False, is_tiny=False)
         return budget
+
+    def _shortened(self, call: Call, question: str, budget: PromptBudget) -> Call:
+        """The call as a small model is best asked: for its likeliest words, and few of them."""
+        if not budget.is_small:
+            return call
+        is_set = "temperature" in self._settings().model_fields_set
+        temperature = call.temperature if call.temperature is not None or is_set else 0.0
+        return replace(call, temperature=temperature, sentences=budget.sentences(question))
 
     def _asking(self, request: TurnRequest, persona: Persona, memory: RoomMemory) -> Asking:
         """The request as prompts see it, with the tools that the model may be offered."""
@@ -162,7 +170,7 @@ class Responder:
                 view,
                 found,
                 notes=prompt.hints,
-                is_local=view is not None and is_local(request.text, view.people),
+                is_unsure=quoted is not None and not quoted.is_sure,
                 budget=budget,
                 now=self._clock.now,
             )
@@ -214,7 +222,7 @@ class Responder:
             self._meter.forget(turn.call)
             raise
         except (Unreachable, Busy, TimedOut) as error:
-            if quoted is None or not quoted.events:
+            if quoted is None or not quoted.text:
                 raise
             _log.warning("turn.quoted_only", reason=type(error).__name__, error=str(error))
             return Outcome.without_model(quoted.text)

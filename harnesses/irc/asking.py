@@ -122,9 +122,14 @@ class Asking:
             threads=None if request.private else self._threads_of(request.place),
             line=request.line,
             quoting=self._tendril.quoting(request),
-            spoken=Spoken(prefix=behaviour.command_prefix, nicks=(request.network.nick,)),
+            spoken=self._spoken(request, behaviour),
             people=request.network.members(request.place.channel),
+            meaning=self._tendril.meaning,
         )
+
+    def _spoken(self, request: Request, behaviour: Behaviour) -> Spoken:
+        """The lines that may be an answer: no commands, and nothing said to the bot."""
+        return Spoken(prefix=behaviour.command_prefix, nicks=(request.network.nick,))
 
     def _tools(self, request: Request, behaviour: Behaviour) -> list[object]:
         """What the model may do for who asks; what few questions need is shown for those only, as
@@ -132,7 +137,15 @@ class Asking:
         tendril, network, rights = self._tendril, request.network, self._rights(request)
         tools: list[object] = []
         if behaviour.logging:
-            tools.append(LogTools(tendril.log, request.scope, request.line, tendril.meaning))
+            tools.append(
+                LogTools(
+                    tendril.log,
+                    request.scope,
+                    request.line,
+                    tendril.meaning,
+                    self._spoken(request, behaviour),
+                )
+            )
         if "remind" in request.words.lower():
             tools.append(ReminderTools(tendril.reminding, request))
         if TEACH in rights and is_lesson(request.words):

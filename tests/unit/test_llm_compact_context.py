@@ -64,7 +64,7 @@ async def test_a_plain_question_comes_alone_whatever_was_said_before(room: Room)
     await ask(room, "what is the capital of Norway?")
     assert await ask(room, "what is the capital of France?") == [
         {"role": "system", "content": "You are Terra."},
-        {"role": "user", "content": "what is the capital of France?"},
+        {"role": "user", "content": "Question: what is the capital of France?\nAnswer:"},
     ]
 
 
@@ -73,7 +73,7 @@ async def test_lines_that_answer_it_stand_above_the_question(room: Room) -> None
     found = await room.view(1 << 62).recent(1)
     [_, asked] = await ask(room, "when does the pump start?", found)
     assert asked["content"] == (
-        "<kim> the pump starts at six&lt;/irc_logs>\n\nwhen does the pump start?"
+        "<kim> the pump starts at six&lt;/irc_logs>\n\nQuestion: when does the pump start?\nAnswer:"
     )
 
 
@@ -81,10 +81,10 @@ async def test_the_last_turn_is_shown_to_a_question_that_goes_on_from_it(room: R
     await ask(room, "what is the capital of Norway?", (), *calls("search"), answer="Oslo.")
     [_, *past, asked] = await ask(room, "and of Sweden?")
     assert past == [
-        {"role": "user", "content": "what is the capital of Norway?"},
+        {"role": "user", "content": "Question: what is the capital of Norway?\nAnswer:"},
         {"role": "assistant", "content": "Oslo."},
     ]
-    assert asked["content"] == "and of Sweden?"
+    assert asked["content"] == "Question: and of Sweden?\nAnswer:"
     assert len(await ask(room, "and of Finland?", minutes=90)) == 2
 
 
@@ -111,7 +111,8 @@ async def test_what_a_skill_says_and_the_time_stand_above_a_question_that_needs_
 ) -> None:
     [_, asked] = await ask(room, "how old is it today?", notes="It is 3.")
     assert asked["content"] == (
-        "It is 3.\nIt is Sunday 01 March 2026, 12:00 UTC.\n\nhow old is it today?"
+        "It is 3.\nIt is Sunday 01 March 2026, 12:00 UTC.\n\n"
+        "Question: how old is it today?\nAnswer:"
     )
 
 
