@@ -146,7 +146,7 @@ class AgentClient:
             utterance = Utterance(
                 tools, messages, sentences=call.sentences, data=response_format is not None
             )
-            tried.append(Gathering(on_text, utterance))
+            tried.append(Gathering(on_text, utterance, messages))
             await self._stream(body, call, tried[-1])
 
         try:

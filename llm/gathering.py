@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import ValidationError
 
 from llm.answer import Answer
 from llm.errors import Refused, Unreachable
-from llm.message import Reply, ToolCall, Usage
+from llm.message import Message, Reply, ToolCall, Usage
 from llm.sse import EventData
 from llm.utterance import Utterance
 from llm.wire import CallPart, Chunk, Delta, error_in_stream
@@ -21,19 +21,24 @@ begins anew, as what it wrote before came with tool calls."""
 DONE = b"[DONE]"
 """The data of the last event of a stream."""
 
+_CHARACTERS = 4  # of a token, about
 _LONGEST = 100_000  # characters of an answer; nobody reads the rest, and its end may never come
 
 
 class Gathering:
     """The answer as far as it has come."""
 
-    def __init__(self, on_text: OnText | None, utterance: Utterance) -> None:
+    def __init__(
+        self, on_text: OnText | None, utterance: Utterance, prompt: Sequence[Message] = ()
+    ) -> None:
         self._on_text = on_text
+        self._prompt = prompt
         self._utterance = utterance
         self._thought = ""
         self._left = _LONGEST
         self._calls: dict[int, ToolCall] = {}
         self._usage = Usage()
+        self._pieces = 0
         self._done = False
 
     @property
@@ -73,18 +78,26 @@ class Gathering:
             utterance.shown.strip(),
             (self._thought + utterance.thought).strip(),
             tuple(call for _, call in sorted(self._calls.items())) or utterance.calls,
-            self._usage,
+            self._usage if self._usage.prompt else self._estimated(),
             utterance.status,
             utterance.silent,
             utterance.is_call,
         )
 
     async def _add_delta(self, delta: Delta) -> None:
+        self._pieces += 1
         self._thought += self._within(delta.reasoning_content)
         await self._show(self._utterance.feed(self._within(delta.content)))
         for position, part in enumerate(delta.tool_calls or ()):
             index = position if part.index is None else part.index
             self._calls[index] = _joined(self._calls.get(index), part)
+
+    def _estimated(self) -> Usage:
+        """The tokens of an answer that was left before its end, where the server counts them."""
+        if not self.full:
+            return self._usage
+        characters = sum(len(message.get("content") or "") for message in self._prompt)
+        return Usage(characters // _CHARACTERS, self._pieces)
 
     def _within(self, text: str | None) -> str:
         """As much of `text` as is still read."""

@@ -114,7 +114,8 @@ async def nearest_lines(
     spoken: Spoken = PEOPLE,
 ) -> QuotedAnswer:
     """Return the lines that come nearest to a question which no line surely answers; none when
-    nothing comes near. `near` are those that are near in meaning, best first. Raises Unavailable."""
+    nothing comes near. `near` are those that are near in meaning, best first. Raises
+    Unavailable."""
     passages = await log.passages_for_model(question, replace(within, limit=MOST_LINES), spoken)
     by_words = [each.event for each in passages.found if each.score >= _NEAR]
     by_meaning = [event for event in near if not spoken.leaves_out(event)]

@@ -30,8 +30,9 @@ _ABOUT_TIME = re.compile(
     re.IGNORECASE,
 )
 _LONG_ANSWER = re.compile(
-    r"^\W*(?:(?:please|can you|could you) )?(?:tell|write|explain|describe|list|name (?:some|three|\d)"
-    r"|why|how (?:do|does|did|to|can|should)|what are|give me|compare|summar\w+|erkläre?|schreib)\b",
+    r"^\W*(?:(?:please|can you|could you) )?(?:tell|write|explain|describe|list|give me|compare"
+    r"|name (?:some|three|\d)|why|how (?:do|does|did|to|can|should)|what are|summar\w+|erkläre?"
+    r"|schreib)\b",
     re.IGNORECASE,
 )
 _LONGEST = 9  # words; a longer question says itself what it is about

@@ -17,7 +17,8 @@ from llm.tool_text import CallSplitter
 class Utterance:
     """Think blocks are taken out first, then tool calls of the tools in `schemas`, then the object
     that an answer may be, then what belongs to the `prompt`, then what follows after so many
-    `sentences`; where the answer was asked for as `data`, only the first. Any cut of a stream gives the same."""
+    `sentences`; where the answer was asked for as `data`, only the first. Any cut of a stream gives
+    the same."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ NOT_KNOWN = re.compile(
     r"\b(?:not (?:been )?said here|no good answer|nothing found|never (?:been )?(?:said|mentioned)"
     r"|(?:do not|don['’]t|does not|doesn['’]t) know|not mentioned|no(?:body| one|t) (?:has )?"
     r"(?:said|mentioned|wrote)|no information|cannot find|can['’]t find|could not find"
-    r"|couldn['’]t find|no (?:line|record|mention)|not (?:sure|find))\b",
+    r"|couldn['’]t find|no (?:line|record|mention)|not (?:sure|find)|finds? nothing)\b",
     re.IGNORECASE,
 )
 """An answer that admits that it has none."""
@@ -44,6 +44,7 @@ _CALL = re.compile(
 _FORGED = re.compile(
     r"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?::\d\d)?\]\s*<(?P<nick>[^<>\s]+)>\s*(?P<text>[^\n]*)"
 )
+_LINK = re.compile(r"\s+https?://\S+.*")  # behind a line that is quoted
 _QUOTED = 6  # words in a row that are the persona's
 _SAME = 25  # characters of a line that make it that line
 _PERSONAS = FOLDER.parents[1] / "harnesses" / "irc"
@@ -186,7 +187,7 @@ def is_repeated(answer: str, earlier: Iterable[str]) -> bool:
 
 
 def _was_said(nick: str, text: str, said: Iterable[tuple[str, str]]) -> bool:
-    words = _plain(text)[:_SAME]
+    words = _plain(_LINK.sub("", text))[:_SAME]
     return any(who == nick and _plain(line).startswith(words) for who, line in said)
 
 

@@ -20,6 +20,10 @@ _ASKING = (
     r"|wie ?viel)"
     r"(?:'s| is| are| does| do| ist| sind)? )?(?:convert |change |turn |rechne |umgerechnet )?"
 )
+_MIXED = re.compile(
+    r"\b(?P<whole>\d{1,6}|an?|one|two|three|four|five|six|seven|eight|nine|ten)"
+    r"(?P<unit> [a-z]+)? and (?:a |one )?(?P<part>half|quarter)\b"
+)
 _FORMS = tuple(
     re.compile(form)
     for form in (
@@ -49,6 +53,7 @@ def measure_in(asked: str, written: str) -> str | None:
     """
     if match := _FEET.fullmatch(asked):
         return _in_feet(match)
+    asked = _MIXED.sub(_decimal, asked)
     for form in _FORMS:
         if match := form.fullmatch(asked):
             found = match.groupdict()
@@ -68,6 +73,13 @@ def measures_within(asked: str) -> list[str]:
             said = _sentence(value, unit, to)
             found += [said] if said else []
     return found
+
+
+def _decimal(match: re.Match[str]) -> str:
+    """A number such as "3 and a half", or "an hour and a half", as a decimal."""
+    whole = number_in(match["whole"]) or Fraction(0)
+    value = whole + (Fraction(1, 2) if match["part"] == "half" else Fraction(1, 4))
+    return f"{float(value):g}{match['unit'] or ''}"
 
 
 def _unit(name: str, written: str, which: int = 0) -> Unit | None:
