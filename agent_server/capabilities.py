@@ -21,15 +21,13 @@ LARGE = 7_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """`context` is tokens of prompt and answer in one request; with `cache_reuse` a prompt that has
-    lost some of its middle is not read anew. None is "nobody says"."""
+    """`context` is tokens of prompt and answer in one request. None is "nobody says"."""
 
     tools: Tools
     context: int
     vision: bool
     reasoning: bool | None
     embeddings: bool | None
-    cache_reuse: bool
     chooses_tools: bool | None
 
     @classmethod
@@ -47,7 +45,6 @@ class Capabilities:
             vision=_first(settings.vision, traits.vision, bool(settings.urls)),
             reasoning=_either(settings.reasoning, traits.reasoning),
             embeddings=_either(settings.embeddings, traits.embeddings),
-            cache_reuse=not settings.urls,  # others may, but none says so
             chooses_tools=_chooses(settings, traits, mode, judged),
         )
 
@@ -58,7 +55,6 @@ class Capabilities:
             "vision": self.vision,
             "reasoning": self.reasoning,
             "embeddings": self.embeddings,
-            "cache_reuse": self.cache_reuse,
             "chooses_tools": self.chooses_tools,
         }
 

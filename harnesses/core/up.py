@@ -131,7 +131,7 @@ def _irc_hints(irc: Irc) -> list[tuple[str, str]]:
     return [
         ("talk to it", f"irssi -c {irc.host}{port}"),
         ("", f"/join {irc.channel}"),
-        ("", f"{irc.prefix}terrarium what can you do?"),
+        ("", f"{irc.prefix}terrarium what is the capital of France?"),
     ]
 
 

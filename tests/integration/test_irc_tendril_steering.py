@@ -88,18 +88,42 @@ async def test_questions_have_their_turns_as_they_were_heard_logged_or_not(
         assert "two" in words(script.requests[1])[1]
 
 
-async def test_a_question_that_comes_too_late_to_join_is_the_next_turn(tmp_path: Path) -> None:
+async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
-        script.hang("First.").say("Second and third.")
+        script.hang("First.").say("Second.").say("Third.")
         await alice.say(ROOM, ".terrarium one")
         await script.arrived(1)
         await alice.say(ROOM, ".terrarium two")
-        await alice.say(ROOM, ".terrarium three")
+        await alice.say(ROOM, ".terrarium and three?")
         await until(alice, tendril, 3)
         script.release()
-        await alice.expect(r":alice: First\.$")
-        await alice.expect(r":alice: Second and third\.$")
-        assert words(script.requests[1]) == [f"alice asks: {n}" for n in ("one", "two", "three")]
+        for answer in ("First", "Second", "Third"):
+            await alice.expect(rf":alice: {answer}\.$")
+        assert words(script.requests[1]) == ["alice asks: one", "alice asks: two"]
+        assert len(script.requests) == 3
+
+
+async def test_queued_questions_of_different_kinds_keep_their_tools_and_answers(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.hang("Paris.").say("A frog.")
+        await alice.say(ROOM, ".terrarium what is the capital of France?")
+        await script.arrived(1)
+        for question in (
+            "please remind me in 20 minutes to check the oven",
+            "what is 12 * 34?",
+            "which animal says ribbit?",
+        ):
+            await alice.say(ROOM, f".terrarium {question}")
+        await alice.expect(r":alice: I will remind you on ")
+        await until(alice, tendril, 3)
+        script.release()
+        await alice.expect(r":alice: Paris\.$")
+        await alice.expect(r":alice: 12 × 34 = 408$")
+        await alice.expect(r":alice: A frog\.$")
+        await alice.say(ROOM, ".reminders")
+        await alice.expect("check the oven")
         assert len(script.requests) == 2
 
 

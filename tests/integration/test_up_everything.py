@@ -81,7 +81,7 @@ async def test_when_it_says_ready_it_answers_on_irc_and_serves_pages_and_stops_a
         assert running.line.startswith("ready ")
         hint = await line_with(running.process.stdout, "irssi")
         assert hint.endswith(f"irssi -c 127.0.0.1 -p {running.irc_port}")
-        await line_with(running.process.stdout, ".terrarium what can you do?")
+        await line_with(running.process.stdout, ".terrarium what is the capital of France?")
         script.say("I can listen.")
         await answered(running.irc_port, "ada", "I can listen.")
         async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as http:

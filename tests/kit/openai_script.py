@@ -69,7 +69,6 @@ class ScriptedOpenAI:
         self.tools = "native"
         self.card: dict[str, Any] = {}
         self.able: dict[str, Any] = {}
-        self.cache_reuse = False
         self.cached_tokens = 0
         self.ready = True
         self.default: Answer | Callable[[dict[str, Any]], Answer | str] = Answer("ok")
@@ -265,7 +264,7 @@ class ScriptedOpenAI:
         if name not in self.models:
             return JSONResponse(error_object(f"no model is called {name}"), 404)
         card = {"id": name, "object": "model", "root": self.roots.get(name, name)}
-        able = {"tools": self.tools, "cache_reuse": self.cache_reuse} | self.able
+        able = {"tools": self.tools} | self.able
         return JSONResponse(card | self.card | {"capabilities": able})
 
     async def _tokenize(self, request: Request) -> Response:

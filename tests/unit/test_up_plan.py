@@ -98,7 +98,7 @@ def test_the_welcome_is_one_line_that_begins_with_ready_and_then_what_to_type() 
         assert address in first
     assert any(line.endswith("irssi -c 127.0.0.1") for line in rest)
     assert any(line.endswith("/join #den") for line in rest)
-    assert any(line.endswith("!terrarium what can you do?") for line in rest)
+    assert any(line.endswith("!terrarium what is the capital of France?") for line in rest)
 
 
 def test_the_welcome_names_an_unusual_irc_port() -> None:
