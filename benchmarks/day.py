@@ -47,7 +47,8 @@ def _figures(day: SimulatedDay) -> list[Figure]:
     growth = max(seen.prompts[half:]) / max(seen.prompts[:half])
     return [
         Figure("questions", day.questions, ""),
-        Figure("tokens beside, per token of answers", 100 * seen.share, "%", goal=10),
+        Figure("tokens beside, per token of answers", 100 * seen.share, "%"),
+        Figure("tokens beside, per question", seen.per_question, "", goal=200),
         *(
             Figure(f"tokens for each {purpose}", sum(spent) / len(spent), "")
             for purpose, spent in seen.beside.items()

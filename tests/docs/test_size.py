@@ -1,4 +1,4 @@
-"""The house rule: a function has at most 50 lines, a module at most 350."""
+"""The size rule: a function has at most 60 lines without its docstring, a module at most 600."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.docs.reference import ROOT
 
 PACKAGES = ("agent_server", "harnesses", "llm", "storage")
-FUNCTION, MODULE = 50, 350
+FUNCTION, MODULE = 60, 600
 
 
 def modules(package: str) -> Iterator[Path]:
@@ -19,11 +19,16 @@ def modules(package: str) -> Iterator[Path]:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Each function of a module with its number of lines, its docstring included."""
+    """Yield each function of a module with its number of lines, its docstring left out."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            yield f"{path.name}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1
+            length = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) else 0)
+            yield f"{path.name}:{node.lineno} {node.name}", length
+
+
+def _lines(node: ast.stmt) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -34,7 +39,7 @@ def test_no_function_is_longer_than_a_page(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_module_is_more_than_one_noun(package: str) -> None:
+def test_no_module_is_too_long(package: str) -> None:
     lengths = {
         path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules(package)
     }

@@ -89,5 +89,5 @@ async def test_names_and_topics_cannot_write_marks_into_the_prompt(tmp_path: Pat
         sent = str(script.requests[0]["messages"])
         for mark in ("[INST]", "<|im_", "<tool_result", "<|im_start|>"):
             assert mark not in sent, mark
-        assert sent.count("</irc_logs>") == 2  # that of the persona and that of the block
+        assert sent.count("</irc_logs>") == 1  # that of the block
         assert "&#91;INST] asks: " in sent

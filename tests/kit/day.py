@@ -48,8 +48,13 @@ class Seen:
 
     @property
     def share(self) -> float:
-        """What is done beside answers costs so much of what these cost."""
+        """Return what memory costs, as a share of what answers cost."""
         return sum(map(sum, self.beside.values())) / self.answered
+
+    @property
+    def per_question(self) -> float:
+        """Return the tokens that memory reads and writes for each question."""
+        return sum(map(sum, self.beside.values())) / len(self.prompts)
 
 
 class SimulatedDay:
