@@ -48,7 +48,7 @@ def _figures(day: SimulatedDay) -> list[Figure]:
     return [
         Figure("questions", day.questions, ""),
         Figure("tokens beside, per token of answers", 100 * seen.share, "%"),
-        Figure("tokens beside, per question", seen.per_question, "", goal=200),
+        Figure("tokens beside, per question", seen.per_question, "", goal=400),
         *(
             Figure(f"tokens for each {purpose}", sum(spent) / len(spent), "")
             for purpose, spent in seen.beside.items()

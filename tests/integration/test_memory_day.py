@@ -41,4 +41,4 @@ async def test_over_a_day_jobs_run_at_their_cadence_and_once_and_nothing_grows_f
         assert max(rows["memories"] for rows in seen.rows) <= EPISODES + 1 + LEARNT_FACTS
         half = len(seen.prompts) // 2
         assert max(seen.prompts[half:]) <= 1.25 * max(seen.prompts[:half])
-        assert seen.per_question < 200, seen.per_question  # whatever answers cost
+        assert seen.per_question < 400, seen.per_question  # whatever answers cost
