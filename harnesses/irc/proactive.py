@@ -42,6 +42,7 @@ from storage.attention import AttentionStore, Signal
 from storage.entry import Entry
 from storage.event import Event, Place, Scope
 from storage.log_query import Query
+from storage.passages import Spoken
 
 if TYPE_CHECKING:
     from harnesses.irc.tendril import IrcTendril
@@ -227,7 +228,13 @@ class Proactive:
                 speaker=nick if own else "",
             ),
             tools=[
-                LogTools(tendril.log, scope, anchor, tendril.meaning),
+                LogTools(
+                    tendril.log,
+                    scope,
+                    anchor,
+                    tendril.meaning,
+                    Spoken(prefix=behaviour.command_prefix, nicks=(network.nick,)),
+                ),
                 ChannelTools(network, place.channel),
             ],
             values=persona_values(network, place.channel),
