@@ -9,31 +9,33 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent_server import refusals
 from agent_server.admission.admission import Admission
-from agent_server.admission.engine import Books
+from agent_server.admission.admitted_engine import Books
 from agent_server.admission.quota import Quotas
-from agent_server.admission.settings import AdmissionSettings
-from agent_server.embeddings.engine import NAME as EMBEDDER
-from agent_server.embeddings.engine import E5Engine
-from agent_server.key_ring import KeyRing
-from agent_server.ledger import Ledger
-from agent_server.metrics import Metrics
-from agent_server.middleware import BearerKey, BodyLimit, RequestContext
-from agent_server.mind import Mind
-from agent_server.prices import UsageSettings
-from agent_server.reload import follow
-from agent_server.responses.store import ResponseStore
-from agent_server.routes import chat, completions, embeddings, health, messages, models, responses
+from agent_server.auth.key_cache import KeyRing
+from agent_server.engines.embeddings import NAME as EMBEDDER
+from agent_server.engines.embeddings import E5Engine
+from agent_server.http import exception_handlers
+from agent_server.http.middleware import BearerKey, BodyLimit, RequestContext
+from agent_server.metering.metrics import Metrics
+from agent_server.metering.usage_recorder import Ledger
+from agent_server.models.pool import Mind
+from agent_server.models.table import Routes
+from agent_server.models.watcher import follow
+from agent_server.routes import chat, embeddings, health, models
 from agent_server.routes import usage as usage_route
-from agent_server.routing import Routes
-from agent_server.settings import ServerSettings
-from agent_server.shapes import ErrorBody, errors
-from agent_server.shortcut import Shortcut
-from storage.config import Config
-from storage.database import Database
-from storage.keys import server_path
-from storage.usage import UsageTable
+from agent_server.routes.anthropic_api import routes as anthropic_routes
+from agent_server.routes.fast_route import Shortcut
+from agent_server.routes.responses_api import routes as responses_routes
+from agent_server.routes.responses_api.store import ResponseStore
+from agent_server.schemas.responses import ErrorBody, errors
+from agent_server.settings.admission import AdmissionSettings
+from agent_server.settings.prices import UsageSettings
+from agent_server.settings.server import ServerSettings
+from storage.db.database import Database
+from storage.usage.api_keys import server_path
+from storage.usage.usage import UsageTable
+from terrarium.config import Config
 
 EMBEDDING_PLACES = 4
 """Requests that take turns with the embedding model, batch by batch."""
@@ -95,10 +97,10 @@ def create_app(config: Config) -> AgentServer:
     app.state.mind, app.state.metrics, app.state.started = mind, metrics, int(time.time())
     app.state.ledger, app.state.currency = ledger, usage.currency
     app.state.responses, app.state.embedder = ResponseStore(), embedder
-    for noun in (chat, completions, responses, embeddings, messages, models, usage_route, health):
+    for noun in (chat, responses_routes, embeddings, anthropic_routes, models, usage_route, health):
         app.include_router(noun.router, responses=errors(ErrorBody))
-    refusals.install(app)
-    shortcut = Shortcut(app.framework, mind, (chat.router, completions.router))
+    exception_handlers.install(app)
+    shortcut = Shortcut(app.framework, mind, (chat.router,))
     limited = BodyLimit(shortcut, server.max_body_bytes)
     app.front = RequestContext(BearerKey(limited, ring), metrics)
     return app

@@ -10,15 +10,16 @@ from typing import Annotated
 
 import typer
 
-from agent_server import catalogue, model_store
 from agent_server.errors import PullError
-from agent_server.machine import Machine, engine_gpus
-from agent_server.model_listing import listed
-from agent_server.model_settings import ModelSettings
-from agent_server.settings import ServerSettings
-from storage.config import load
-from storage.database import Database
-from storage.keys import server_path
+from agent_server.model_catalogue import catalogue
+from agent_server.model_catalogue.machine import Machine, engine_gpus
+from agent_server.model_files import store as model_store
+from agent_server.model_files.listing import listed
+from agent_server.settings.models import ModelSettings
+from agent_server.settings.server import ServerSettings
+from storage.db.database import Database
+from storage.usage.api_keys import server_path
+from terrarium.config import load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
 DataFolder = Annotated[Path, typer.Option("--data", help="folder for everything that is kept")]
@@ -34,17 +35,17 @@ def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     # What the web framework needs would slow down `terrarium model` too.
     import uvloop
 
-    from agent_server import serving
+    from agent_server import uvicorn_server
     from agent_server.app import create_app
 
     settings = load(config, data)
     address = settings.section(ServerSettings)
     address.require_key()
     uvloop.run(_require_file(server_path(data)))
-    with serving.listening(address) as listener:
+    with uvicorn_server.listening(address) as listener:
         with _reported():
             model_store.ensure(settings.section(ModelSettings))
-        uvloop.run(serving.serve(create_app(settings), listener))
+        uvloop.run(uvicorn_server.serve(create_app(settings), listener))
 
 
 async def _require_file(path: Path) -> None:

@@ -26,10 +26,10 @@ from llm.attention.kind import Kind
 from llm.attention.line import Line
 from llm.attention.settings import AttentionSettings
 from llm.attention.wake import Wake
-from llm.clock import SystemClock
-from storage.attention import AttentionStore
-from storage.database import Database
-from storage.event import Place
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.attention_state import AttentionStore
+from terrarium.clock import SystemClock
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _CHANNELS, _TICKS = 10, 3_600

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm.relevance.people import People
-from llm.relevance.threads import Threads
+from llm.threads.people import People
+from llm.threads.threads import Threads
 
 _SAID = re.compile(r"\[(\d\d):(\d\d)\] (?:<([^>]*)> ?(.*)|\s*\* (\S+) ?(.*))$", re.DOTALL)
 _RENAMED = re.compile(r"=== (\S+) .*?is now known as (\S+)")

@@ -1,4 +1,4 @@
-"""Fit the models of `llm/relevance` to logs with reply links, and write `model.json`.
+"""Fit the models of `llm/threads` to logs with reply links, and write `model.json`.
 
     python -m benchmarks.context_fit ../shared/data/ubuntu-irc/train
 
@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
-from llm import relevance
-from llm.relevance import links, ranking
-from llm.relevance.links import Features
-from llm.relevance.model import Model
-from llm.relevance.rarity import words
-from llm.relevance.threads import Threads
+from llm.threads import links, ranking
+from llm.threads.links import Features
+from llm.threads.model import Model
+from llm.threads.rarity import words
+from llm.threads.threads import Threads
 
-MODEL = Path(relevance.__file__).with_name("model.json")
+MODEL = Path(links.__file__).with_name("model.json")
 _FREQUENT = 60  # lines that must have a word for it to be listed
 _EVERY = 7  # samples of the ranking model: one of so many
 _STEPS = 60

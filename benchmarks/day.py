@@ -16,7 +16,7 @@ import structlog
 from benchmarks import ubuntu
 from benchmarks.figure import Figure, percentile
 from llm.memory.cadence import SESSION, STUDIED
-from storage.event import EventType
+from storage.chat_log.event import EventType
 from tests.kit.day import SimulatedDay
 
 _LINES = 6_000

@@ -20,7 +20,7 @@ import httpx2
 
 from benchmarks.figure import Figure, percentile
 from benchmarks.small_server import ENDLESS, small_server
-from storage.keys import Key
+from storage.usage.api_keys import Key
 from tests.kit.ubuntu import spoken
 
 QUESTIONS = 30

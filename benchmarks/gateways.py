@@ -17,11 +17,11 @@ from typing import IO
 import aiohttp
 import psutil
 
-from agent_server import model_store
-from agent_server.engines.child import Spec
-from agent_server.model_settings import ModelSettings
+from agent_server.engines.llama_child import Spec
+from agent_server.model_files import store as model_store
+from agent_server.settings.models import ModelSettings
 from benchmarks.load import Order, Tally
-from storage.config import Config
+from terrarium.config import Config
 from tests.kit.command import environment_without_settings
 from tests.kit.ports import free_port
 
@@ -73,7 +73,7 @@ async def native(slots: int) -> AsyncIterator[Gateway]:
     threads = max(1, (os.cpu_count() or 1) // 2)
     spec = Spec(str(model_store.model_file(settings)), "terra", 512, slots, threads, KEY)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "agent_server.engines.child"),
+        *(sys.executable, "-m", "agent_server.engines.llama_child"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -14,7 +14,7 @@ from typing import cast
 
 import uvloop
 
-from llm.listener import listen
+from terrarium.sockets import listen
 
 PACE = 0.01
 WORDS = ["The", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog."]

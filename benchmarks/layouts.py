@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from benchmarks.replay import BOT, Asked, Channel
-from harnesses.core.harness import Harness
-from llm.channel_threads import ChannelThreads
-from llm.client import AgentClient, Call
-from llm.irc_logs import block
-from llm.log_view import LogView
-from llm.message import Message, Usage
-from llm.persona import Persona
-from storage.chat_log import Query
-from storage.config import Config
-from storage.event import SPOKEN, Place, Scope
+from harnesses.core.tendril.harness import Harness
+from llm.client.client import AgentClient, Call
+from llm.messages.log_format import block
+from llm.messages.message import Message, Usage
+from llm.prompt.log_window import LogView
+from llm.prompt.persona import Persona
+from llm.threads.channel_threads import ChannelThreads
+from storage.chat_log.event import SPOKEN, Place, Scope
+from storage.log import Query
+from terrarium.config import Config
 
 ROOT = Path(__file__).parents[1]
 

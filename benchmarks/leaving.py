@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import httpx2
 
 from benchmarks.figure import Figure, percentile
-from llm.logs import configure
+from terrarium.logging import configure
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 

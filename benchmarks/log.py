@@ -22,11 +22,12 @@ from pathlib import Path
 from benchmarks.figure import Figure, percentile
 from benchmarks.log_questions import questions
 from benchmarks.ubuntu import BEGIN, PAUSE, NoCorpus, events
-from storage import event_row, text_index
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import PUBLIC, Event
-from storage.search_result import Order, Search
+from storage.chat_log import fts_index
+from storage.chat_log import rows as event_row
+from storage.chat_log.event import PUBLIC, Event
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.search.models import Order, Search
 
 SIZES = (1_000_000, 10_000_000)
 IMPORTED = 200_000
@@ -98,7 +99,7 @@ class _Bare:
             for event, time in zip(made, map(event_row.micros, made), strict=True)
         ]
         self._batches = {
-            start: (batch := rows[start : start + BATCH], list(text_index.by_stretch(batch)))
+            start: (batch := rows[start : start + BATCH], list(fts_index.by_stretch(batch)))
             for start in range(0, len(rows), BATCH)
         }
         self._file = sqlite3.connect(path, isolation_level=None)
@@ -106,7 +107,7 @@ class _Bare:
         names = [(number, "libera", name) for name, number in channels.items()]
         self._file.executemany("INSERT INTO channels VALUES (?, ?, ?, 0)", names)
         for number in {number for _, parts in self._batches.values() for number, _ in parts}:
-            for table in text_index.tables(number):
+            for table in fts_index.tables(number):
                 self._file.execute(table)
 
     def __enter__(self) -> _Bare:
@@ -121,7 +122,7 @@ class _Bare:
         self._file.execute("BEGIN IMMEDIATE")
         self._file.executemany(event_row.INSERT, batch)
         for number, lines in stretches:
-            words, parts = text_index.inserts(number)
+            words, parts = fts_index.inserts(number)
             self._file.executemany(words, lines)
             self._file.executemany(parts, [line[:2] for line in lines])
         self._file.execute("COMMIT")

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figure import Figure, percentile
-from storage.chat_log import ChatLog
-from storage.database import Database
-from storage.event import PUBLIC, Event, EventType, Place, Scope
-from storage.log_query import Query
-from storage.vectors import Vectors
+from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.query import Query
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.search.vectors import Vectors
 
 DIMENSIONS = 384
 SIZES = (10_000, 100_000)

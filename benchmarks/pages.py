@@ -18,7 +18,7 @@ from pathlib import Path
 from playwright.async_api import Browser
 
 from benchmarks.figure import Figure, percentile
-from storage.event import Event
+from storage.chat_log.event import Event
 from tests.kit.browser import browser, visit
 from tests.kit.web_site import two_days, web_site
 

@@ -25,12 +25,12 @@ from pathlib import Path
 
 from benchmarks import ubuntu
 from benchmarks.figure import Figure, percentile
-from llm.log_questions import read_log_question
-from storage.chat_log import ChatLog
-from storage.database import Database
-from storage.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
-from storage.log_query import Query
-from storage.passages import Passages
+from llm.log_questions.parser import read_log_question
+from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
+from storage.chat_log.query import Query
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.passages.passages import Passages
 
 QUESTIONS = Path(__file__).parent / "questions"
 FILES = ("history_seen.json", "history_unseen.json")

@@ -1,4 +1,4 @@
-"""Fit the weights of `storage/passage_score.py` and print them.
+"""Fit the weights of `storage/passages/score.py` and print them.
 
     python -m benchmarks.passages_fit
 
@@ -28,11 +28,11 @@ from benchmarks.passages import (
     place_of,
     question_files,
 )
-from storage.database import Database
-from storage.event import PUBLIC, Scope
-from storage.log_query import Query
-from storage.passage_score import FEATURES
-from storage.passages import looked_at
+from storage.chat_log.event import PUBLIC, Scope
+from storage.chat_log.query import Query
+from storage.db.database import Database
+from storage.passages.passages import looked_at
+from storage.passages.score import FEATURES
 
 _PENALTY = 0.3  # of squared weights
 _FOLDS = 5

@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agent_server import model_store
-from agent_server.engines.child import WAITING, Spec, parameters
-from agent_server.model_settings import ModelSettings
-from storage.config import Config
+from agent_server.engines.llama_child import WAITING, Spec, parameters
+from agent_server.model_files import store as model_store
+from agent_server.settings.models import ModelSettings
+from terrarium.config import Config
 
 _CONTEXT, _SLOTS = 8_192, 2  # as the embedded engine has by default
 _SIMILARITY = 0.1  # llama.cpp's own choice

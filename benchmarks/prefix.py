@@ -27,9 +27,9 @@ from benchmarks.plain_engine import plain_engine
 from benchmarks.replay import Asked, Channel
 from benchmarks.small_server import small_server
 from benchmarks.ubuntu import NoCorpus, lines
-from llm.message import Usage
-from storage.chat_log import ChatLog
-from storage.database import Database
+from llm.messages.message import Usage
+from storage.db.database import Database
+from storage.log import ChatLog
 
 QUESTIONS = 30
 OF_THE_WINDOW = 8  # questions in all: its prompts are read anew each time, so more take only longer

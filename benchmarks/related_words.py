@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage import related_words
-from storage.word_forms import stem
+from storage.passages import related_words
+from storage.passages.word_forms import stem
 
 TABLE = Path(related_words.__file__).with_name("related_words.txt.gz")
 _READ = 45_000  # words of the vectors, the most frequent

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from benchmarks import ubuntu
-from storage.chat_log import ChatLog
-from storage.event import SPOKEN, Event, EventType, Place
+from storage.chat_log.event import SPOKEN, Event, EventType, Place
+from storage.log import ChatLog
 
 BOT = "Terra"
 _APART = 25_000  # lines of the corpus between the beginnings of two channels

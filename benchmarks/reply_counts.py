@@ -1,4 +1,4 @@
-"""Count which lines reply to a question, for the chances in `storage/replies.py`.
+"""Count which lines reply to a question, for the chances in `storage/passages/replies.py`.
 
     python -m benchmarks.reply_counts ../shared/data/ubuntu-irc/train
 
@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.context_data import Annotated, Said, annotated
-from storage.question_words import asks
-from storage.replies import NEXT, addressee, distance_bin
+from storage.passages.question_words import asks
+from storage.passages.replies import NEXT, addressee, distance_bin
 
 _BINS = range(5)
 _FAR = 40  # lines of the file, with those that nobody said

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from storage.keys import Key
+from storage.usage.api_keys import Key
 from tests.kit.agent_server import until_ready
 from tests.kit.command import begun
 from tests.kit.ports import free_port

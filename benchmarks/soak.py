@@ -23,9 +23,9 @@ import psutil
 
 from benchmarks.echo_engine import echo_engine
 from benchmarks.figure import Figure
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import SPOKEN, Event, Place, Scope
+from storage.chat_log.event import SPOKEN, Event, Place, Scope
+from storage.db.database import Database
+from storage.log import ChatLog, Query
 from tests.kit.command import begun
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.ircd import inspircd

@@ -16,7 +16,7 @@ from tests.kit.terrarium import terrarium_up
 MIB = 1 << 20
 PARTS = {
     "agent server": "harnesses.cli server",
-    "engine": "agent_server.engines.child",
+    "engine": "agent_server.engines.llama_child",
     "IRC server": "harnesses.irc.ircd",
     "irc tendril": "run irc",
     "web tendril": "run web",

@@ -16,7 +16,7 @@ import uvloop
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
 
-from llm.listener import listen
+from terrarium.sockets import listen
 
 
 def proxy(upstream: str) -> FastAPI:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from storage.event import Event, EventType
+from storage.chat_log.event import Event, EventType
 
 _ARCHIVE = Path(os.environ.get("DATA", "../shared/data")) / "ubuntu-irc.tar.xz"
 _SAID = re.compile(r"\[\d\d:\d\d\] (?:<([^>]+)> ?| \* (\S+) )(.*)")

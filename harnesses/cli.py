@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harnesses.core.errors import HarnessError, PortTaken
+from harnesses.core.launcher.supervisor import EX_CONFIG, ChildRefused
 from harnesses.core.options import ConfigFile, DataFolder
-from harnesses.core.supervisor import EX_CONFIG, ChildRefused
-from llm.logs import Format, Level, configure
-from storage.config import ConfigError, load
-from storage.errors import StorageError
+from storage.db.errors import StorageError
+from terrarium.config import ConfigError, load
+from terrarium.logging import Format, Level, configure
 
 if TYPE_CHECKING:
-    from harnesses.core.health import Finding
+    from harnesses.core.launcher.health import Finding
 
 # A command imports what it needs when it runs: so the others start quickly, and a package that
 # is broken is trouble for its own commands only.
@@ -92,7 +92,7 @@ def up(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     It prints a line that begins with "ready" when the bot can be asked, and how to do that.
     Ctrl-C stops everything.
     """
-    from harnesses.core.up import up as run_everything
+    from harnesses.core.launcher.up import up as run_everything
 
     asyncio.run(run_everything(load(config, data), _tell, typer.echo))
 
@@ -107,7 +107,7 @@ def run(
 ) -> None:
     """Run one tendril."""
     from harnesses.core.addresses import with_agent_address
-    from harnesses.core.tendrils import tendril
+    from harnesses.core.launcher.tendrils import tendril
 
     kind = tendril(name)
     configure(name, *_log_options())
@@ -137,11 +137,11 @@ def doctor(
 ) -> None:
     """Tell what is well, what is not, and what to do. Exit status 1 when something is not."""
     if name is None:
-        from harnesses.core.doctor import examine
+        from harnesses.core.launcher.doctor import examine
 
         findings = asyncio.run(examine(load(config, data)))
     else:
-        from harnesses.core.health import examine_process
+        from harnesses.core.launcher.health import examine_process
 
         findings = [examine_process(data, name)]
     _print_findings(findings)

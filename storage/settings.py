@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import AliasChoices, Field
 
-from storage.config import Config, Section
-from storage.event import Place
+from storage.chat_log.event import Place
+from terrarium.config import Config, Section
 
 
 class StorageSettings(Section):

@@ -6,13 +6,13 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 
-from agent_server.admission.engine import AdmittedEngine, Books
+from agent_server.admission.admitted_engine import AdmittedEngine, Books
 from agent_server.admission.gate import Gate
 from agent_server.admission.scheduler import Scheduler
-from agent_server.admission.settings import AdmissionSettings
-from agent_server.engines.base import Engine
+from agent_server.engine_protocol import Engine
 from agent_server.engines.factory import engine_for
-from agent_server.model_settings import OneModel
+from agent_server.settings.admission import AdmissionSettings
+from agent_server.settings.models import OneModel
 
 UPSTREAM_PLACES = 32
 """Requests that an upstream is trusted to run at once."""

@@ -8,9 +8,9 @@ import time
 
 from agent_server.admission.fair_queue import Request
 from agent_server.admission.scheduler import Scheduler
-from agent_server.engines.base import Chunk, Chunks
+from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import QueueTimeout, RateLimited
-from agent_server.stoppable import Stoppable, StoppedError
+from terrarium.cancellation import Stoppable, StoppedError
 
 
 class Gate:

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from agent_server.errors import RateLimited
-from storage.keys import Key
+from storage.usage.api_keys import Key
 
 MINUTE, DAY = 60, 86_400
 

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agent_server.engines.anthropic_request import as_messages_request
-from agent_server.engines.anthropic_stream import MessageStream
-from agent_server.engines.base import Chunks, TokenCount, Traits
-from agent_server.engines.http import Events, encoded
-from agent_server.engines.upstreams import Call, Upstreams
+from agent_server.engine_protocol import Chunks, TokenCount, Traits
+from agent_server.engines.anthropic_translate import MessageStream, as_messages_request
+from agent_server.engines.openai import Events, encoded
+from agent_server.engines.upstream_pool import Call, Upstreams
 from agent_server.errors import EngineUnavailable, Unsupported
 
 VERSION = "2023-06-01"

@@ -1,4 +1,8 @@
-"""The embedded engine: a child process that is started, watched and brought back."""
+"""The embedded engine: a child process that is started, watched and restarted.
+
+llama.cpp reads `<|im_end|>` in a message as the token that ends the message: whoever types it on
+IRC could go on as the system. A zero-width space inside the mark makes it plain text again.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,40 @@ from typing import Any
 
 import structlog
 
-from agent_server.control_tokens import defused
-from agent_server.embeddings.engine import HOW_TO_GET
-from agent_server.embeddings.engine import NAME as EMBEDDER
-from agent_server.engines.base import Chunks, TokenCount, Traits
-from agent_server.engines.child import Spec
-from agent_server.engines.http import HttpEngine
+from agent_server.engine_protocol import Chunks, TokenCount, Traits
+from agent_server.engines.embeddings import HOW_TO_GET
+from agent_server.engines.embeddings import NAME as EMBEDDER
+from agent_server.engines.llama_child import Spec
+from agent_server.engines.openai import HttpEngine
 from agent_server.errors import EngineUnavailable, Unsupported
-from agent_server.machine import Gpu
+from agent_server.model_catalogue.machine import Gpu
+
+MARK, HARMLESS = "<|", "<\u200b|"
+
+
+def defused(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a chat body whose messages hold no control tokens."""
+    if "messages" not in body:
+        return dict(body)
+    return {**body, "messages": [_message(message) for message in body["messages"]]}
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return {**message, "content": _plain(content)}
+    if isinstance(content, list):
+        return {**message, "content": [_part(part) for part in content]}
+    return dict(message)
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {**part, "text": _plain(part["text"])} if "text" in part else dict(part)
+
+
+def _plain(text: str) -> str:
+    return text.replace(MARK, HARMLESS)
+
 
 log = structlog.get_logger()
 
@@ -112,7 +142,7 @@ class EmbeddedEngine:
         spec = replace(self._spec, key=secrets.token_urlsafe(32))
         # A session of its own: Ctrl-C at a terminal is for the server, which ends the child.
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "agent_server.engines.child",
+            sys.executable, "-m", "agent_server.engines.llama_child",
             stdin=PIPE, stdout=PIPE, start_new_session=True,
         )  # fmt: skip
         try:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent_server.engine_protocol import Engine
 from agent_server.engines.anthropic import AnthropicEngine
-from agent_server.engines.base import Engine
-from agent_server.engines.child import Spec
 from agent_server.engines.embedded import EmbeddedEngine
-from agent_server.engines.http import HttpEngine
-from agent_server.gguf import fitting_context
-from agent_server.machine import Machine
-from agent_server.model_settings import ModelSettings, OneModel
-from agent_server.model_store import gguf, model_file
+from agent_server.engines.llama_child import Spec
+from agent_server.engines.openai import HttpEngine
+from agent_server.model_catalogue.machine import Machine
+from agent_server.model_files.gguf import fitting_context
+from agent_server.model_files.store import gguf, model_file
+from agent_server.settings.models import ModelSettings, OneModel
 
 
 def engine_for(name: str, settings: OneModel) -> Engine:

@@ -1,1 +1,1 @@
-"""The endpoints, one noun a file."""
+"""The endpoints."""

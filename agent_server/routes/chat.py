@@ -1,19 +1,21 @@
-"""POST /v1/chat/completions and the plainer POST /v1/generate."""
+"""POST /v1/chat/completions, /v1/completions and the plainer POST /v1/generate."""
 
 from __future__ import annotations
 
+import uuid
 from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from agent_server.completion import Head, gather
-from agent_server.encoding import Whole
-from agent_server.requests import ChatRequest, GenerateRequest
-from agent_server.routes.common import Session, TheMind
-from agent_server.routes.direct import DirectRoute
-from agent_server.shapes import ChatCompletion, Generated, answers
-from agent_server.streaming import begin, chat_events, unless_gone
+from agent_server.http.json_encoding import Whole
+from agent_server.http.streaming import begin, chat_events, unless_gone
+from agent_server.routes.dependencies import Session, TheMind
+from agent_server.routes.fast_route import DirectRoute
+from agent_server.schemas.chat import ChatRequest, GenerateRequest
+from agent_server.schemas.chat_answer import Head, gather
+from agent_server.schemas.completions import CompletionRequest, Renderer
+from agent_server.schemas.responses import ChatCompletion, Generated, TextCompletion, answers
 
 router = APIRouter(prefix="/v1", route_class=DirectRoute)
 
@@ -57,3 +59,19 @@ def _as_chat(body: GenerateRequest) -> ChatRequest:
         messages.insert(0, {"role": "system", "content": body.system})
     kept = body.model_dump(exclude_unset=True, exclude={"prompt", "system", "stream"})
     return ChatRequest.model_validate({**kept, "messages": messages})
+
+
+@router.post("/completions", response_model=None, responses=answers(TextCompletion, stream=True))
+async def completions(
+    request: Request,
+    body: CompletionRequest,
+    mind: TheMind,
+    session: Session,
+) -> Response:
+    """Continue one or more bare texts."""
+    head = Head(mind.name, id=f"cmpl-{uuid.uuid4().hex}")
+    renderer = Renderer(body, head)
+    chunks = mind.complete(body, head, session)
+    if body.stream:
+        return await begin(request, chunks, renderer.events)
+    return Whole(renderer.whole(await unless_gone(request.receive, gather(chunks, head))))

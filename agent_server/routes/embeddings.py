@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends, Request
 from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
-from agent_server.embeddings.engine import NAME, installed
-from agent_server.embeddings.request import EmbeddingsRequest
-from agent_server.encoding import Whole
-from agent_server.engines.base import Engine
-from agent_server.routes.common import Session, TheMind
-from agent_server.shapes import Embeddings, answers
-from agent_server.streaming import unless_gone
+from agent_server.engine_protocol import Engine
+from agent_server.engines.embeddings import NAME, installed
+from agent_server.http.json_encoding import Whole
+from agent_server.http.streaming import unless_gone
+from agent_server.routes.dependencies import Session, TheMind
+from agent_server.schemas.embeddings import EmbeddingsRequest
+from agent_server.schemas.responses import Embeddings, answers
 
 router = APIRouter(prefix="/v1")
 

@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from agent_server.errors import EngineUnavailable
-from agent_server.routes.common import TheMetrics, TheMind
+from agent_server.routes.dependencies import TheMetrics, TheMind
 
 router = APIRouter()
 

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from pydantic import Discriminator, Tag
 
-from agent_server.embeddings.child import LONGEST
-from agent_server.embeddings.engine import NAME as EMBEDDER
-from agent_server.embeddings.engine import installed
-from agent_server.engines.base import Traits
-from agent_server.mind import Mind
-from agent_server.model import Model
-from agent_server.requests import TokenizeMessages, TokenizePrompt
-from agent_server.routes.common import TheMind
-from agent_server.shapes import ModelCard, ModelList, Tokens, answers
+from agent_server.engine_protocol import Traits
+from agent_server.engines.embeddings import NAME as EMBEDDER
+from agent_server.engines.embeddings import installed
+from agent_server.engines.embeddings_child import LONGEST
+from agent_server.models.pool import Mind
+from agent_server.models.served_model import Model
+from agent_server.routes.dependencies import TheMind
+from agent_server.schemas.chat import TokenizeMessages, TokenizePrompt
+from agent_server.schemas.responses import ModelCard, ModelList, Tokens, answers
 
 router = APIRouter()
 

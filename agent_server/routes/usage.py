@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from agent_server.errors import EngineUnavailable, InvalidRequest
-from agent_server.ledger import Ledger
-from agent_server.visit import ADMIN, ANYBODY, visit
-from storage.errors import Unavailable
-from storage.usage import Amount, Entry
+from agent_server.metering.request_context import ADMIN, ANYBODY, visit
+from agent_server.metering.usage_recorder import Ledger
+from storage.db.errors import Unavailable
+from storage.usage.usage import Amount, Entry
 
 router = APIRouter()
 

@@ -24,10 +24,10 @@ from benchmarks.answers.room import PeopleInRoom
 from benchmarks.answers.scoring import NOT_KNOWN, is_line, leaks
 from benchmarks.figure import Figure, percentile
 from benchmarks.ubuntu import NoCorpus, lines
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import SPOKEN, Event, EventType, Place, Scope
-from storage.search_result import Order, Search
+from storage.chat_log.event import SPOKEN, Event, EventType, Place, Scope
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.search.models import Order, Search
 
 PLACE = Place("irc", "#ubuntu")
 LINES = int(os.environ.get("HISTORY_LINES", "1000000"))

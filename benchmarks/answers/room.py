@@ -15,11 +15,11 @@ from pathlib import Path
 
 from benchmarks.answers.questions import NICKS, PlantedLine, ScheduledQuestion
 from benchmarks.ubuntu import NoCorpus, lines
-from storage import run_files
-from storage.database import Database
-from storage.event import EventType
-from storage.reminders import Reminder, Reminders
-from storage.run_files import PastRun
+from storage.chat_log.event import EventType
+from storage.db.database import Database
+from storage.queues.reminders import Reminder, Reminders
+from storage.runs import reader as run_reader
+from storage.runs.reader import PastRun
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.patience import PATIENCE
 from tests.kit.terrarium import Up, terrarium_up
@@ -218,10 +218,10 @@ class PeopleInRoom:
         return bool(runs) or quiet > _QUIET_ALONE
 
     async def _runs(self, nick: str, since: datetime) -> list[PastRun]:
-        newest = await run_files.newest(self.up.data, _FEW)
+        newest = await run_reader.newest(self.up.data, _FEW)
         own = [run for run in newest if run.tendril == "irc" and run.started >= since]
         own = [run for run in own if run.conversation.lower().endswith(f"/{nick}".lower())]
-        found = [await run_files.one(self.up.data, run.id) for run in own]
+        found = [await run_reader.one(self.up.data, run.id) for run in own]
         return [run for run in found if run]
 
     async def _listen(self, person: IrcClient, is_first: bool) -> None:

@@ -9,8 +9,8 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 from benchmarks.answers.questions import FOLDER, SetItem
-from llm.untrusted import neutral
-from storage.reminders import Reminder
+from llm.messages.escaping import neutral
+from storage.queues.reminders import Reminder
 
 _INVISIBLE = re.compile(r"[\u200b-\u200f\x00-\x09\x0b-\x1f]")
 _ADDRESS = re.compile(r"https?://\S+")

@@ -9,10 +9,10 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import ClassVar
 
-from harnesses.core.harness import Harness
+from harnesses.core.tendril.harness import Harness
 from harnesses.core.terminal import harmless
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
-from storage.config import Config
+from terrarium.config import Config
 
 CONVERSATION = "terminal"
 HELP = "/clear forgets what was said, /quit or Ctrl-D ends"

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from llm.settings import AgentSettings
-from storage.config import Config, sections
+from llm.client.settings import AgentSettings
+from terrarium.config import Config, sections
 
 
 def with_agent_address(config: Config) -> Config:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from storage.config import Config, Section, names_of, variable_of
+from terrarium.config import Config, Section, names_of, variable_of
 
 HIDDEN = "***"
 

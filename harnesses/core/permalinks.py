@@ -7,10 +7,10 @@ from datetime import UTC
 from urllib.parse import quote, urlencode, urlsplit
 
 from harnesses.core.addresses import table
-from harnesses.core.status import State, report
-from llm.loopback import is_loopback
-from storage.config import Config
-from storage.event import Event, Place
+from harnesses.core.tendril.status import State, report
+from storage.chat_log.event import Event, Place
+from terrarium.config import Config
+from terrarium.loopback import is_loopback
 
 
 def channel_path(place: Place, page: str = "channel", /, **query: object) -> str:

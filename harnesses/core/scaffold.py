@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from harnesses.core.errors import HarnessError
-from storage.config import GROUP as SETTINGS
+from terrarium.config import GROUP as SETTINGS
 
 _FILES = {
     "pyproject.toml.tmpl": "pyproject.toml",

@@ -13,8 +13,8 @@ import httpx2
 import stamina
 
 from harnesses.cron.errors import Undeliverable
-from storage.event import Place
-from storage.outbox import Outbox
+from storage.chat_log.event import Place
+from storage.queues.outbox import Outbox
 
 _PATIENCE = 120.0  # seconds in which an address that fails is tried again
 _TIMEOUT = 20.0  # seconds for one try

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from llm.log_view import LogView
-from storage.chat_log import Query
-from storage.event import SPOKEN, Place, Scope
-from storage.stores import LogReader
+from llm.prompt.log_window import LogView
+from storage.chat_log.event import SPOKEN, Place, Scope
+from storage.log import Query
+from storage.protocols import LogReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harnesses.cron.delivery import Delivery
 from harnesses.cron.digest import LogSource
-from llm.timetable import Timetable
+from llm.scheduling.cron_schedule import Timetable
 
 
 @dataclass(frozen=True, slots=True)

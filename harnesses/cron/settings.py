@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from harnesses.cron.target import parse_channel, parse_target
-from llm.timetable import Timetable, ZoneName
-from storage.config import Section
+from llm.scheduling.cron_schedule import Timetable, ZoneName
+from terrarium.config import Section
 
 
 def _channel(text: str) -> str:

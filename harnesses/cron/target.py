@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storage.config import Config, ConfigError
-from storage.event import Place
+from storage.chat_log.event import Place
+from terrarium.config import Config, ConfigError
 
 # RFC 2812, 1.3: a channel begins with one of #&+! and has no space, comma, bell or colon.
 _CHANNEL = re.compile(r"(?:(?P<network>[^\s/#&+!]+)/)?(?P<channel>[#&+!][^\s,:\x00\x07]{1,199})")

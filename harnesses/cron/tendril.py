@@ -8,21 +8,21 @@ from typing import ClassVar
 
 import structlog
 
-from harnesses.core.harness import Harness
+from harnesses.core.tendril.harness import Harness
 from harnesses.cron.delivery import Delivery, Result, ToChannel, ToFile, ToWebhook
 from harnesses.cron.digest import LogSource
 from harnesses.cron.errors import CronError, NoAnswer
 from harnesses.cron.job import Job
 from harnesses.cron.settings import CronSettings, JobSettings
 from harnesses.cron.target import File, Webhook, networks, parse_channel, parse_target
-from llm.clock import Clock
-from llm.timetable import Timetable
-from storage.chat_log import ChatLog
-from storage.config import Config, ConfigError
-from storage.database import Database
-from storage.outbox import Outbox, outbox_path
-from storage.schedule import Schedule
+from llm.scheduling.cron_schedule import Timetable
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.queues.cron_runs import Schedule
+from storage.queues.outbox import Outbox, outbox_path
 from storage.settings import log_path
+from terrarium.clock import Clock
+from terrarium.config import Config, ConfigError
 
 # Seconds between the attempts while the model is away: an hour in all.
 _WAITS = (15, 30, 60, 120, 240, *[300] * 10, 135)

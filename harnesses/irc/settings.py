@@ -18,8 +18,8 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
-from harnesses.irc.behaviour import ChannelKeys
-from storage.config import Config, ConfigError, Section
+from harnesses.irc.channel_settings import ChannelKeys
+from terrarium.config import Config, ConfigError, Section
 
 
 def _listed(value: object) -> object:

@@ -6,46 +6,46 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 import structlog
 
-from harnesses.core.answer import Answer
-from harnesses.core.harness import Harness
 from harnesses.core.permalinks import permalink, web_address
-from harnesses.irc.asking import SLOWLY, Asking
-from harnesses.irc.behaviour import Behaviour, Behaviours, stored
-from harnesses.irc.choices import Choices
-from harnesses.irc.commands import Commands, unpinged
-from harnesses.irc.courtesy import Kicks
-from harnesses.irc.delivery import deliver
-from harnesses.irc.event import IrcEvent
-from harnesses.irc.hearing import Hearing, May
-from harnesses.irc.network import Network
-from harnesses.irc.privacy import UNLOGGED
-from harnesses.irc.proactive import Proactive
-from harnesses.irc.record import is_of, lines_of, place_of, recorded
-from harnesses.irc.reminders import Reminding, reminding_of
-from harnesses.irc.request import Command, Notice, Request
+from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.harness import Harness
+from harnesses.irc.channel_settings import Behaviour, Behaviours, Choices, stored
+from harnesses.irc.commands.privacy import UNLOGGED
+from harnesses.irc.commands.registry import Commands, unpinged
+from harnesses.irc.commands.reminders import Reminding, reminding_of
+from harnesses.irc.policy.bots_and_relays import Kicks
+from harnesses.irc.policy.command_request import Command, Notice, Request
+from harnesses.irc.policy.log_records import is_of, lines_of, place_of, recorded
+from harnesses.irc.policy.request_policy import Hearing, May
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.questions.handler import SLOWLY, Asking
+from harnesses.irc.questions.proactive import Proactive
+from harnesses.irc.replies.outbox_delivery import deliver
+from harnesses.irc.replies.sender import Speech, Target
+from harnesses.irc.session.sts import StsPolicies
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
-from harnesses.irc.speech import Speech, Target
-from harnesses.irc.sts import StsPolicies
-from harnesses.irc.upkeep import sweep
-from llm.clock import Clock
-from llm.log_answers import Quoting
-from llm.meaning import Meaning
-from storage.audit import Audit
-from storage.channel_settings import ChannelSettings
-from storage.chat_log import ChatLog
-from storage.config import Config, ConfigError
-from storage.database import Database
-from storage.event import Event, Place
-from storage.outbox import Outbox, outbox_path
-from storage.pastes import Pastes
-from storage.privacy import OptOuts
+from harnesses.irc.transport.network import Network
+from llm.log_questions.answers import Quoting
+from llm.tools.semantic_search import Meaning
+from storage.chat_log.event import Event, Place
+from storage.chat_log.opt_outs import OptOuts
+from storage.db.database import Database
+from storage.db.errors import StorageError
+from storage.log import ChatLog
+from storage.privacy.audit_log import Audit
+from storage.privacy.retention import expire
+from storage.queues.channel_settings import ChannelSettings
+from storage.queues.outbox import Outbox, outbox_path
+from storage.queues.pastes import Pastes
 from storage.settings import StorageSettings, log_path
+from terrarium.clock import Clock
+from terrarium.config import Config, ConfigError
 
 _POLL = 1.0  # seconds between looks at the networks' state
 
@@ -341,3 +341,18 @@ def _folded(network: Network, place: Place) -> Place:
 
 def _whereabouts(network: Network) -> str:
     return f"{network.nick} on {' '.join(network.channels)} of {network.name}"
+
+
+_EVERY = 3600.0  # seconds
+
+
+async def sweep(database: Database, log: ChatLog, settings: StorageSettings) -> None:
+    """Remove what is older than it may be, now and every hour."""
+    while True:
+        try:
+            removed = await expire(database, log, settings, datetime.now(UTC))
+        except StorageError as error:  # another hour is soon enough
+            _log.error("irc.not_expired", error=str(error))
+        else:
+            _log.info("irc.expired", events=removed)
+        await asyncio.sleep(_EVERY)

@@ -14,21 +14,20 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from harnesses.core import log_reading
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.terminal import harmless
-from harnesses.logs import forgetting
+from harnesses.logs import forgetting, log_reading
 from harnesses.logs.exporting import ExportFormat, export_to
 from harnesses.logs.formats import FORMATS
 from harnesses.logs.importing import Tally, files, import_logs
 from harnesses.logs.new_file import new_file
 from harnesses.logs.reading import Guide
-from storage.backup import back_up
-from storage.chat_log import Query
-from storage.config import Config, load
-from storage.event import EVERYTHING, PUBLIC
-from storage.forgetting import Named
+from storage.chat_log.event import EVERYTHING, PUBLIC
+from storage.db.backup import back_up
+from storage.log import Query
+from storage.privacy.erasure import Named
 from storage.settings import log_path
+from terrarium.config import Config, load
 
 logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)
 

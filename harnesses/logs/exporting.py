@@ -15,11 +15,11 @@ from harnesses.logs.errors import Refused
 from harnesses.logs.formats.jsonl import json_line
 from harnesses.logs.formats.text import text_line
 from harnesses.logs.new_file import new_file
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.errors import Unavailable
-from storage.event import Event
-from storage.open_copy import OpenCopy
+from storage.chat_log.event import Event
+from storage.chat_log.sqlite_export import OpenCopy
+from storage.db.database import Database
+from storage.db.errors import Unavailable
+from storage.log import ChatLog, Query
 
 ExportFormat = Literal["jsonl", "text", "sqlite"]
 

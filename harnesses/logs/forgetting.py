@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from harnesses.logs.exporting import require_log
-from storage.audit import Audit, Deed
-from storage.chat_log import ChatLog
-from storage.config import Config
-from storage.database import Database
-from storage.erasing import vacuum
-from storage.event import Place
-from storage.forgetting import Forgotten, Named, count, forget, other_files
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.db.secure_delete import vacuum
+from storage.log import ChatLog
+from storage.privacy.audit_log import Audit, Deed
+from storage.privacy.erasure import Forgotten, Named, count, forget, other_files
 from storage.settings import log_path
+from terrarium.config import Config
 
 
 async def count_of(config: Config, person: Named) -> int:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from harnesses.logs.errors import NotALog
 from harnesses.logs.reading import Guide, LogFile, log_file
-from storage.config import Config
-from storage.database import Database
-from storage.event import Place
-from storage.imports import Old, Source
-from storage.privacy import OptOuts, Rules
+from storage.chat_log.event import Place
+from storage.chat_log.importer import Old, Source
+from storage.chat_log.opt_outs import OptOuts, Rules
+from storage.db.database import Database
 from storage.settings import log_path
+from terrarium.config import Config
 
 _BATCH = 2_000  # events of a transaction: the bot waits for one at most
 _EXAMPLES = 3

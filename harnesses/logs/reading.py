@@ -14,13 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, cast
 
-from harnesses.irc.message import decode
+from harnesses.irc.protocol.message import decode
 from harnesses.logs.calendar import Calendar
 from harnesses.logs.errors import NotALog
 from harnesses.logs.formats import FORMATS, detect
 from harnesses.logs.formats.grammar import Day, Entry, Format, Noise
 from harnesses.logs.naming import named
-from storage.event import Event, Place
+from storage.chat_log.event import Event, Place
 
 _LONGEST = 64 * 1024  # bytes of a line that are read; no IRC line has so many
 _CHANNEL_SIGNS = "#&!+"  # any other name is that of a person, who wrote in private

@@ -10,26 +10,26 @@ from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from harnesses.web import (
-    api,
+from harnesses.web.api import feeds
+from harnesses.web.api import routes as api
+from harnesses.web.auth.guard import Guard
+from harnesses.web.auth.token import Tokens
+from harnesses.web.http.compression import Compression
+from harnesses.web.http.cors import Cors
+from harnesses.web.http.etag import ETag
+from harnesses.web.http.problems import handle_problems
+from harnesses.web.pages import (
     channel,
     chat,
-    feeds,
     insight,
     login,
-    pages,
+    overview,
     paste,
     preferences,
     runs,
     searching,
 )
-from harnesses.web.compression import Compression
-from harnesses.web.cors import Cors
-from harnesses.web.etag import ETag
-from harnesses.web.guard import Guard
-from harnesses.web.problems import handle_problems
 from harnesses.web.site import Site
-from harnesses.web.token import Tokens
 
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """What was said on the public channels: to read, to search, to follow live.
@@ -39,7 +39,18 @@ Private conversations are never shown here. Times are ISO 8601 with a zone. An e
 """
 PAGES = tuple(
     part.router
-    for part in (pages, channel, insight, searching, feeds, chat, login, preferences, paste, runs)
+    for part in (
+        overview,
+        channel,
+        insight,
+        searching,
+        feeds,
+        chat,
+        login,
+        preferences,
+        paste,
+        runs,
+    )
 )
 
 

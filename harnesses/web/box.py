@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harnesses.core.answer import Answer
-from harnesses.core.harness import Harness
-from llm.client import OnText
-from llm.log_tools import LogTools
+from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.harness import Harness
+from llm.client.client import OnText
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
-from storage.chat_log import ChatLog
-from storage.conversations import Message, Turn
-from storage.event import Scope
+from llm.tools.log_search import LogTools
+from storage.chat_log.event import Scope
+from storage.log import ChatLog
+from storage.memory.conversations import Message, Turn
 
 _WHO = "visitor"  # nobody has a name here
 

@@ -13,14 +13,14 @@ from fastapi import Depends, HTTPException
 
 from harnesses.web.site import TheSite, TheVisitor
 from harnesses.web.tail import Tail
-from llm.errors import ModelError
-from llm.meaning import Meaning
-from storage.chat_log import ChatLog, Context
-from storage.errors import BadCursor, StorageError
-from storage.event import SPOKEN, Event, Place, Scope
-from storage.log_query import Query
-from storage.search_result import Page, Search
-from storage.statistics import Channel, Day, HeatMap, Person, Stats
+from llm.messages.errors import ModelError
+from llm.tools.semantic_search import Meaning
+from storage.chat_log.event import SPOKEN, Event, Place, Scope
+from storage.chat_log.query import Query
+from storage.chat_log.statistics import Channel, Day, HeatMap, Person, Stats
+from storage.db.errors import BadCursor, StorageError
+from storage.log import ChatLog, Context
+from storage.search.models import Page, Search
 
 _log = structlog.get_logger()
 _STEP = 1000  # events read at once where all are wanted

@@ -16,9 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-from llm.loopback import is_loopback
-from storage.config import Section
-from storage.event import Place
+from storage.chat_log.event import Place
+from terrarium.config import Section
+from terrarium.loopback import is_loopback
 
 _CHANNEL_MARKS = "#&+!"  # RFC 2811, section 2.1
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")

@@ -8,14 +8,14 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
+from harnesses.web.auth.token import Visitor
 from harnesses.web.box import ChatBox
 from harnesses.web.settings import WebSettings
 from harnesses.web.tail import Tail
-from harnesses.web.token import Visitor
-from llm.meaning import Meaning
-from storage.chat_log import ChatLog
-from storage.event import Scope
-from storage.pastes import Pastes
+from llm.tools.semantic_search import Meaning
+from storage.chat_log.event import Scope
+from storage.log import ChatLog
+from storage.queues.pastes import Pastes
 
 
 @dataclass(frozen=True, slots=True)

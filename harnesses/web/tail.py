@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import Event
+from storage.chat_log.event import Event
+from storage.db.database import Database
+from storage.log import ChatLog, Query
 
 POLL = 0.2  # seconds between two looks at the file's version
 _BATCH = 200

@@ -10,20 +10,20 @@ from typing import ClassVar
 import structlog
 
 from harnesses.core.errors import HarnessError, PortTaken
-from harnesses.core.harness import Harness
+from harnesses.core.tendril.harness import Harness
 from harnesses.web.app import create_app
 from harnesses.web.box import ChatBox
 from harnesses.web.serving import serve
 from harnesses.web.settings import WebSettings
 from harnesses.web.site import Site
 from harnesses.web.tail import Tail
-from llm.listener import listen
-from llm.meaning import Meaning
-from storage.chat_log import ChatLog
-from storage.config import Config
-from storage.database import Database
-from storage.pastes import Pastes
+from llm.tools.semantic_search import Meaning
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.queues.pastes import Pastes
 from storage.settings import StorageSettings, log_path
+from terrarium.config import Config
+from terrarium.sockets import listen
 
 _log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from llm.attention.kind import Kind
-from storage.event import Place
+from storage.chat_log.event import Place
 
 GROWN = 0.25
 """How much a value must have grown since it was put off to count before its time."""

@@ -15,8 +15,8 @@ from llm.attention.line import Line
 from llm.attention.neurons import Nerve, Neuron
 from llm.attention.room import Room
 from llm.attention.wake import Wake, wake_for
-from storage.attention import Signal
-from storage.event import Place
+from storage.chat_log.event import Place
+from storage.queues.attention_state import Signal
 
 COOLDOWN = timedelta(minutes=30)
 """The pause between two runs on one channel for which nobody has asked."""

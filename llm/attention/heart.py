@@ -19,10 +19,10 @@ from llm.attention.kind import ASKED, Kind
 from llm.attention.line import Line
 from llm.attention.settings import AttentionSettings
 from llm.attention.wake import Wake
-from llm.clock import Clock
-from storage.attention import AttentionStore, PutOff, Signal
-from storage.errors import StorageError
-from storage.event import Place
+from storage.chat_log.event import Place
+from storage.db.errors import StorageError
+from storage.queues.attention_state import AttentionStore, PutOff, Signal
+from terrarium.clock import Clock
 
 BEAT = 1.0
 """Seconds."""

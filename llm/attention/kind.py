@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from llm.limits import Profile
+from llm.agent.limits import Profile
 
 
 class Sense(StrEnum):

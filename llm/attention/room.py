@@ -10,7 +10,7 @@ from llm.attention.channel import Channel
 from llm.attention.kind import Kind, Sense
 from llm.attention.neurons import CHANNEL, Nerve, Neuron
 from llm.attention.pressure import thought_pressure
-from storage.attention import Signal
+from storage.queues.attention_state import Signal
 
 
 def _as_it_is(pressure: float, now: float) -> float:

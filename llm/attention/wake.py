@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from llm.agent.limits import Profile
 from llm.attention.energy import Energy
 from llm.attention.kind import MEASURED, PROFILES, Kind, Sense
 from llm.attention.pressure import CONTACT, PRESSING, contact_pressure
 from llm.attention.room import Room
-from llm.limits import Profile
-from storage.attention import Signal
-from storage.event import Place
+from storage.chat_log.event import Place
+from storage.queues.attention_state import Signal
 
 
 @dataclass(frozen=True, slots=True)

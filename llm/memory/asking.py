@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from llm.message import Message
-from llm.sections import Section
-from storage.memory import person_of
-from storage.memory_rooms import RoomTurn
+from llm.messages.message import Message
+from llm.messages.sections import Section
+from storage.memory.consolidation_state import RoomTurn
+from storage.memory.memories import person_of
 
 LONGEST_SUMMARY = 4_000  # characters
 LONGEST_EPISODE = 1_500

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from storage.memory_rooms import Progress
+from storage.memory.consolidation_state import Progress
 
 MOST_UNFOLDED = 40  # turns of a room; with more, all but the last
 KEPT_UNFOLDED = 30  # go into the summary

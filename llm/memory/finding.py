@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from llm.client import AgentClient, Call
-from llm.errors import ModelError
-from storage.memory import Memories, Memory
-from storage.memory_vectors import MemoryVectors
+from llm.client.client import AgentClient, Call
+from llm.messages.errors import ModelError
+from storage.memory.memories import Memories, Memory
+from storage.memory.vectors import MemoryVectors
 
 _LOOKED_AT = 50  # memories that have some of the words
 _NEAR = 0.8  # likeness below which a memory has nothing to do with the question

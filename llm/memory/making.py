@@ -1,7 +1,7 @@
 """The jobs of memory: turns become a summary, episodes and facts, a piece at a time.
 
-Each piece is stored together with how far it came (storage/memory_rooms.py), so a job that is ended
-anywhere goes on from there, and one that is run again finds nothing to do.
+Each piece is stored together with how far it came (storage/memory/consolidation_state.py), so a job
+that is ended anywhere goes on from there, and one that is run again finds nothing to do.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 
 import structlog
 
-from llm.client import AgentClient, Call
-from llm.clock import Clock
-from llm.errors import ContextTooLong, Refused
+from llm.client.client import AgentClient, Call
+from llm.client.model_catalog import Models
 from llm.memory import asking
 from llm.memory.cadence import CONDENSED, MOST_NOTES, SESSION, STUDIED, Work
-from llm.message import Message
-from llm.models import Models
-from llm.worker import Handler
-from storage.jobs import Job
-from storage.memory import HEARSAY, OWN, Layer, Memories, Memory
-from storage.memory_rooms import Gap, Progress, Rooms, RoomTurn
-from storage.memory_vectors import MemoryVectors
+from llm.messages.errors import ContextTooLong, Refused
+from llm.messages.message import Message
+from llm.scheduling.worker import Handler
+from storage.memory.consolidation_state import Gap, Progress, Rooms, RoomTurn
+from storage.memory.memories import HEARSAY, OWN, Layer, Memories, Memory
+from storage.memory.vectors import MemoryVectors
+from storage.queues.jobs import Job
+from terrarium.clock import Clock
 
 _PIECE = 40  # turns that go into a summary at once
 _GAP = 200  # turns that a lost episode may have been made of

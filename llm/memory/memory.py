@@ -7,9 +7,8 @@ from datetime import datetime
 
 import structlog
 
-from llm.client import AgentClient
-from llm.clock import Clock
-from llm.errors import Unreachable
+from llm.client.client import AgentClient
+from llm.client.model_catalog import Models
 from llm.memory.cadence import MOST_NOTES, Due, Work, due
 from llm.memory.finding import Finding
 from llm.memory.making import Making, Parts
@@ -17,18 +16,19 @@ from llm.memory.personal import PersonalMemory
 from llm.memory.settings import MemorySettings
 from llm.memory.shown import shown_to
 from llm.memory.tools import MemoryTools
-from llm.models import Models
-from llm.sections import Section
-from llm.worker import Handler
-from storage.config import Config
-from storage.database import Database
-from storage.errors import StorageError
-from storage.jobs import Job, Jobs
-from storage.memory import Layer, Memories, Memory, person_of
-from storage.memory_forgetting import TEND
-from storage.memory_rooms import Rooms
-from storage.memory_vectors import MemoryVectors
+from llm.messages.errors import Unreachable
+from llm.messages.sections import Section
+from llm.scheduling.worker import Handler
+from storage.db.database import Database
+from storage.db.errors import StorageError
+from storage.memory.consolidation_state import Rooms
+from storage.memory.deletion import TEND
+from storage.memory.memories import Layer, Memories, Memory, person_of
+from storage.memory.vectors import MemoryVectors
+from storage.queues.jobs import Job, Jobs
 from storage.settings import StorageSettings
+from terrarium.clock import Clock
+from terrarium.config import Config
 
 _PRIORITY = 200
 

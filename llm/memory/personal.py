@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from llm.memory.asking import LONGEST_FACT, LONGEST_NOTE, key_of, one_line
-from storage.memory import MANUAL, Layer, Memories, Memory
+from storage.memory.memories import MANUAL, Layer, Memories, Memory
 
 _STATEMENTS = tuple(
     re.compile(form, re.IGNORECASE)

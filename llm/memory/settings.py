@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from storage.config import Section
+from terrarium.config import Section
 
 
 class MemorySettings(Section):

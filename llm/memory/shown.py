@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from llm.memory.asking import LONGEST_SUMMARY, one_line
 from llm.memory.tools import described, fact_line
-from llm.sections import Section
-from storage.memory import Layer, Memories, Memory
-from storage.memory_rooms import Remembered, Rooms
+from llm.messages.sections import Section
+from storage.memory.consolidation_state import Remembered, Rooms
+from storage.memory.memories import Layer, Memories, Memory
 
 EPISODES = 5
 """That are shown, the newest."""

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from llm.memory.asking import LONGEST_KEY, key_of, one_line
 from llm.memory.personal import PersonalMemory
-from llm.tools import tool
-from storage.memory import Layer, Memory
+from llm.tools.toolbox import tool
+from storage.memory.memories import Layer, Memory
 
 if TYPE_CHECKING:
     from llm.memory.memory import TendrilMemory

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from types import ModuleType
 
-from storage.config import ConfigError
+from terrarium.config import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.persona import NAME
-from llm.sections import Section
+from llm.messages.sections import Section
 from llm.skills.shelf import Shelf
 from llm.skills.skill import Skill
-from llm.tools import ToolError, tool
-from storage.skills import SkillTable, Taught
+from llm.tools.toolbox import ToolError, tool
+from storage.memory.taught_skills import SkillTable, Taught
+from terrarium.front_matter import NAME
 
 TEACH = "teach"
 """The right to teach the bot something."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from storage.config import ConfigError
+from terrarium.config import ConfigError
 
 T = TypeVar("T")
 

@@ -17,12 +17,12 @@ from types import ModuleType
 
 import structlog
 
-from llm.relevance.model import fitted
-from llm.relevance.rarity import Rarity, words
 from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.plugin import guarded, modules_of
 from llm.skills.skill import FILE, Skill
-from storage.config import ConfigError
+from llm.threads.model import fitted
+from llm.threads.rarity import Rarity, words
+from terrarium.config import ConfigError
 
 GROUP = "terrarium.skills"
 

@@ -12,11 +12,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from llm.front_matter import read
-from llm.persona import NAME
 from llm.skills.hint import Hint, hint_in
-from llm.tools import tools_in
-from storage.config import ConfigError
+from llm.tools.toolbox import tools_in
+from terrarium.config import ConfigError
+from terrarium.front_matter import NAME, read
 
 FILE = "SKILL.md"
 

@@ -18,12 +18,12 @@ from urllib.parse import quote
 import httpx2
 from fastapi.routing import APIRoute
 
-from harnesses.irc.commands import Commands, Desk
+from harnesses.irc.commands.registry import Commands, Desk
 from harnesses.irc.tendril import IrcTendril
-from harnesses.web import api
+from harnesses.web.api import routes as api
 from harnesses.web.app import PAGES
-from storage.chat_log import Query
-from storage.event import EVERYTHING
+from storage.chat_log.event import EVERYTHING
+from storage.log import Query
 from tests.kit.command import terrarium
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import irc_config, irc_tendril

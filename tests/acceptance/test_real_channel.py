@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import Event, EventType, Place, Scope
+from storage.chat_log.event import Event, EventType, Place, Scope
+from storage.db.database import Database
+from storage.log import ChatLog, Query
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
@@ -86,7 +86,7 @@ async def test_500_real_lines_three_questions_and_a_second_start_that_remembers(
     assert QUESTIONS[2] in third[3]["content"]
 
 
-BESIDE = ("agent_server.engines.child", "harnesses.cli server", "run web", "run cron")
+BESIDE = ("agent_server.engines.llama_child", "harnesses.cli server", "run web", "run cron")
 """The processes that the logging of a channel must not need."""
 
 

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from storage.config import Section, sections
+from terrarium.config import Section, sections
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "terrarium.example.toml"

@@ -16,7 +16,7 @@ from typing import Literal
 
 from playwright.async_api import Browser
 
-from storage.event import Event
+from storage.chat_log.event import Event
 from tests.docs.reference import ROOT
 from tests.kit.browser import PHONE, browser, visit
 from tests.kit.web_site import WebSite, event, two_days, web_site

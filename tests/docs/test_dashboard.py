@@ -10,9 +10,9 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_server.admission.scheduler import Scheduler
-from agent_server.metrics import Metrics
+from agent_server.metering.metrics import Metrics
+from agent_server.metering.request_context import Visit
 from agent_server.usage import Usage
-from agent_server.visit import Visit
 from tests.docs.reference import ROOT
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/terrarium.json").read_text(encoding="utf-8"))

@@ -109,7 +109,7 @@ def test_what_is_mounted_built_and_copied_exists() -> None:
 def test_the_image_holds_every_package_that_pip_would_install() -> None:
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
     ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text(encoding="utf-8")
-    for package in ("agent_server", "harnesses", "llm", "storage"):
+    for package in ("agent_server", "harnesses", "llm", "storage", "terrarium"):
         assert f"COPY {package} {package}\n" in dockerfile
         assert f"!{package}\n" in ignored
 

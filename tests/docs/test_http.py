@@ -10,10 +10,10 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from agent_server.app import create_app
-from agent_server.requests import ChatRequest
-from harnesses.web import api
+from agent_server.schemas.chat import ChatRequest
+from harnesses.web.api import routes as api
 from harnesses.web.app import PAGES as ROUTERS
-from storage.config import Config
+from terrarium.config import Config
 from tests.docs.reference import ROOT
 
 TEXT = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.config import Config, load
+from terrarium.config import Config, load
 from tests.docs.reference import (
     CONFIGURATION,
     EXAMPLE,
@@ -62,7 +62,7 @@ def test_every_key_says_what_it_is_for(table: str) -> None:
 def test_every_variable_that_the_code_reads_is_documented() -> None:
     sources = [
         path.read_text(encoding="utf-8")
-        for package in ("agent_server", "harnesses", "llm", "storage")
+        for package in ("agent_server", "harnesses", "llm", "storage", "terrarium")
         for path in (ROOT / package).rglob("*.py")
     ]
     read = set(re.findall(r"\bTERRARIUM_[A-Z_]+\b", "\n".join(sources)))

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from harnesses.core.status import Status
-from storage.chat_log import ChatLog
-from storage.database import Database
-from storage.event import Event, EventType
+from harnesses.core.tendril.status import Status
+from storage.chat_log.event import Event, EventType
+from storage.db.database import Database
+from storage.log import ChatLog
 from tests.kit.command import Done, terrarium
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.ports import free_port

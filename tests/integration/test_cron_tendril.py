@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.status import report
+from harnesses.core.tendril.status import report
 from harnesses.cron.tendril import CronTendril
-from storage.chat_log import ChatLog
-from storage.config import Config, ConfigError, load
-from storage.conversations import Conversations
-from storage.database import Database
-from storage.event import Event, EventType, Place
-from storage.outbox import Outbox, Parcel, outbox_path
-from storage.spending import Spending
+from storage.chat_log.event import Event, EventType, Place
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.memory.conversations import Conversations
+from storage.queues.outbox import Outbox, Parcel, outbox_path
+from storage.usage.token_spending import Spending
+from terrarium.config import Config, ConfigError, load
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE

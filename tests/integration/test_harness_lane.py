@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.answer import Answer
+from harnesses.core.tendril.answer import Answer
 from tests.integration.test_harness_turn import small, texts
 from tests.kit.openai_script import ScriptedOpenAI
 

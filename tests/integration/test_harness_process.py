@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.status import State, report
-from llm.process import SUPERVISED
+from harnesses.core.tendril.status import State, report
+from terrarium.supervision import SUPERVISED
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 

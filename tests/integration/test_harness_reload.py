@@ -11,7 +11,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from storage.config import load
+from terrarium.config import load
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.small_tendril import SmallTendril

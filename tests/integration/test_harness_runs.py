@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.answer import Answer
-from llm.outcome import Deferral
-from llm.tools import tool
-from storage.run_files import PastRun, newest, one
+from harnesses.core.tendril.answer import Answer
+from llm.agent.turn_result import Deferral
+from llm.tools.toolbox import tool
+from storage.runs.reader import PastRun, newest, one
 from tests.integration.test_harness_turn import small, texts
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI

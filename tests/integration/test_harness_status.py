@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.status import Report, State, Status, report, reports
+from harnesses.core.tendril.status import Report, State, Status, report, reports
 
 
 def test_a_process_says_what_it_does(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.answer import Answer
-from harnesses.core.harness import FAILED
-from harnesses.core.status import State, report
-from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
-from llm.message import Usage
-from llm.router import CORE, TOOLS
-from llm.settings import AgentSettings
-from llm.tools import Traits, tool
-from storage.config import Config, ConfigError
+from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.harness import FAILED
+from harnesses.core.tendril.status import State, report
+from llm.client.settings import AgentSettings
+from llm.messages.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
+from llm.messages.message import Usage
+from llm.prompt.guidance import CORE, TOOLS
+from llm.tools.toolbox import Traits, tool
+from terrarium.config import Config, ConfigError
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril

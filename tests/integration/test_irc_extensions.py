@@ -7,8 +7,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.chat_log import Query
-from storage.event import PUBLIC
+from storage.chat_log.event import PUBLIC
+from storage.log import Query
 from tests.kit.irc_script import WELCOME, Listener, Wire, listening
 from tests.kit.irc_tendril import irc_config, irc_tendril
 from tests.kit.openai_script import ScriptedOpenAI

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from harnesses.irc.errors import IrcError
-from harnesses.irc.event import IrcEvent
-from harnesses.irc.network import Network
+from harnesses.irc.protocol.errors import IrcError
+from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.transport.network import Network
 from tests.kit.certificates import certificate
 from tests.kit.irc_network import Ears, joined, running
 from tests.kit.irc_script import listening

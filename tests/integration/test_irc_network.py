@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harnesses.irc.errors import InvalidMessage
-from harnesses.irc.network import Network
+from harnesses.irc.protocol.errors import InvalidMessage
+from harnesses.irc.transport.network import Network
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_network import Ears, joined, running
 from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, inspircd, ngircd

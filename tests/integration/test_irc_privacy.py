@@ -9,8 +9,8 @@ from pathlib import Path
 from sqlite3 import connect
 
 from harnesses.irc.tendril import IrcTendril
-from storage.chat_log import Query
-from storage.event import EVERYTHING
+from storage.chat_log.event import EVERYTHING
+from storage.log import Query
 from tests.integration.test_irc_tendril_commands import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM, kept_turns

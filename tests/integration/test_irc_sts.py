@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harnesses.irc.sts import StsPolicies
+from harnesses.irc.session.sts import StsPolicies
 from tests.kit.certificates import certificate
 from tests.kit.irc_network import Ears, running
 from tests.kit.irc_script import Listener, Wire, listening

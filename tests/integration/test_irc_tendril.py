@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import PUBLIC, SPOKEN
+from storage.chat_log.event import PUBLIC, SPOKEN
+from storage.db.database import Database
+from storage.log import ChatLog, Query
 from storage.settings import log_path
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged

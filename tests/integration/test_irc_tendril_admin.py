@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
-from storage.audit import Audit
-from storage.config import load
-from storage.database import Database
+from storage.db.database import Database
+from storage.privacy.audit_log import Audit
 from storage.settings import log_path
+from terrarium.config import load
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import Ircd, inspircd

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx2
 
-from harnesses.core.status import Status
-from storage.database import Database
-from storage.pastes import Pastes
+from harnesses.core.tendril.status import Status
+from storage.db.database import Database
+from storage.queues.pastes import Pastes
 from storage.settings import log_path
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.memory import Layer
+from storage.memory.memories import Layer
 from tests.integration.test_irc_privacy import texts, told
 from tests.integration.test_irc_tendril_commands import NOBODY, OTHER, alice_in, ask
 from tests.integration.test_irc_tendril_reminders import HOUR, MINUTE, NOON, world

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log import ChatLog
-from storage.database import Database
-from storage.event import Event, EventType
+from storage.chat_log.event import Event, EventType
+from storage.db.database import Database
+from storage.log import ChatLog
 from tests.docs.reference import ROOT
 from tests.kit.patience import PATIENCE
 

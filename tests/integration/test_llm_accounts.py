@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from harnesses.core.status import report
-from llm.accounts import ANSWER, Accounts
-from llm.client import Call
-from llm.message import Usage
-from storage.database import Database
-from storage.usage import Amount
+from harnesses.core.tendril.status import report
+from llm.client.client import Call
+from llm.client.token_usage import ANSWER, Accounts
+from llm.messages.message import Usage
+from storage.db.database import Database
+from storage.usage.usage import Amount
 from tests.integration.test_harness_turn import small
 from tests.kit.openai_script import ScriptedOpenAI
 

@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from llm.client import AgentClient, Call, Count
-from llm.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unreachable
-from llm.message import Message, Reply, ToolCall, Usage
-from llm.settings import AgentSettings
-from storage.config import Config
+from llm.client.client import AgentClient, Call, Count
+from llm.client.settings import AgentSettings
+from llm.messages.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unreachable
+from llm.messages.message import Message, Reply, ToolCall, Usage
+from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.plain_openai import plain_openai
 from tests.kit.ports import free_port

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.log_answers import (
+from llm.log_questions.answers import (
     Questioner,
     QuotedAnswer,
     Quoting,
@@ -16,13 +16,13 @@ from llm.log_answers import (
     answer_from_log,
     answer_plainly,
 )
-from llm.log_questions import read_log_question
-from llm.log_tools import LogTools
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import PUBLIC, Event, EventType, Place, Scope
-from storage.passages import Spoken
-from storage.privacy import OptOuts
+from llm.log_questions.parser import read_log_question
+from llm.tools.log_search import LogTools
+from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.opt_outs import OptOuts
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.passages.passages import Spoken
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=UTC)
 POND = Scope.of(Place("irc", "#pond"))

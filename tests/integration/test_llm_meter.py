@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from llm.client import AgentClient, Call, Count
-from llm.message import Message
-from llm.meter import Meter
-from llm.settings import AgentSettings
-from storage.config import Config
+from llm.client.client import AgentClient, Call, Count
+from llm.client.settings import AgentSettings
+from llm.client.token_counter import Meter
+from llm.messages.message import Message
+from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
 WINDOW = 600

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from llm.client import AgentClient, Call
-from llm.message import Message
-from llm.models import Models
-from llm.settings import AgentSettings
-from storage.config import Config
+from llm.client.client import AgentClient, Call
+from llm.client.model_catalog import Models
+from llm.client.settings import AgentSettings
+from llm.messages.message import Message
+from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
 ASKED: list[Message] = [{"role": "user", "content": "hello there"}]

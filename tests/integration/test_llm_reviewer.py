@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from llm.client import AgentClient, Call
-from llm.reviewer import Reviewer
-from llm.settings import AgentSettings
-from storage.config import Config
+from llm.agent.reviewer import Reviewer
+from llm.client.client import AgentClient, Call
+from llm.client.settings import AgentSettings
+from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
 CALL = Call("cron/digest", "background", max_tokens=900, temperature=0.7)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from llm.client import AgentClient, Call
-from llm.errors import Refused
-from llm.message import Message, Usage
-from llm.outcome import Outcome
-from llm.settings import AgentSettings
-from llm.tools import Toolbox, tool
-from llm.turn import SPEECHLESS, Turn
-from storage.config import Config
+from llm.agent.turn import SPEECHLESS, Turn
+from llm.agent.turn_result import Outcome
+from llm.client.client import AgentClient, Call
+from llm.client.settings import AgentSettings
+from llm.messages.errors import Refused
+from llm.messages.message import Message, Usage
+from llm.tools.toolbox import Toolbox, tool
+from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 ASKED: list[Message] = [{"role": "user", "content": "who is here?"}]

@@ -12,18 +12,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from llm.client import AgentClient, Call
-from llm.message import Message
-from llm.outcome import Outcome
-from llm.settings import AgentSettings
-from llm.tools import EFFECT_KEY, Toolbox, tool
-from llm.trace import Trace
-from llm.turn import Turn
-from storage.config import Config
-from storage.database import Database
-from storage.event import Place
-from storage.outbox import Outbox
-from storage.runs import Effect, Ended, Run, Runs, Step
+from llm.agent.trace import Trace
+from llm.agent.turn import Turn
+from llm.agent.turn_result import Outcome
+from llm.client.client import AgentClient, Call
+from llm.client.settings import AgentSettings
+from llm.messages.message import Message
+from llm.tools.toolbox import EFFECT_KEY, Toolbox, tool
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.outbox import Outbox
+from storage.runs.runs import Effect, Ended, Run, Runs, Step
+from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 POND = Place("irc", "#pond")

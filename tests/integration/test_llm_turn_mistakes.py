@@ -22,10 +22,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llm.message import Message
-from llm.outcome import Deferral
-from llm.turn import SPEECHLESS
-from llm.untrusted import neutral
+from llm.agent.turn import SPEECHLESS
+from llm.agent.turn_result import Deferral
+from llm.messages.escaping import neutral
+from llm.messages.message import Message
 from tests.integration.test_harness_turn import small, texts
 from tests.kit.one_turn import World, models, results, run
 from tests.kit.openai_script import Answer, ScriptedOpenAI

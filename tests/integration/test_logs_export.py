@@ -14,11 +14,11 @@ from pathlib import Path
 from harnesses.logs.exporting import file_name
 from harnesses.logs.importing import import_logs
 from harnesses.logs.reading import Guide
-from storage.backup import back_up
-from storage.chat_log import ChatLog, Query
-from storage.config import Config
-from storage.database import Database
-from storage.event import EVERYTHING, PUBLIC, Event, EventType, Scope
+from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Scope
+from storage.db.backup import back_up
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from terrarium.config import Config
 from tests.kit.command import terrarium
 
 NOON = datetime(2026, 5, 1, 12, 0, 1, 250_000, tzinfo=UTC)

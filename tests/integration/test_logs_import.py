@@ -11,11 +11,11 @@ from pathlib import Path
 
 from harnesses.logs.importing import Tally, import_logs
 from harnesses.logs.reading import Guide
-from storage.chat_log import ChatLog, Query
-from storage.config import Config
-from storage.database import Database
-from storage.event import PUBLIC, Event, EventType, Place, Scope
-from storage.privacy import OptOuts
+from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.opt_outs import OptOuts
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from terrarium.config import Config
 from tests.kit.command import terrarium
 
 EXCERPT = Path(__file__).parents[1] / "data" / "ubuntu-600-lines.txt"

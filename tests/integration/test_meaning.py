@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from agent_server.embeddings.engine import installed
-from llm.client import AgentClient
-from llm.log_tools import LogTools
-from llm.meaning import Meaning
-from llm.settings import AgentSettings
-from storage.chat_log import ChatLog
-from storage.database import Database
-from storage.errors import Unavailable
-from storage.event import PUBLIC, Event, EventType, Place, Scope
-from storage.log_query import Query
-from storage.privacy import OptOuts
-from storage.vectors import Vectors
+from agent_server.engines.embeddings import installed
+from llm.client.client import AgentClient
+from llm.client.settings import AgentSettings
+from llm.tools.log_search import LogTools
+from llm.tools.semantic_search import Meaning
+from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.opt_outs import OptOuts
+from storage.chat_log.query import Query
+from storage.db.database import Database
+from storage.db.errors import Unavailable
+from storage.log import ChatLog
+from storage.search.vectors import Vectors
 from tests.integration.test_irc_tendril_commands import alice_in, ask
 from tests.kit.agent_server import agent_server
 from tests.kit.irc_tendril import ROOM

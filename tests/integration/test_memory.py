@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from llm.memory.cadence import Work
-from storage.config import Config
-from storage.memory import HEARSAY, Layer, Memory
+from storage.memory.memories import HEARSAY, Layer, Memory
+from terrarium.config import Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril

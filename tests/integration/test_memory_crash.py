@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from storage.config import Config
-from storage.conversations import Conversations
-from storage.database import Database
-from storage.memory import Layer
+from storage.db.database import Database
+from storage.memory.conversations import Conversations
+from storage.memory.memories import Layer
+from terrarium.config import Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from llm.memory.cadence import KEPT_UNFOLDED, SESSION, STUDIED
-from storage.conversations import KEPT
-from storage.memory import Layer
-from storage.memory_rooms import EPISODES, LEARNT_FACTS
+from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
+from storage.memory.conversations import KEPT
+from storage.memory.memories import Layer
 from tests.kit.day import ROOM, SimulatedDay
 
 LINES = Path(__file__).parents[1] / "data" / "ubuntu-600-lines.txt"

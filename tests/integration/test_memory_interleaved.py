@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from llm.memory.cadence import MOST_UNFOLDED, SESSION
-from storage.config import Config
-from storage.memory import Layer
+from storage.memory.memories import Layer
+from terrarium.config import Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril

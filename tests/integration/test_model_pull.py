@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_server import catalogue, model_store
-from agent_server.catalogue import CatalogueEntry
 from agent_server.errors import PullError
-from agent_server.model_settings import ModelSettings
-from storage.config import Config, ConfigError
+from agent_server.model_catalogue import catalogue
+from agent_server.model_catalogue.catalogue import CatalogueEntry
+from agent_server.model_files import store as model_store
+from agent_server.settings.models import ModelSettings
+from terrarium.config import Config, ConfigError
 from tests.integration.test_server_cli import ended, start
 from tests.kit.hub import ModelHub
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from llm.http.connection import MUCH, BrokenError, Connection
-from llm.http.connections import Connections, UnreachableError
-from llm.listener import listen
-from storage.config import ConfigError
+from terrarium.config import ConfigError
+from terrarium.http.connection import MUCH, BrokenError, Connection
+from terrarium.http.pool import Connections, UnreachableError
+from terrarium.sockets import listen
 from tests.kit.certificates import certificate
 
 Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
-from agent_server.embeddings.engine import BATCH, E5Engine
-from agent_server.engines.base import Engine
+from agent_server.engine_protocol import Engine
+from agent_server.engines.embeddings import BATCH, E5Engine
 from agent_server.errors import EngineUnavailable, Unsupported
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -190,4 +190,4 @@ async def test_the_model_makes_no_words() -> None:
 async def children() -> list[psutil.Process]:
     """The processes of the embedding model that this one has started."""
     found = await asyncio.to_thread(psutil.Process().children)
-    return [child for child in found if "agent_server.embeddings.child" in child.cmdline()]
+    return [child for child in found if "agent_server.engines.embeddings_child" in child.cmdline()]

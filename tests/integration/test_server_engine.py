@@ -14,8 +14,8 @@ import pytest
 import xllamacpp
 from structlog.testing import capture_logs
 
-from agent_server.engines.child import Spec, parameters
 from agent_server.engines.embedded import EmbeddedEngine
+from agent_server.engines.llama_child import Spec, parameters
 from agent_server.errors import EngineUnavailable
 from tests.kit.agent_server import (
     SLOTS,
@@ -45,7 +45,7 @@ def children() -> list[psutil.Process]:
         process
         for process in psutil.Process().children(recursive=True)
         if process.status() != psutil.STATUS_ZOMBIE
-        and "agent_server.engines.child" in process.cmdline()
+        and "agent_server.engines.llama_child" in process.cmdline()
     ]
     return sorted(engines, key=lambda process: float(process.create_time()))
 
@@ -104,7 +104,7 @@ async def test_the_engine_takes_requests_with_its_own_key_only(model_file: Path)
         allowed = (await http.get(f"{engine}/health", headers=origin)).headers
         assert allowed.get("access-control-allow-origin") != "*"
         # The key went through the pipe: whoever lists processes does not see it.
-        assert process.cmdline()[1:] == ["-m", "agent_server.engines.child"]
+        assert process.cmdline()[1:] == ["-m", "agent_server.engines.llama_child"]
 
 
 async def test_pictures_are_refused_where_the_model_cannot_see(model_file: Path) -> None:
@@ -202,7 +202,7 @@ async def test_an_engine_that_cannot_load_is_tried_again_ever_more_slowly(tmp_pa
 async def test_the_engine_ends_when_its_supervisor_is_killed(model_file: Path) -> None:
     code = (
         "import asyncio, sys\n"
-        "from agent_server.engines.child import Spec\n"
+        "from agent_server.engines.llama_child import Spec\n"
         "from agent_server.engines.embedded import EmbeddedEngine\n"
         "async def main():\n"
         "    engine = EmbeddedEngine(Spec(sys.argv[1], 'terra', 512, 1, 1, ''), timeout=60)\n"

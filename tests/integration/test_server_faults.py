@@ -15,10 +15,10 @@ import httpx2
 import psutil
 import pytest
 
-from agent_server.engines.http import HttpEngine
-from agent_server.engines.upstream import BREAK_AFTER
+from agent_server.engines.openai import HttpEngine
+from agent_server.engines.upstream_pool import BREAK_AFTER
 from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable
-from llm.listener import listen
+from terrarium.sockets import listen
 from tests.kit.agent_server import agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -219,7 +219,7 @@ async def _is_idle(http: httpx2.AsyncClient, url: str) -> bool:
 def test_a_missing_library_is_named_with_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: no such file')\n")
     done = subprocess.run(
-        [sys.executable, "-m", "agent_server.engines.child"],
+        [sys.executable, "-m", "agent_server.engines.llama_child"],
         input=b"{}\n",
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,

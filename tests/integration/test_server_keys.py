@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from storage.keys import Key
+from storage.usage.api_keys import Key
 from tests.kit.agent_server import agent_server
 from tests.kit.command import terrarium
 from tests.kit.openai_script import ScriptedOpenAI

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
-from agent_server.responses.store import Kept, ResponseStore
-from storage.keys import Key
+from agent_server.routes.responses_api.store import Kept, ResponseStore
+from storage.usage.api_keys import Key
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE

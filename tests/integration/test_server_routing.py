@@ -15,8 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent_server.app import create_app
-from agent_server.model_settings import settings_of_models
-from storage.config import Config, ConfigError, load
+from agent_server.settings.models import settings_of_models
+from terrarium.config import Config, ConfigError, load
 from tests.kit.agent_server import agent_server, until_ready
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE

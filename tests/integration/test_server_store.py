@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_server import model_store
-from agent_server.download import require_sha256
 from agent_server.errors import PullError
-from agent_server.model_settings import ModelSettings
-from storage.config import Config, ConfigError
+from agent_server.model_files import store as model_store
+from agent_server.model_files.download import require_sha256
+from agent_server.settings.models import ModelSettings
+from terrarium.config import Config, ConfigError
 from tests.integration.test_server_cli import ended, start
 
 pytest_plugins = ("tests.kit.engine",)

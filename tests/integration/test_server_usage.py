@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from storage.keys import server_path
+from storage.usage.api_keys import server_path
 from tests.kit.agent_server import agent_server, until_ready
 from tests.kit.command import begun, line_with
 from tests.kit.openai_script import ScriptedOpenAI

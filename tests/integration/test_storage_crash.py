@@ -18,9 +18,9 @@ from threading import Timer
 
 import pytest
 
-from storage.chat_log import ChatLog
-from storage.database import Database
-from storage.event import Event, EventType
+from storage.chat_log.event import Event, EventType
+from storage.db.database import Database
+from storage.log import ChatLog
 
 ROUNDS = 200
 LONGEST = 0.02  # seconds from the first line that was acknowledged to the kill
@@ -55,7 +55,7 @@ def stream(path: Path, begin: int, acknowledge: Connection) -> None:
 def acknowledged(path: Path, begin: int) -> set[int]:
     """The lines that a writer had said were durable before it was killed."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["storage.chat_log"])
+    context.set_forkserver_preload(["storage.log"])
     mine, theirs = context.Pipe(duplex=False)
     process = context.Process(target=stream, args=(path, begin, theirs))
     process.start()

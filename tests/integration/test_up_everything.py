@@ -17,7 +17,7 @@ import httpx2
 import psutil
 import pytest
 
-from harnesses.core.status import report
+from harnesses.core.tendril.status import report
 from tests.kit.command import begun, line_with, terrarium
 from tests.kit.gone import gone
 from tests.kit.irc_client import irc_client

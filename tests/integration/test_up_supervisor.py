@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from harnesses.core.supervisor import ChildRefused, Patience, Program, Supervisor, running
+from harnesses.core.launcher.supervisor import ChildRefused, Patience, Program, Supervisor, running
 from tests.kit.lives import Life, Lives, lives
 from tests.kit.patience import PATIENCE
 
@@ -134,6 +134,6 @@ async def test_a_supervisor_that_is_killed_takes_its_children_along() -> None:
 
 _SUPERVISOR = """
 import asyncio, sys
-from harnesses.core.supervisor import Program, Supervisor
+from harnesses.core.launcher.supervisor import Program, Supervisor
 asyncio.run(Supervisor([Program("a", sys.argv[1:])], print).run())
 """

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from storage.event import EventType
+from storage.chat_log.event import EventType
 from tests.kit.axe import barriers
 from tests.kit.browser import DESKTOP, PHONE, browser, visit
 from tests.kit.openai_script import ScriptedOpenAI

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from storage.event import EventType
+from storage.chat_log.event import EventType
 from tests.kit.web_site import event, excerpt, web_site
 
 HERE = "irc/#ubuntu"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.event import Event, EventType
+from storage.chat_log.event import Event, EventType
 from tests.kit.web_site import WebSite, event, two_days, web_site
 
 HERE = "/channel/irc/%23ubuntu"

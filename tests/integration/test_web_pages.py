@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from storage.event import EventType
+from storage.chat_log.event import EventType
 from tests.kit.browser import PHONE, browser, visit
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import NOBODY, WebSite, event, excerpt, web_site

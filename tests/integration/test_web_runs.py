@@ -8,8 +8,8 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from storage.database import Database
-from storage.runs import Ended, Run, Runs, Step
+from storage.db.database import Database
+from storage.runs.runs import Ended, Run, Runs, Step
 from tests.kit.browser import PHONE, browser, visit
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import web_site

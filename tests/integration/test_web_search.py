@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.async_api import expect
 
-from storage.event import EventType
+from storage.chat_log.event import EventType
 from tests.kit.browser import PHONE, browser, visit
 from tests.kit.web_site import event, excerpt, two_days, web_site
 

@@ -20,9 +20,9 @@ _APPEND = """
 import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from storage.chat_log import ChatLog
-from storage.database import Database
-from storage.event import Event, EventType
+from storage.log import ChatLog
+from storage.db.database import Database
+from storage.chat_log.event import Event, EventType
 
 async def main() -> None:
     async with Database.opened(Path(sys.argv[1])) as database, ChatLog.opened(database) as log:

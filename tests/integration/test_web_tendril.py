@@ -13,16 +13,16 @@ import httpx2
 import pytest
 
 from harnesses.core.errors import HarnessError, PortTaken
-from harnesses.core.status import State, report
+from harnesses.core.tendril.status import State, report
 from harnesses.web.tendril import WebTendril
-from storage.config import Config
+from terrarium.config import Config
 from tests.kit.patience import PATIENCE
 
 _RUN = """
 import asyncio, sys
 from pathlib import Path
 from harnesses.web.tendril import WebTendril
-from storage.config import Config
+from terrarium.config import Config
 asyncio.run(WebTendril(Config({"web": {"port": 0}}, None, Path(sys.argv[1]))).run())
 """
 

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from llm.clock import SystemClock
-from llm.errors import Unreachable
-from llm.worker import Handler, Worker
-from storage.database import Database
-from storage.jobs import Job, Jobs
+from llm.messages.errors import Unreachable
+from llm.scheduling.worker import Handler, Worker
+from storage.db.database import Database
+from storage.queues.jobs import Job, Jobs
+from terrarium.clock import SystemClock
 from tests.kit.clock import ManualClock
 from tests.kit.jobs import settled
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 
 from agent_server.app import create_app
-from storage.config import Config
+from terrarium.config import Config
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
 

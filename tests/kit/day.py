@@ -16,11 +16,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from llm.channel_threads import ChannelThreads
-from llm.log_view import LogView
-from storage.chat_log import ChatLog
-from storage.config import Config
-from storage.event import Event, EventType, Place
+from llm.prompt.log_window import LogView
+from llm.threads.channel_threads import ChannelThreads
+from storage.chat_log.event import Event, EventType, Place
+from storage.log import ChatLog
+from terrarium.config import Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril

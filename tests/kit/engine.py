@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_server import model_store
-from agent_server.engines.child import Spec
-from agent_server.model_settings import ModelSettings
-from storage.config import Config
+from agent_server.engines.llama_child import Spec
+from agent_server.model_files import store as model_store
+from agent_server.settings.models import ModelSettings
+from terrarium.config import Config
 from tests.kit.agent_server import CONTEXT, SLOTS, EngineAddress
 
 
@@ -38,7 +38,7 @@ def engine(model_file: Path) -> Iterator[EngineAddress]:
     tests have the processors.
     """
     spec = Spec(str(model_file), "terra", CONTEXT, SLOTS, 1, secrets.token_urlsafe())
-    command = [sys.executable, "-m", "agent_server.engines.child"]
+    command = [sys.executable, "-m", "agent_server.engines.llama_child"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from harnesses.core.backoff import Backoff
-from harnesses.irc.event import IrcEvent
-from harnesses.irc.network import Network
+from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.transport.network import Network
 from tests.kit.patience import PATIENCE
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from harnesses.irc.event import IrcEvent
-from harnesses.irc.message import parse
-from harnesses.irc.registration import Outgoing
-from harnesses.irc.session import Session
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.message import parse
+from harnesses.irc.session.registration import Outgoing
+from harnesses.irc.session.session import Session
 from harnesses.irc.settings import NetworkSettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
-from llm.clock import Clock
-from storage.chat_log import ChatLog, Query
-from storage.config import Config
-from storage.conversations import Turn
-from storage.database import Database
-from storage.event import PUBLIC
+from storage.chat_log.event import PUBLIC
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.memory.conversations import Turn
 from storage.settings import log_path
+from terrarium.clock import Clock
+from terrarium.config import Config
 from tests.kit.patience import PATIENCE
 
 ROOM = "#terrarium"

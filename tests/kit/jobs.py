@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from llm.worker import Worker
-from storage.jobs import Jobs
+from llm.scheduling.worker import Worker
+from storage.queues.jobs import Jobs
 
 
 async def settled(worker: Worker, jobs: Jobs) -> None:

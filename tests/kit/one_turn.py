@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llm.client import AgentClient, Call
-from llm.limits import Profile
-from llm.message import Message
-from llm.outcome import Outcome
-from llm.settings import AgentSettings
-from llm.tools import Toolbox, ToolError, tool
-from llm.turn import Turn
-from storage.config import Config
+from llm.agent.limits import Profile
+from llm.agent.turn import Turn
+from llm.agent.turn_result import Outcome
+from llm.client.client import AgentClient, Call
+from llm.client.settings import AgentSettings
+from llm.messages.message import Message
+from llm.tools.toolbox import Toolbox, ToolError, tool
+from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
 ASKED: list[Message] = [{"role": "user", "content": "ada asks: who is here?"}]

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from llm.channel_threads import ChannelThreads
-from llm.client import Count
-from llm.context import Context, Conversation
-from llm.log_view import LogView
-from llm.message import Message, wire
-from llm.question import Question
-from llm.sections import Section
-from storage.chat_log import ChatLog
-from storage.conversations import Conversations
-from storage.event import Event, EventType, Place
+from llm.client.client import Count
+from llm.messages.message import Message, wire
+from llm.messages.sections import Section
+from llm.messages.user_message import Question
+from llm.prompt.context_manager import Context, Conversation
+from llm.prompt.log_window import LogView
+from llm.threads.channel_threads import ChannelThreads
+from storage.chat_log.event import Event, EventType, Place
+from storage.log import ChatLog
+from storage.memory.conversations import Conversations
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] (?:<\w+> |\* \w+ |-\w+- )(.*)")

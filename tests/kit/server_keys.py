@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx2
 
-from storage.database import Database
-from storage.keys import Key, Keys, server_path
+from storage.db.database import Database
+from storage.usage.api_keys import Key, Keys, server_path
 from tests.kit.patience import PATIENCE
 
 """Seconds until the server must have seen a change, or a queue must have changed."""

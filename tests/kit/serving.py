@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from llm.listener import listen
+from terrarium.sockets import listen
 
 
 @asynccontextmanager

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from agent_server import model_store
 from agent_server.errors import PullError
-from agent_server.model_settings import ModelSettings
-from storage.config import Config
+from agent_server.model_files import store as model_store
+from agent_server.settings.models import ModelSettings
+from terrarium.config import Config
 
 NEEDED = {
     "ngircd": "tests on ngircd, a plain IRC server",

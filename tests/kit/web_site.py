@@ -18,12 +18,12 @@ from typing import Any
 
 import httpx2
 
-from harnesses.core.status import State, report
+from harnesses.core.tendril.status import State, report
 from harnesses.web.tendril import WebTendril
-from storage.chat_log import ChatLog
-from storage.config import Config
-from storage.database import Database
-from storage.event import Event, EventType
+from storage.chat_log.event import Event, EventType
+from storage.db.database import Database
+from storage.log import ChatLog
+from terrarium.config import Config
 from tests.kit.patience import PATIENCE
 
 NETWORK, CHANNEL = "irc", "#ubuntu"

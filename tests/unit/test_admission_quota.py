@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_server.admission.quota import DAY, MINUTE, Quotas, Window
 from agent_server.errors import RateLimited
-from storage.keys import Key
+from storage.usage.api_keys import Key
 
 NOON = 20_000 * DAY + DAY / 2
 

@@ -14,10 +14,10 @@ from llm.attention.kind import Kind
 from llm.attention.line import Line
 from llm.attention.settings import AttentionSettings
 from llm.attention.wake import Wake
-from llm.clock import Clock
-from storage.attention import AttentionStore, Signal
-from storage.database import Database
-from storage.event import Place
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.attention_state import AttentionStore, Signal
+from terrarium.clock import Clock
 from tests.kit.clock import ManualClock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

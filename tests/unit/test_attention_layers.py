@@ -17,7 +17,7 @@ from llm.attention.kind import Kind, Sense
 from llm.attention.line import Line
 from llm.attention.neurons import CHANNEL, Nerve, Neuron
 from llm.attention.pressure import thought_pressure
-from storage.event import Place
+from storage.chat_log.event import Place
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 START = NOON.timestamp()

@@ -13,7 +13,7 @@ from llm.attention.energy import LEAST, WEARY, Energy
 from llm.attention.kind import Kind
 from llm.attention.line import Line
 from llm.attention.wake import Wake
-from storage.event import Place
+from storage.chat_log.event import Place
 
 PLACE = Place("irc", "#ubuntu")
 _FILE = Path(__file__).parents[1] / "data" / "ubuntu-600-lines.txt"

@@ -7,16 +7,16 @@ from itertools import pairwise
 
 import pytest
 
+from llm.agent.limits import Limits
 from llm.attention.acknowledgements import Acknowledgement, State
 from llm.attention.attention import Attention
 from llm.attention.energy import Energy
 from llm.attention.kind import Kind
 from llm.attention.line import Line
 from llm.attention.wake import Wake
-from llm.limits import Limits
-from llm.settings import AgentSettings
-from storage.attention import Signal
-from storage.event import Place
+from llm.client.settings import AgentSettings
+from storage.chat_log.event import Place
+from storage.queues.attention_state import Signal
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 FROGS, TOADS = Place("irc", "#frogs"), Place("irc", "#toads")

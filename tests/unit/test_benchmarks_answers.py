@@ -29,8 +29,8 @@ from benchmarks.answers.scoring import (
     is_right,
     leaks,
 )
-from storage.event import Place
-from storage.reminders import Owner, Reminder
+from storage.chat_log.event import Place
+from storage.queues.reminders import Owner, Reminder
 
 NOW = datetime(2026, 3, 5, 14, 30, tzinfo=UTC)
 PARTS = [(name, "items") for name in SETS]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.effective import Value, effective
-from storage.config import load
+from terrarium.config import load
 
 EVERYTHING = """
 [server]

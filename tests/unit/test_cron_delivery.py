@@ -9,9 +9,9 @@ import pytest
 
 from harnesses.cron.delivery import Result, ToChannel, ToFile
 from harnesses.cron.errors import Undeliverable
-from storage.database import Database
-from storage.event import Place
-from storage.outbox import Outbox
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.outbox import Outbox
 
 DUE = datetime(2026, 5, 1, 9, tzinfo=UTC)
 

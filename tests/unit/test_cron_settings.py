@@ -8,8 +8,8 @@ import pytest
 
 from harnesses.cron.settings import CronSettings
 from harnesses.cron.target import Channel, File, Webhook, parse_channel, parse_target
-from storage.config import Config, ConfigError, load
-from storage.event import Place
+from storage.chat_log.event import Place
+from terrarium.config import Config, ConfigError, load
 
 JOB = {"schedule": "0 9 * * *", "prompt": "Say hello.", "deliver": "#terrarium"}
 

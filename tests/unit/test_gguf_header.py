@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_server.gguf import Header, HeaderError, fitting_context, read_header
+from agent_server.model_files.gguf import Header, HeaderError, fitting_context, read_header
 
 pytest_plugins = ("tests.kit.engine",)
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.irc.access import Identity, listed
-from harnesses.irc.behaviour import Behaviour, Behaviours, ChannelKeys, UnknownKey, key_of, value_of
-from harnesses.irc.courtesy import Kicks, Loops
-from harnesses.irc.crowd import Buckets
-from harnesses.irc.speech import sayable
-from storage.event import Place
+from harnesses.irc.channel_settings import (
+    Behaviour,
+    Behaviours,
+    ChannelKeys,
+    UnknownKey,
+    key_of,
+    value_of,
+)
+from harnesses.irc.policy.bots_and_relays import Kicks, Loops
+from harnesses.irc.policy.rate_limit import Buckets
+from harnesses.irc.protocol.identity import Identity, listed
+from harnesses.irc.replies.sender import sayable
+from storage.chat_log.event import Place
 from tests.kit.irc_session import WELCOME, Story
 
 ALICE = Identity("alice[x]", "al", "h.example", "Alice")

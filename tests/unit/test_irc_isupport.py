@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.irc.isupport import ISupport
+from harnesses.irc.protocol.isupport import ISupport
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from harnesses.irc.errors import InvalidMessage
-from harnesses.irc.message import LineBuffer, Message, Source, decode, parse, untagged
+from harnesses.irc.protocol.errors import InvalidMessage
+from harnesses.irc.protocol.message import LineBuffer, Message, Source, decode, parse, untagged
 
 TEXT = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]))
 WORD = st.text(

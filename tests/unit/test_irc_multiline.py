@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.event import IrcEvent
-from harnesses.irc.multiline import MOST_LINES, OPEN_AT_ONCE
-from harnesses.irc.record import lines_of, recorded
+from harnesses.irc.policy.log_records import lines_of, recorded
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.multiline import MOST_LINES, OPEN_AT_ONCE
 from tests.kit.irc_session import IN_CHANNEL, Story, inside
 
 NAMES = "batch draft/multiline message-tags server-time"

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harnesses.irc.errors import SaslFailed
-from harnesses.irc.scram import Scram, saslprep
+from harnesses.irc.protocol.errors import SaslFailed
+from harnesses.irc.session.scram import Scram, saslprep
 from tests.kit.irc_session import WELCOME, Story
 from tests.kit.scram_server import ScramServer
 

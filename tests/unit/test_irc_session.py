@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from harnesses.irc.event import IrcEvent
+from harnesses.irc.protocol.events import IrcEvent
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
 
 

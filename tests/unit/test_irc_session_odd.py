@@ -8,9 +8,9 @@ from datetime import UTC
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.event import IrcEvent
-from harnesses.irc.message import LineBuffer
-from harnesses.irc.multiline import MULTILINE
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.message import LineBuffer
+from harnesses.irc.protocol.multiline import MULTILINE
 from tests.kit.irc_session import IN_CHANNEL, Story, inside
 
 COMMANDS = """

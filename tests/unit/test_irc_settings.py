@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harnesses.irc.behaviour import ChannelKeys
+from harnesses.irc.channel_settings import ChannelKeys
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
-from storage.config import Config, ConfigError
+from terrarium.config import Config, ConfigError
 
 
 @contextmanager

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.grapheme import clusters
-from harnesses.irc.isupport import ISupport
-from harnesses.irc.message import Message, Source
-from harnesses.irc.split import LEAST, budget, split
+from harnesses.irc.protocol.isupport import ISupport
+from harnesses.irc.protocol.line_splitting import LEAST, budget, clusters, split
+from harnesses.irc.protocol.message import Message, Source
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 CHAT = st.lists(

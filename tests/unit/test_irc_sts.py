@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.irc.errors import IrcError
-from harnesses.irc.sts import Sts, StsPolicies
+from harnesses.irc.protocol.errors import IrcError
+from harnesses.irc.session.sts import Sts, StsPolicies
 
 HOST = "irc.example"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from llm.clock import SystemClock
+from terrarium.clock import SystemClock
 from tests.kit.patience import PATIENCE
 
 

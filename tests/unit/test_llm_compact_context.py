@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from llm.budget import PromptBudget
-from llm.compact_context import CompactContext
-from llm.context import Conversation
-from llm.errors import ContextTooLong
-from llm.message import Message
-from llm.question import Question
-from llm.wire import CapabilitiesPart, ModelCard
-from storage.chat_log import ChatLog
-from storage.conversations import Conversations
-from storage.database import Database
-from storage.event import Event
+from llm.client.schemas import CapabilitiesPart, ModelCard
+from llm.messages.errors import ContextTooLong
+from llm.messages.message import Message
+from llm.messages.user_message import Question
+from llm.prompt.budget import PromptBudget
+from llm.prompt.compact_context import CompactContext
+from llm.prompt.context_manager import Conversation
+from storage.chat_log.event import Event
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.memory.conversations import Conversations
 from tests.kit.room import NOON, Room, calls
 
 SMALL = PromptBudget(tokens=300, is_small=True, is_tiny=False, may_call=False)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from llm.context import Context, Conversation
-from llm.message import Message
-from llm.question import Question
-from storage.chat_log import ChatLog
-from storage.conversations import Conversations
-from storage.database import Database
-from storage.event import EventType
+from llm.messages.message import Message
+from llm.messages.user_message import Question
+from llm.prompt.context_manager import Context, Conversation
+from storage.chat_log.event import EventType
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.memory.conversations import Conversations
 from tests.kit.room import NOON, Room, calls, spoken
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from llm.channel_threads import ChannelThreads
-from llm.message import Message
-from storage.chat_log import ChatLog, Query
-from storage.conversations import Conversations
-from storage.database import Database
-from storage.event import EVERYTHING, EventType, Place
+from llm.messages.message import Message
+from llm.threads.channel_threads import ChannelThreads
+from storage.chat_log.event import EVERYTHING, EventType, Place
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.memory.conversations import Conversations
 from tests.kit.room import LINE, Room
 
 EARLIER = re.compile(r"<earlier_irc_logs>\n(.*)\n</earlier_irc_logs>\n\n", re.DOTALL)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from llm.errors import ContextTooLong
-from llm.log_view import LogView
-from llm.message import Message
-from llm.sections import Section
-from storage.chat_log import ChatLog
-from storage.conversations import Conversations
-from storage.database import Database
+from llm.messages.errors import ContextTooLong
+from llm.messages.message import Message
+from llm.messages.sections import Section
+from llm.prompt.log_window import LogView
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.memory.conversations import Conversations
 from tests.kit.room import Room, calls
 
 FACTS = Section("facts", "ada: likes tea", 100)

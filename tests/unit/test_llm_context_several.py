@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.message import Message
-from storage.chat_log import ChatLog
-from storage.conversations import Conversations, Window
-from storage.database import Database
-from storage.event import EventType
-from storage.privacy import OptOuts
+from llm.messages.message import Message
+from storage.chat_log.event import EventType
+from storage.chat_log.opt_outs import OptOuts
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.memory.conversations import Conversations, Window
 from tests.kit.room import Room, calls, spoken
 
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.client import Count
-from llm.errors import ContextTooLong
-from llm.message import Message
-from storage.chat_log import ChatLog
-from storage.conversations import Conversations
-from storage.database import Database
-from storage.event import EventType
+from llm.client.client import Count
+from llm.messages.errors import ContextTooLong
+from llm.messages.message import Message
+from storage.chat_log.event import EventType
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.memory.conversations import Conversations
 from tests.kit.room import Room, calls, spoken
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from llm.front_matter import parted, read
-from storage.config import ConfigError
+from terrarium.config import ConfigError
+from terrarium.front_matter import parted, read
 
 GOOD = [
     ("", {}, ""),

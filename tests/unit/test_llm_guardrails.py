@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.guardrails import Act, Guardrails
-from llm.limits import Limits, Profile
-from llm.message import ToolCall
-from llm.settings import AgentSettings
-from llm.tools import Traits
-from storage.config import Config
+from llm.agent.guardrails import Act, Guardrails
+from llm.agent.limits import Limits, Profile
+from llm.client.settings import AgentSettings
+from llm.messages.message import ToolCall
+from llm.tools.toolbox import Traits
+from terrarium.config import Config
 
 KINDS = {
     "say": Traits(speaks=True, effect=True),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.intents import Intent, may_ask_for_fact, read_intent
+from llm.intents.parser import Intent, may_ask_for_fact, read_intent
 
 FACTS = ("favourite tea", "timezone")
 COMMANDS = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.log_questions import LogQuestion, Wish, read_log_question
+from llm.log_questions.parser import LogQuestion, Wish, read_log_question
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=UTC)  # a Sunday
 NICKS = ["bob", "Lena"]

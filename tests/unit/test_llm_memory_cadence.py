@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llm.memory.cadence import Work, due
-from storage.memory_rooms import Progress
+from storage.memory.consolidation_state import Progress
 
 ROOM = Progress("#frogs", version=7)
 

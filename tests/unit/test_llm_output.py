@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.output import FOLLOW_UP, Output, OutputSplitter, read_output
+from llm.parsing.structured_output import FOLLOW_UP, Output, OutputSplitter, read_output
 
 
 @pytest.mark.parametrize(

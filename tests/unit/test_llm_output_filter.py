@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.message import Message
-from llm.output_filter import PromptEchoFilter
+from llm.messages.message import Message
+from llm.parsing.output_filter import PromptEchoFilter
 
 LINE = "[2026-03-01 12:00:01] <bob> the pump starts at six"
 PROMPT: list[Message] = [

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from llm.persona import Persona, Personas
-from storage.config import ConfigError
+from llm.prompt.persona import Persona, Personas
+from terrarium.config import ConfigError
 from tests.docs.reference import ROOT
 
 SHIPPED = sorted((ROOT / "harnesses").glob("*/persona.md"))

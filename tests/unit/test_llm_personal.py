@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.irc.trigger import Trigger, trigger
-from llm.introduction import TOPICS, Introduction
+from harnesses.irc.policy.command_request import Trigger, trigger
+from llm.intents.introduction import TOPICS, Introduction
 from llm.memory.personal import Statement, statement_in
 
 

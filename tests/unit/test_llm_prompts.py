@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from llm.budget import PromptBudget
-from llm.persona import Persona
-from llm.prompts import Asking, Prompt, Prompts
-from llm.router import CORE, TOOLS, helps
-from llm.tools import tool
-from storage.database import Database
-from storage.skills import FILES, SkillTable, Taught
+from llm.prompt.budget import PromptBudget
+from llm.prompt.builder import Asking, Prompt, Prompts
+from llm.prompt.guidance import CORE, TOOLS, helps
+from llm.prompt.persona import Persona
+from llm.tools.toolbox import tool
+from storage.db.database import Database
+from storage.memory.taught_skills import FILES, SkillTable, Taught
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PERSONA = Persona("You are $nick.")

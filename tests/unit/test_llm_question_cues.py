@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.question_cues import goes_on, is_about_time
+from llm.prompt.question_cues import goes_on, is_about_time
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.relevance.people import People
-from llm.relevance.rarity import Rarity, words
-from llm.relevance.threads import BACK, Threads
+from llm.threads.people import People
+from llm.threads.rarity import Rarity, words
+from llm.threads.threads import BACK, Threads
 
 KERNEL = (
     ("alice", "my wifi card dies with the new kernel"),

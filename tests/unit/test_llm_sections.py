@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.sections import Section, joined, within
+from llm.messages.sections import Section, joined, within
 
 
 def test_a_section_stands_between_its_tags() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.sentences import SentenceLimit
+from llm.parsing.sentences import SentenceLimit
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from llm.skills.dice import roll_dice
 from llm.skills.learned import TEACH, TeachingTools, is_lesson, lessons
 from llm.skills.shelf import Shelf, worked_out
 from llm.skills.world_clock import current_time, days_between
-from llm.tools import Toolbox
-from storage.database import Database
-from storage.skills import FILES, MOST, SkillTable, Taught
+from llm.tools.toolbox import Toolbox
+from storage.db.database import Database
+from storage.memory.taught_skills import FILES, MOST, SkillTable, Taught
 
 EMPTY = Shelf({}, {})
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -147,7 +147,7 @@ async def test_python_of_the_operator_brings_tools_and_hints(tmp_path: Path) -> 
     python = '''
 from __future__ import annotations
 from dataclasses import dataclass
-from llm.tools import tool
+from llm.tools.toolbox import tool
 
 @dataclass
 class Pond:
@@ -201,7 +201,7 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("import nowhere_to_be_found", "ModuleNotFoundError"),
         ("def hint(question): ...", "hint: write it as `async def`"),
-        ("from llm.tools import tool\n@tool\nasync def f(): ...", "write a docstring"),
+        ("from llm.tools.toolbox import tool\n@tool\nasync def f(): ...", "write a docstring"),
     ],
 )
 async def test_a_broken_plugin_is_reported_and_skipped(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.days import easter
+from llm.scheduling.days import easter
 from llm.skills.hint import HintContext
 from llm.skills.phrasing import without_courtesies
 from llm.skills.shelf import Shelf, worked_out

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.timetable import Timetable
+from llm.scheduling.cron_schedule import Timetable
 
 VIENNA = "Europe/Vienna"
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from llm.tool_forms import Forms
-from llm.tool_text import CallSplitter
-from llm.utterance import Utterance
+from llm.parsing.stream_parser import Utterance
+from llm.parsing.tool_call_formats import Forms
+from llm.parsing.tool_calls import CallSplitter
 
 KNOWN = {"search": ("query", "user"), "who": (), "remember": ("key", "value")}
 SCHEMAS = [

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from llm.tools import Toolbox, ToolError, tool, wrapped
+from llm.tools.toolbox import Toolbox, ToolError, tool, wrapped
 
 
 @dataclass(frozen=True, slots=True)

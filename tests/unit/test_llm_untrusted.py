@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.irc_logs import block
-from llm.message import wire
-from llm.persona import Persona
-from llm.sections import Section
-from llm.tools import wrapped
-from llm.untrusted import neutral
-from storage.event import Event, EventType
+from llm.messages.escaping import neutral
+from llm.messages.log_format import block
+from llm.messages.message import wire
+from llm.messages.sections import Section
+from llm.prompt.persona import Persona
+from llm.tools.toolbox import wrapped
+from storage.chat_log.event import Event, EventType
 
 EXCERPTS = sorted((Path(__file__).parents[1] / "data").glob("ubuntu-*.txt"))
 HOSTILE = [

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.timetable import Timetable
-from llm.when import FORMS, FURTHEST, NotUnderstood, When, when
+from llm.scheduling.cron_schedule import Timetable
+from llm.scheduling.time_phrases import FORMS, FURTHEST, NotUnderstood, When, when
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 VIENNA = ZoneInfo("Europe/Vienna")  # two hours ahead

@@ -14,7 +14,7 @@ from harnesses.logs.formats import FORMATS, detect
 from harnesses.logs.formats.grammar import Day, Entry, Noise, Parsed
 from harnesses.logs.naming import Named, named
 from harnesses.logs.reading import Guide, Read, log_file
-from storage.event import Event
+from storage.chat_log.event import Event
 from tests.kit.log_samples import SAMPLES
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_server import catalogue
-from agent_server.capabilities import Capabilities, is_tested
-from agent_server.engines.base import Traits
-from agent_server.engines.traits import card_traits, show_traits, size_in
-from agent_server.machine import Gpu, Machine
-from agent_server.model_settings import OneModel
-from storage.config import Config
+from agent_server.engine_protocol import Traits
+from agent_server.engines.capability_probe import card_traits, show_traits, size_in
+from agent_server.model_catalogue import catalogue
+from agent_server.model_catalogue.machine import Gpu, Machine
+from agent_server.models.capabilities import Capabilities, is_tested
+from agent_server.settings.models import OneModel
+from terrarium.config import Config
 from tests.docs.reference import ROOT
 
 GB = 10**9

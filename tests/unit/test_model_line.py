@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.core.model_line import described
-from llm.wire import CapabilitiesPart, ModelCard
+from harnesses.core.launcher.model_line import described
+from llm.client.schemas import CapabilitiesPart, ModelCard
 
 
 def card(**values: object) -> ModelCard:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_server.prompt_speed import PromptSpeed
+from agent_server.models.prompt_speed import PromptSpeed
 
 
 async def chunks(*each: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:

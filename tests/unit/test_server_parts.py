@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_server.constrained.schema import LONGEST_TEXT, either, many_calls, one_call
-from agent_server.constrained.sniff import Called, Verdict, Watch, sniff
-from agent_server.model_settings import ModelSettings
-from agent_server.reasoning import ThinkSplitter
-from agent_server.settings import ServerSettings
+from agent_server.models.reasoning import ThinkSplitter
+from agent_server.settings.models import ModelSettings
+from agent_server.settings.server import ServerSettings
+from agent_server.tool_calling.detector import Called, Verdict, Watch, sniff
+from agent_server.tool_calling.schema import LONGEST_TEXT, either, many_calls, one_call
 from agent_server.usage import Usage
-from llm.sse import LONGEST as LONGEST_EVENT
-from llm.sse import EventData, EventTooLong
-from storage.config import Config, ConfigError
+from terrarium.config import Config, ConfigError
+from terrarium.sse import LONGEST as LONGEST_EVENT
+from terrarium.sse import EventData, EventTooLong
 
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.attention import AttentionStore, Past, PutOff, Signal
-from storage.database import Database
-from storage.event import Place
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.attention_state import AttentionStore, Past, PutOff, Signal
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 FROGS, TOADS = Place("irc", "#frogs"), Place("irc", "#toads")

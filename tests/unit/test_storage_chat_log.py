@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
-from storage.stores import LogStore
+from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.protocols import LogStore
 from tests.kit.patience import PATIENCE
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import AliasChoices, Field, SecretStr
 
-from storage.config import Config, ConfigError, Section, load
 from storage.settings import StorageSettings, log_path
+from terrarium.config import Config, ConfigError, Section, load
 
 
 class Garden(Section):

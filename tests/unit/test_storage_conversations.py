@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.conversations import KEPT, Conversations, Turn, Window
-from storage.database import Database
-from storage.stores import ConversationStore
+from storage.db.database import Database
+from storage.memory.conversations import KEPT, Conversations, Turn, Window
+from storage.protocols import ConversationStore
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import storage
-from storage.database import Database, from_micros, to_micros
-from storage.errors import NewerSchema, Unavailable
+from storage.db.database import Database, from_micros, to_micros
+from storage.db.errors import NewerSchema, Unavailable
 
 SCRIPTS = len(list(Path(storage.__file__).parent.glob("migrations/*.sql")))
 

@@ -10,20 +10,20 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.attention import AttentionStore, Signal
-from storage.chat_log import ChatLog, Query
-from storage.conversations import Conversations, Turn
-from storage.database import Database
-from storage.erasing import erasing
-from storage.event import EVERYTHING, Event, EventType, Place
-from storage.forgetting import Forgotten, Named, Person, count, forget, other_files
-from storage.outbox import Outbox
-from storage.pastes import Pastes
-from storage.quotes import Quotes
-from storage.reminders import Reminder, Reminders
-from storage.skills import SkillTable, Taught
-from storage.spending import Expense, Spending
-from storage.usage import Amount
+from storage.chat_log.event import EVERYTHING, Event, EventType, Place
+from storage.db.database import Database
+from storage.db.secure_delete import erasing
+from storage.log import ChatLog, Query
+from storage.memory.conversations import Conversations, Turn
+from storage.memory.taught_skills import SkillTable, Taught
+from storage.privacy.erasure import Forgotten, Named, Person, count, forget, other_files
+from storage.privacy.quote_detector import Quotes
+from storage.queues.attention_state import AttentionStore, Signal
+from storage.queues.outbox import Outbox
+from storage.queues.pastes import Pastes
+from storage.queues.reminders import Reminder, Reminders
+from storage.usage.token_spending import Expense, Spending
+from storage.usage.usage import Amount
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.database import Database
-from storage.jobs import LEASE, Job, Jobs
+from storage.db.database import Database
+from storage.queues.jobs import LEASE, Job, Jobs
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 RETRY = timedelta(seconds=30)

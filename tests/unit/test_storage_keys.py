@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.database import Database
-from storage.keys import Key, KeyExists, Keys, digest
-from storage.usage import Amount, Entry, UsageTable
+from storage.db.database import Database
+from storage.usage.api_keys import Key, KeyExists, Keys, digest
+from storage.usage.usage import Amount, Entry, UsageTable
 
 DAY = date(2026, 11, 21)
 

@@ -9,19 +9,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.chat_log import ChatLog
-from storage.conversations import Conversations, Turn
-from storage.database import Database
-from storage.event import EVERYTHING, Event, EventType
-from storage.forgetting import Named, Person, forget
-from storage.jobs import Jobs
-from storage.log_query import Query
-from storage.memory import HEARSAY, OWN, Layer, Memories, Memory
-from storage.memory_forgetting import leave_out
-from storage.memory_rooms import Gap, Rooms, RoomTurn
-from storage.memory_vectors import MemoryVectors
-from storage.privacy import OptOuts
-from storage.retention import expire
+from storage.chat_log.event import EVERYTHING, Event, EventType
+from storage.chat_log.opt_outs import OptOuts
+from storage.chat_log.query import Query
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.memory.consolidation_state import Gap, Rooms, RoomTurn
+from storage.memory.conversations import Conversations, Turn
+from storage.memory.deletion import leave_out
+from storage.memory.memories import HEARSAY, OWN, Layer, Memories, Memory
+from storage.memory.vectors import MemoryVectors
+from storage.privacy.erasure import Named, Person, forget
+from storage.privacy.retention import expire
+from storage.queues.jobs import Jobs
 from storage.settings import StorageSettings
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

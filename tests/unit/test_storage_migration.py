@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import storage
-from storage.chat_log import ChatLog, Query
-from storage.conversations import Conversations, Window
-from storage.database import Database, to_micros
-from storage.event import PUBLIC, Place, Scope
-from storage.search_result import Search
+from storage.chat_log.event import PUBLIC, Place, Scope
+from storage.db.database import Database, to_micros
+from storage.log import ChatLog, Query
+from storage.memory.conversations import Conversations, Window
+from storage.search.models import Search
 
 FIRST = Path(storage.__file__).parent / "migrations" / "0001_initial.sql"
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import PUBLIC, Event, EventType, Place
-from storage.search_result import Order, Search
+from storage.chat_log.event import PUBLIC, Event, EventType, Place
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.search.models import Order, Search
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 POND, LAKE = Place("irc", "#pond"), Place("irc", "#lake")

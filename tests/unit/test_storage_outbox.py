@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.database import Database
-from storage.event import Place
-from storage.outbox import Outbox, outbox_path
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.outbox import Outbox, outbox_path
 
 HOME = Place("irc", "#home")
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import PUBLIC, Event, EventType, Place, Scope
-from storage.passages import Passages, Spoken
-from storage.privacy import OptOuts
-from storage.question_words import question_words
+from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.opt_outs import OptOuts
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.passages.passages import Passages, Spoken
+from storage.passages.question_words import question_words
 from tests.kit.ubuntu import spoken
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

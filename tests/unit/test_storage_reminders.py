@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.database import Database
-from storage.event import Place
-from storage.reminders import MOST, Owner, Reminder, Reminders
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.reminders import MOST, Owner, Reminder, Reminders
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ADA = Owner("irc", "ada", "~ada", "home.example")

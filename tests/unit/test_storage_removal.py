@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import EVERYTHING, PUBLIC, Event, EventType
-from storage.search_result import Search
+from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.search.models import Search
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

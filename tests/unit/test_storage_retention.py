@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.chat_log import ChatLog, Query
-from storage.conversations import Conversations, Turn
-from storage.database import Database
-from storage.event import EVERYTHING, Event, EventType
-from storage.privacy import OptOuts, Rules
-from storage.retention import expire
-from storage.runs import Ended, Run, Runs
+from storage.chat_log.event import EVERYTHING, Event, EventType
+from storage.chat_log.opt_outs import OptOuts, Rules
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.memory.conversations import Conversations, Turn
+from storage.memory.taught_skills import FILES, SkillTable, Taught
+from storage.privacy.retention import expire
+from storage.runs.runs import Ended, Run, Runs
 from storage.settings import StorageSettings
-from storage.skills import FILES, SkillTable, Taught
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

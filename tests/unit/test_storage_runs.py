@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log import ChatLog
-from storage.database import Database
-from storage.errors import Unavailable
-from storage.event import Event, EventType
-from storage.forgetting import Named, Person, forget
-from storage.quotes import Quotes
-from storage.run_files import newest, one
-from storage.runs import Effect, Ended, Run, Runs, Step
+from storage.chat_log.event import Event, EventType
+from storage.db.database import Database
+from storage.db.errors import Unavailable
+from storage.log import ChatLog
+from storage.privacy.erasure import Named, Person, forget
+from storage.privacy.quote_detector import Quotes
+from storage.runs.reader import newest, one
+from storage.runs.runs import Effect, Ended, Run, Runs, Step
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"

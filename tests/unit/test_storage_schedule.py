@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.database import Database
-from storage.schedule import Schedule
+from storage.db.database import Database
+from storage.queues.cron_runs import Schedule
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

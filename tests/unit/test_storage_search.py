@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.errors import BadCursor
-from storage.event import PUBLIC, Event, EventType, Place, Scope
-from storage.search_result import Order, Page, Search
-from storage.search_text import Mode
+from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.db.database import Database
+from storage.db.errors import BadCursor
+from storage.log import ChatLog, Query
+from storage.search.models import Order, Page, Search
+from storage.search.query_parser import Mode
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 POND, LAKE, ADA = Place("irc", "#pond"), Place("irc", "#lake"), Place("irc", "ada")

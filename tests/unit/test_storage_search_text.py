@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.search_text import Clause, Kind, Mode, Parsed, Term, parse
+from storage.search.query_parser import Clause, Kind, Mode, Parsed, Term, parse
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PIECES = st.sampled_from(

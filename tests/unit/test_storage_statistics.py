@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.chat_log import ChatLog, Query
-from storage.database import Database
-from storage.event import EVERYTHING, PUBLIC, SPOKEN, Event, EventType, Place, Scope
-from storage.statistics import Day
+from storage.chat_log.event import EVERYTHING, PUBLIC, SPOKEN, Event, EventType, Place, Scope
+from storage.chat_log.statistics import Day
+from storage.db.database import Database
+from storage.log import ChatLog, Query
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 POND, LAKE, ADA = Place("irc", "#pond"), Place("irc", "#lake"), Place("irc", "ada")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from harnesses.core.addresses import url, with_agent_address
-from harnesses.core.plan import Plan
-from harnesses.core.up import welcome
-from llm.settings import AgentSettings
-from storage.config import Config, ConfigError
+from harnesses.core.launcher.plan import Plan
+from harnesses.core.launcher.up import welcome
+from llm.client.settings import AgentSettings
+from terrarium.config import Config, ConfigError
 
 
 def config(**tables: dict[str, Any]) -> Config:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harnesses.core.readiness import Check, tendril_ready, until_ready
-from harnesses.core.status import Status
+from harnesses.core.launcher.readiness import Check, tendril_ready, until_ready
+from harnesses.core.tendril.status import Status
 
 
 def after(*answers: str | None) -> Check:

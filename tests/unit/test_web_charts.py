@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
-from harnesses.web.charts import LEVELS, bars, shade, spark, turned
-from storage.statistics import Day
+from harnesses.web.rendering.charts import LEVELS, bars, shade, spark, turned
+from storage.chat_log.statistics import Day
 
 SUMMER = datetime(2026, 7, 1, tzinfo=UTC)
 

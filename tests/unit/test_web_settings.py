@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harnesses.web.settings import WebSettings
-from llm.loopback import is_loopback
-from storage.config import Config, ConfigError
+from terrarium.config import Config, ConfigError
+from terrarium.loopback import is_loopback
 
 
 def read(**table: Any) -> WebSettings:

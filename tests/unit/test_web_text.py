@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup, escape
 
-from harnesses.web.text import NICK_COLOURS, answer_html, nick_colour, plain, said
+from harnesses.web.rendering.text import NICK_COLOURS, answer_html, nick_colour, plain, said
 
 
 def test_html_that_somebody_said_stays_text() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from harnesses.web.view import blocks
-from storage.event import Event, EventType
+from harnesses.web.rendering.view import blocks
+from storage.chat_log.event import Event, EventType
 
 MORNING = datetime(2026, 3, 1, 9, tzinfo=UTC)
 

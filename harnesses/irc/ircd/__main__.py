@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from harnesses.irc.ircd import channels, entering, queries, talk  # noqa: F401  they fill the table
 from harnesses.irc.ircd.client import Client
 from harnesses.irc.ircd.server import Server
-from llm.process import parent_gone
+from terrarium.supervision import parent_gone
 
 EX_CONFIG = 78
 """Exit status of sysexits.h for a configuration that cannot be used."""

@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from harnesses.irc.message import LineBuffer, Message, Source
-from harnesses.irc.third_party import irc3d
+from harnesses.irc.protocol.message import LineBuffer, Message, Source
+from harnesses.irc.transport.irc3_compat import irc3d
 
 if TYPE_CHECKING:
     from harnesses.irc.ircd.server import Server

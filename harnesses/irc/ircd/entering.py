@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harnesses.irc.ircd.client import Client
 from harnesses.irc.ircd.table import NICKLEN, command
-from harnesses.irc.message import Message
+from harnesses.irc.protocol.message import Message
 
 if TYPE_CHECKING:
     from harnesses.irc.ircd.server import Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harnesses.irc.ircd.client import Client
-from harnesses.irc.message import Message
+from harnesses.irc.protocol.message import Message
 
 SYMBOLS = {"o": "@", "v": "+"}
 """The member modes, highest first."""

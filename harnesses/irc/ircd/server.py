@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from harnesses.irc.casemap import casemap
 from harnesses.irc.ircd.client import Client
 from harnesses.irc.ircd.room import Room
 from harnesses.irc.ircd.table import CHANNELLEN, COMMANDS, NICKLEN, TARGETS
-from harnesses.irc.message import Message, Source, parse, untagged
-from harnesses.irc.third_party import LOGGING, ServerCommands, irc3d
+from harnesses.irc.protocol.casemap import casemap
+from harnesses.irc.protocol.message import Message, Source, parse, untagged
+from harnesses.irc.transport.irc3_compat import LOGGING, ServerCommands, irc3d
 
 NAME = "terrarium.local"
 

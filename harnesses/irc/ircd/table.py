@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harnesses.irc.ircd.client import Client
-from harnesses.irc.message import Message
+from harnesses.irc.protocol.message import Message
 
 if TYPE_CHECKING:
     from harnesses.irc.ircd.server import Server

@@ -13,7 +13,7 @@ from harnesses.logs.formats.jsonl import JSONL
 from harnesses.logs.formats.limnoria import LIMNORIA
 from harnesses.logs.formats.ubuntu import UBUNTU
 from harnesses.logs.formats.weechat import WEECHAT
-from storage.event import Event
+from storage.chat_log.event import Event
 
 _ALL = (WEECHAT, LIMNORIA, HEXCHAT, IRSSI, ENERGYMECH, EGGDROP, UBUNTU, JSONL)
 FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL} | {"znc": ENERGYMECH}

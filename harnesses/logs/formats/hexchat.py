@@ -7,7 +7,7 @@ the remarks is taken for it.
 from __future__ import annotations
 
 from harnesses.logs.formats.grammar import CHANNEL, CLOCK, MASK, NICK, Format, kind, reader
-from storage.event import EventType
+from storage.chat_log.event import EventType
 
 _WHO = rf"\*\s(?P<nick>\S+) \({MASK}\)"
 _REASON = r"(?: \((?P<text>.*)\))?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harnesses.logs.formats.grammar import CHANNEL, CLOCK, DATE, MASK, NICK, Format, kind, reader
-from storage.event import EventType
+from storage.chat_log.event import EventType
 
 _WHO = rf"\*\*\* (?P<nick>\S+)(?: <{MASK}>)?"
 _REASON = r"(?: \((?P<text>.*)\))?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.event import Event, EventType
+from storage.chat_log.event import Event, EventType
 
 
 def text_line(event: Event) -> str:

@@ -6,7 +6,7 @@ Their early years have a space after each bracket of a nick: `<bur[n] er>`.
 from __future__ import annotations
 
 from harnesses.logs.formats.grammar import CHANNEL, CLOCK, MASK, Format, kind, reader
-from storage.event import EventType
+from storage.chat_log.event import EventType
 
 _NICK = r"(?P<nick>(?:\[\S+\] )?\S+)"
 _WHO = rf"=== {_NICK} +\[{MASK}\] +"

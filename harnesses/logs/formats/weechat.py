@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harnesses.logs.formats.grammar import CHANNEL, CLOCK, DATE, MASK, Format, kind, reader
-from storage.event import EventType
+from storage.chat_log.event import EventType
 
 _WHO = rf"(?P<nick>\S+)(?: \([^()\t]*\))? \({MASK}\)"  # a real name may stand before the mask
 _REASON = r"(?: \((?P<text>.*)\))?"

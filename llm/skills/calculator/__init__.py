@@ -14,7 +14,7 @@ from llm.skills.calculator.units import NoUnit, converted
 from llm.skills.calculator.words import sentence_in, sum_in
 from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.phrasing import plain, without_courtesies
-from llm.tools import ToolError, tool
+from llm.tools.toolbox import ToolError, tool
 
 _LOOSE = re.compile(
     r"(?:what(?:'s| is| are| does| do)?|whats|how much (?:is|are|does|do)"

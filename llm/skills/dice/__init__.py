@@ -11,7 +11,7 @@ from pydantic import Field
 
 from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.phrasing import plain, without_courtesies
-from llm.tools import tool
+from llm.tools.toolbox import tool
 
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 _COUNT = r"(?P<count>\d{1,2}|a|an|the|one|two|three|four|five|six|some|my)"

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.phrasing import plain, without_courtesies
-from llm.tools import tool
+from llm.tools.toolbox import tool
 
 _ROMAN = (
     *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L")),

@@ -12,7 +12,7 @@ from llm.skills.phrasing import without_courtesies
 from llm.skills.world_clock.clocks import clock_answer, time_there
 from llm.skills.world_clock.dates import date_answer
 from llm.skills.world_clock.places import zone_of
-from llm.tools import ToolError, tool
+from llm.tools.toolbox import ToolError, tool
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 
-from llm.days import day_in, month_of, moved
+from llm.scheduling.days import day_in, month_of, moved
 from llm.skills.phrasing import forms, found_in
 
 _COUNT = r"(?:\d{1,5}|an?|one|two|three|four|five|six|seven|eight|nine|ten)"

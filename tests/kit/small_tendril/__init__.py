@@ -9,10 +9,10 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
-from harnesses.core.harness import Harness
-from llm.clock import Clock
-from llm.tools import tool
-from storage.config import Config
+from harnesses.core.tendril.harness import Harness
+from llm.tools.toolbox import tool
+from terrarium.clock import Clock
+from terrarium.config import Config
 from tests.kit.jobs import settled
 
 

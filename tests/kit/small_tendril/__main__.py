@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from storage.config import Config
+from terrarium.config import Config
 from tests.kit.small_tendril import SmallTendril
 
 _data, _url = sys.argv[1:]

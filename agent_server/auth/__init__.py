@@ -1,0 +1,1 @@
+"""API keys: the cache that requests are checked against, and the command line."""

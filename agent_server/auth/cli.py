@@ -1,0 +1,158 @@
+"""The command `terrarium keys`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent_server.metering.request_context import ADMIN, ANYBODY
+from agent_server.settings.prices import UsageSettings
+from agent_server.settings.server import ServerSettings
+from storage.db.database import Database
+from storage.usage.api_keys import Key, Keys, Priority, StoredKey, server_path
+from storage.usage.usage import Amount, Entry, UsageTable
+from terrarium.config import Config, load
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
+DataFolder = Annotated[Path, typer.Option("--data", help="folder for everything that is kept")]
+Quota = Annotated[int | None, typer.Option(min=1, help="At most so many; by default any number.")]
+
+keys = typer.Typer(
+    help="Make, list and revoke the keys of tendrils. They count at once in a running server.",
+    no_args_is_help=True,
+)
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", text, re.ASCII):
+        raise typer.BadParameter("letters, digits, dots, dashes and underscores only")
+    if text in (ADMIN.name, ANYBODY.name, "other"):
+        raise typer.BadParameter(f"{text} has a meaning already")
+    return text
+
+
+@keys.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", callback=_name, help="Whose key it is.")],
+    weight: Annotated[
+        float, typer.Option(min=0.01, max=100, help="Its share of a busy engine against others.")
+    ] = 1.0,
+    priority: Annotated[
+        Priority, typer.Option(help="The highest that its requests can have.")
+    ] = "interactive",
+    requests_per_minute: Quota = None,
+    tokens_per_minute: Quota = None,
+    tokens_per_day: Quota = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, help="So many of its requests run at once, others wait.")
+    ] = None,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Make a key and print it: it is shown this once. The tendril gets it as AGENT_API_KEY."""
+    key = Key(
+        name, weight, priority, requests_per_minute, tokens_per_minute, tokens_per_day, parallel
+    )
+    secret, is_first = asyncio.run(_create(load(config, data), key))
+    typer.echo(secret)
+    if is_first:
+        typer.echo("From now on this server answers nobody without a key.", err=True)
+
+
+@keys.command("list")
+def list_(
+    days: Annotated[int, typer.Option(min=0, help="Show the use of so many days.")] = 7,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """List the keys, and what each tendril has used by day and model. Days are UTC days."""
+    settings = load(config, data)
+    stored, used = asyncio.run(_listed(settings, days))
+    typer.echo(_columns(_KEYS, [_key_row(each) for each in stored]) if stored else "no keys")
+    if used:
+        currency = settings.section(UsageSettings).currency
+        rows = [_usage_row(entry, amount) for entry, amount in used]
+        typer.echo("\n" + _columns((*_USAGE, currency), rows))
+
+
+@keys.command()
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key ends.")],
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """End a key: whoever still sends it gets 401."""
+    if not asyncio.run(_revoke(load(config, data), name)):
+        typer.echo(f"terrarium: there is no key {name}", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"{name} has no key any more")
+
+
+async def _create(config: Config, key: Key) -> tuple[str, bool]:
+    """The secret, and whether the server was open until now."""
+    has_admin = config.section(ServerSettings).admin_key is not None
+    async with Database.opened(server_path(config.data)) as database:
+        table = Keys(database)
+        is_first = not has_admin and not await table.exist()
+        return await table.create(key), is_first
+
+
+async def _listed(
+    config: Config, days: int
+) -> tuple[Sequence[StoredKey], Sequence[tuple[Entry, Amount]]]:
+    today = datetime.now(UTC).date()
+    async with Database.opened(server_path(config.data)) as database:
+        used = await UsageTable(database).read(today - timedelta(days=days - 1), today)
+        return await Keys(database).listed(), used
+
+
+async def _revoke(config: Config, name: str) -> bool:
+    async with Database.opened(server_path(config.data)) as database:
+        return await Keys(database).revoke(name)
+
+
+_KEYS = (
+    "name", "key", "priority", "weight", "requests/min", "tokens/min", "tokens/day", "parallel",
+    "created", "revoked",
+)  # fmt: skip
+_USAGE = ("day", "tendril", "model", "requests", "prompt", "cached", "completion")
+
+
+def _key_row(stored: StoredKey) -> Sequence[str]:
+    key = stored.key
+    limits = (key.requests_per_minute, key.tokens_per_minute, key.tokens_per_day, key.parallel)
+    return (
+        key.name,
+        f"{stored.hint}...",
+        key.priority,
+        f"{key.weight:g}",
+        *("-" if limit is None else str(limit) for limit in limits),
+        f"{stored.created:%Y-%m-%d}",
+        f"{stored.revoked:%Y-%m-%d}" if stored.revoked else "-",
+    )
+
+
+def _usage_row(entry: Entry, amount: Amount) -> Sequence[str]:
+    numbers = (amount.requests, amount.prompt, amount.cached, amount.completion)
+    return (
+        entry.day.isoformat(),
+        entry.tendril,
+        entry.model,
+        *(str(number) for number in numbers),
+        f"{amount.cost:.4f}",
+    )
+
+
+def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    table = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    )

@@ -1,0 +1,74 @@
+"""The keys that count now, held in memory: no request waits for the file.
+
+Keys that are made or revoked while the server runs count within `PAUSE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import structlog
+
+from agent_server.metering.request_context import ADMIN, ANYBODY
+from storage.db.database import Database
+from storage.db.errors import Unavailable
+from storage.usage.api_keys import Key, Keys, digest
+
+log = structlog.get_logger()
+
+PAUSE = 0.5
+"""Seconds between two looks at the file's version."""
+
+
+class KeyRing:
+    """Who a bearer key belongs to.
+
+    Without an admin key and as long as no key was ever made, the server is open to everybody who
+    can reach it. Revoking the last key does not open it again.
+    """
+
+    def __init__(self, admin: str | None) -> None:
+        self._admin = digest(admin) if admin else None
+        self._keys: Mapping[bytes, Key] = {}
+        self.is_open = admin is None
+
+    def owner(self, secret: bytes) -> Key | None:
+        """The owner of `secret`, ANYBODY where no key is needed; None for a wrong key.
+
+        Digests are compared, so the time it takes tells nothing of a key.
+        """
+        if self.is_open:
+            return ANYBODY
+        given = digest(secret)
+        if self._admin and hmac.compare_digest(given, self._admin):
+            return ADMIN
+        return self._keys.get(given)
+
+    @asynccontextmanager
+    async def kept_up(self, database: Database) -> AsyncIterator[None]:
+        """Read the keys, and again whenever the file has changed. Raises Unavailable."""
+        await self._read(Keys(database))
+        async with asyncio.TaskGroup() as tasks:
+            reader = tasks.create_task(self._keep_reading(database))
+            try:
+                yield
+            finally:
+                reader.cancel()
+
+    async def _keep_reading(self, database: Database) -> None:
+        seen, keys = None, Keys(database)
+        while True:
+            try:
+                if (version := await database.version()) != seen:
+                    await self._read(keys)
+                    seen = version
+            except Unavailable as error:
+                log.warning("keys.unread", error=str(error))
+            await asyncio.sleep(PAUSE)
+
+    async def _read(self, keys: Keys) -> None:
+        self._keys = await keys.live()
+        self.is_open = self._admin is None and not await keys.exist()

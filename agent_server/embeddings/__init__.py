@@ -1,1 +1,0 @@
-"""Texts as vectors: a small multilingual model in a process of its own."""

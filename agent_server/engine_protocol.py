@@ -1,0 +1,74 @@
+"""What the server needs of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent_server.model_catalogue.machine import Gpu
+
+Chunk = dict[str, Any]
+"""One `chat.completion.chunk` as parsed JSON."""
+
+Chunks = AsyncGenerator[Chunk, None]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """The tokens of a prompt, and how many fit into one request (None: the engine won't say)."""
+
+    tokens: tuple[int, ...]
+    count: int
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an engine says of its model; None is silence. `context` is in tokens, `weights` what
+    the model is called there, `parameters` how many it has, `gpus` what computes it besides the
+    processor, and `identity` is another when it is another model."""
+
+    context: int | None = None
+    tools: bool | None = None
+    vision: bool | None = None
+    reasoning: bool | None = None
+    embeddings: bool | None = None
+    weights: str | None = None
+    parameters: int | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    identity: str | None = None
+
+
+class Engine(Protocol):
+    """One model, wherever it runs."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Start and stop what the engine needs."""
+
+    def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Stream the answer to `{"messages"}`, or what follows the bare text of `{"prompt"}`.
+
+        Closing the generator stops the generation. Choices of a prompt have `text` where those
+        of a chat have `delta`. A `model` in the body is one of the upstream's, for upstreams of
+        many; without one the engine's own is asked. `session` keeps a conversation on one
+        engine; `"stream": false` says that nobody watches, so that chunks may be joined. Raises
+        ApiError, before the first chunk or between two.
+        """
+
+    async def count(self, body: Mapping[str, Any]) -> TokenCount:
+        """Count the tokens of `{"prompt"}` or `{"messages", "tools"?}`. Raises ApiError."""
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer an embeddings request of the API. Raises ApiError, Unsupported when it cannot."""
+
+    async def ready(self) -> bool:
+        """Whether a token could be made now."""
+
+    async def traits(self) -> Traits:
+        """Ask what the model can do. Raises ApiError."""

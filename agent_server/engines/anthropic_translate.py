@@ -1,0 +1,210 @@
+"""Translate chat requests to Anthropic's Messages API, and its events to chat chunks.
+
+Source: https://docs.anthropic.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agent_server.engine_protocol import Chunk
+from agent_server.engines.errors import fault_event
+from agent_server.errors import InvalidRequest
+from agent_server.schemas.messages import plain
+from agent_server.usage import Usage
+
+Body = Mapping[str, Any]
+
+KEPT = ("max_tokens", "top_p", "top_k")
+LACKING = ("logprobs", "top_logprobs", "logit_bias", "min_p", "verbosity", "reasoning_effort")
+"""What the Messages API has no word for."""
+
+
+def as_messages_request(body: Body) -> dict[str, Any]:
+    """Translate a chat body. Raises InvalidRequest for what cannot be asked there."""
+    _require_sayable(body)
+    asked: dict[str, Any] = {key: body[key] for key in KEPT if key in body}
+    asked["messages"] = list(_turns(body["messages"]))
+    if system := _system(body["messages"]):
+        asked["system"] = system
+    if "temperature" in body:
+        asked["temperature"] = min(body["temperature"], 1)  # the scale there ends at 1
+    if stop := body.get("stop"):
+        asked["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    if tools := body.get("tools"):
+        asked["tools"] = [_tool(tool["function"]) for tool in tools]
+        asked["tool_choice"] = _choice(body)
+    return asked
+
+
+def _require_sayable(body: Body) -> None:
+    for field in LACKING:
+        if body.get(field) not in (None, False):
+            raise InvalidRequest(f"{field} is not supported by this model", param=field)
+    for field in ("frequency_penalty", "presence_penalty"):
+        if body.get(field):
+            raise InvalidRequest(f"{field} is not supported by this model", param=field)
+    if (body.get("n") or 1) > 1:
+        raise InvalidRequest("this model gives one answer at a time", param="n")
+    if (body.get("response_format") or {}).get("type", "text") != "text":
+        raise InvalidRequest("this model cannot be held to a format", param="response_format")
+
+
+def _system(messages: Sequence[Body]) -> str:
+    rules = [plain(each["content"]) for each in messages if each["role"] == "system"]
+    return "\n\n".join(rules)
+
+
+def _turns(messages: Sequence[Body]) -> Iterator[dict[str, Any]]:
+    """The turns, of which two in a row never have the same role."""
+    role, blocks = "", list[dict[str, Any]]()
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        speaker = "assistant" if message["role"] == "assistant" else "user"
+        if speaker != role and blocks:
+            yield {"role": role, "content": blocks}
+            blocks = []
+        role = speaker
+        blocks.extend(_blocks(message))
+    if blocks:
+        yield {"role": role, "content": blocks}
+
+
+def _blocks(message: Body) -> Iterator[dict[str, Any]]:
+    if message["role"] == "tool":
+        result = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
+        yield {**result, "content": plain(message["content"])}
+        return
+    content = message.get("content") or ()
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    parts: Sequence[Body] = content
+    for part in parts:
+        if part["type"] == "text" and part["text"].strip():  # empty ones are refused there
+            yield {"type": "text", "text": part["text"]}
+        elif part["type"] == "image_url":
+            yield {"type": "image", "source": _source(part["image_url"].get("url", ""))}
+        elif part["type"] != "text":
+            raise InvalidRequest(f"this model cannot take {part['type']}", param="messages")
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        used = {"type": "tool_use", "id": call["id"], "name": function["name"]}
+        yield {**used, "input": _arguments(function["arguments"])}
+
+
+def _source(url: str) -> dict[str, str]:
+    if not url.startswith("data:"):
+        return {"type": "url", "url": url}
+    kind, _, data = url.removeprefix("data:").partition(";base64,")
+    return {"type": "base64", "media_type": kind, "data": data}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"text": text}
+
+
+def _tool(function: Body) -> dict[str, Any]:
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    tool = {"name": function["name"], "input_schema": schema}
+    if function.get("description"):
+        tool["description"] = function["description"]
+    return tool
+
+
+def _choice(body: Body) -> dict[str, Any]:
+    choice = body.get("tool_choice") or "auto"
+    if choice == "none":
+        return {"type": "none"}
+    alone = {"disable_parallel_tool_use": True} if body.get("parallel_tool_calls") is False else {}
+    if isinstance(choice, Mapping):
+        return {"type": "tool", "name": choice["function"]["name"], **alone}
+    return {"type": "any" if choice == "required" else "auto", **alone}
+
+
+Event = Mapping[str, Any]
+
+FINISHED = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+"""Why it ended, where it did not simply stop."""
+
+
+class MessageStream:
+    """Reads one message. `done` when it has ended as it should."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._calls: dict[int, int] = {}
+        self._usage: dict[str, int] = {}
+
+    def chunk(self, event: Event) -> Chunk | None:
+        """The chunk that `event` makes, if any. Raises ApiError for an error event."""
+        kind = event.get("type")
+        if kind == "error":
+            raise fault_event(_mapping(event.get("error")))
+        if kind == "message_start":
+            self._count(_mapping(event.get("message")))
+            return _said({"role": "assistant", "content": ""})
+        if kind == "content_block_start":
+            return self._begun(event)
+        if kind == "content_block_delta":
+            return self._more(event)
+        if kind == "message_delta":
+            self._count(event)
+            reason = _mapping(event.get("delta")).get("stop_reason")
+            return _said({}, FINISHED.get(str(reason), "stop")) if reason else None
+        if kind == "message_stop":
+            self.done = True
+            return {"choices": [], "usage": self._total().as_wire()}
+        return None
+
+    def _begun(self, event: Event) -> Chunk | None:
+        block = _mapping(event.get("content_block"))
+        if block.get("type") != "tool_use":
+            return None
+        place = self._calls[event.get("index", 0)] = len(self._calls)
+        function = {"name": block.get("name"), "arguments": ""}
+        call = {"index": place, "id": block.get("id"), "type": "function", "function": function}
+        return _said({"tool_calls": [call]})
+
+    def _more(self, event: Event) -> Chunk | None:
+        delta = _mapping(event.get("delta"))
+        kind = delta.get("type")
+        if kind == "text_delta":
+            return _said({"content": delta.get("text")})
+        if kind == "thinking_delta":
+            return _said({"reasoning_content": delta.get("thinking")})
+        if kind == "input_json_delta":
+            place = self._calls.get(event.get("index", 0), 0)
+            part = {"index": place, "function": {"arguments": delta.get("partial_json")}}
+            return _said({"tool_calls": [part]})
+        return None
+
+    def _count(self, holder: Event) -> None:
+        counts = _mapping(holder.get("usage"))
+        self._usage |= {key: n for key, n in counts.items() if isinstance(n, int)}
+
+    def _total(self) -> Usage:
+        """There what came from the cache and what went into it are counted beside the prompt."""
+        cached = self._usage.get("cache_read_input_tokens", 0)
+        fresh = self._usage.get("input_tokens", 0)
+        written = self._usage.get("cache_creation_input_tokens", 0)
+        return Usage(fresh + written + cached, self._usage.get("output_tokens", 0), cached)
+
+
+def _said(delta: dict[str, Any], finish: str | None = None) -> Chunk:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def _mapping(value: Any) -> Event:
+    return value if isinstance(value, Mapping) else {}

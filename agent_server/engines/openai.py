@@ -1,0 +1,285 @@
+"""An engine at an OpenAI-compatible base URL: llama-server, vLLM, Ollama, a hosted API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import from_json
+
+from agent_server.engine_protocol import Chunk, Chunks, TokenCount, Traits
+from agent_server.engines.capability_probe import (
+    card_traits,
+    merged,
+    props_traits,
+    show_traits,
+    size_in,
+)
+from agent_server.engines.errors import fault_event
+from agent_server.engines.upstream_pool import Answer, Call, Upstreams
+from agent_server.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
+from terrarium.sse import EventData, EventTooLong
+
+
+def joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Put plain text that follows plain text of the same choice together."""
+    held: Chunk | None = None
+    for chunk in chunks:
+        if not _is_text(chunk):
+            if held is not None:
+                yield held
+            held = None
+            yield chunk
+        elif held is None:
+            held = chunk
+        elif held["choices"][0].get("index") == chunk["choices"][0].get("index"):
+            held["choices"][0]["delta"]["content"] += chunk["choices"][0]["delta"]["content"]
+        else:
+            yield held
+            held = chunk
+    if held is not None:
+        yield held
+
+
+def _is_text(chunk: Chunk) -> bool:
+    """Whether it says some words and nothing else."""
+    choices = chunk.get("choices")
+    if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage"):
+        return False
+    choice = choices[0]
+    if not isinstance(choice, dict) or choice.get("finish_reason") or choice.get("logprobs"):
+        return False
+    delta = choice.get("delta")
+    return isinstance(delta, dict) and len(delta) == 1 and isinstance(delta.get("content"), str)
+
+
+UNNAMED = "default"
+"""What an upstream that lists no models is asked for."""
+
+DONE = b"[DONE]"
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+class HttpEngine:
+    """One model behind one or more base URLs (without `/v1`).
+
+    `model` None takes the first model the upstream lists.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        key: str | None,
+        model: str | None,
+        timeout: float,
+        keep_alive: bool = True,
+    ) -> None:
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._upstreams = Upstreams(urls, headers, timeout=timeout, keep_alive=keep_alive)
+        self._model = model
+        self._urls = " ".join(urls)
+        self._counts_chats = True  # until it turns out to be llama.cpp, which counts texts only
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._upstreams.busy
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Hold the connections open."""
+        async with self._upstreams.running():
+            yield
+
+    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Stream the chunks of an answer. Always a stream: only a stream can be cancelled."""
+        asked = {
+            **body,
+            "model": body.get("model") or await self._model_name(),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
+        call = Call("POST", path, encoded(asked), session)
+        answer = await self._upstreams.open(call)
+        try:
+            if answer.headers.get("content-type", "").startswith("application/json"):
+                yield _as_chunk(_parse(await answer.whole()))
+                return
+            finished, unwatched = False, body.get("stream") is False
+            stream = Events(answer)
+            while arrived := await stream.more():
+                chunks = (_parse(data) for data in arrived if data != DONE)
+                for chunk in joined(chunks) if unwatched else chunks:
+                    finished = finished or _finished(chunk)
+                    yield chunk
+                if DONE in arrived:
+                    answer.finish()
+                    return
+            if not finished:
+                raise EngineUnavailable("the engine's answer broke off")
+        finally:
+            answer.close()
+
+    async def count(self, body: Mapping[str, Any]) -> TokenCount:
+        """Count tokens as vLLM's /tokenize does, or with llama.cpp's template and tokenizer."""
+        asked = {**body, "model": body.get("model") or await self._model_name()}
+        if self._counts_chats:
+            answer = await self._json("POST", "/tokenize", asked)
+            if "count" in answer:
+                limit = answer.get("max_model_len")
+                return TokenCount(tuple(answer.get("tokens") or ()), answer["count"], limit)
+            self._counts_chats = False
+        text = body.get("prompt")
+        if text is None:
+            text = (await self._json("POST", "/apply-template", asked))["prompt"]
+        tokens = (await self._json("POST", "/tokenize", {"content": text, "add_special": True}))[
+            "tokens"
+        ]
+        return TokenCount(tuple(tokens), len(tokens), None)
+
+    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Pass an embeddings request on; a model named in `body` stays, for upstreams of many."""
+        model = body.get("model") or await self._model_name()
+        return await self._json("POST", "/v1/embeddings", {**body, "model": model})
+
+    async def ready(self) -> bool:
+        """Whether an upstream lists its models: it is up and takes our key."""
+        return await self._upstreams.healthy()
+
+    async def traits(self) -> Traits:
+        """Ask the list of models, then what llama.cpp or Ollama have besides."""
+        name = await self._model_name()
+        said = card_traits(await self._card(name))
+        found = replace(
+            said,
+            weights=name,
+            parameters=said.parameters or size_in(name),
+            identity=f"{name} at {self._urls}",
+        )
+        with suppress(ApiError):
+            return merged(props_traits(await self._json("GET", "/props", None)), found)
+        with suppress(ApiError):
+            return merged(
+                show_traits(await self._json("POST", "/api/show", {"model": name})), found
+            )
+        return found
+
+    async def _card(self, name: str) -> dict[str, Any]:
+        return next((card for card in await self._cards() if card["id"] == name), {})
+
+    async def _model_name(self) -> str:
+        if self._model is None:
+            cards = await self._cards()
+            if not cards:
+                raise EngineUnavailable("the engine lists no model")
+            self._model = cards[0]["id"]
+        return self._model
+
+    async def _cards(self) -> list[dict[str, Any]]:
+        try:
+            listed = (await self._json("GET", "/v1/models", None)).get("data")
+        except Unsupported:
+            return [{"id": UNNAMED}]
+        cards = listed if isinstance(listed, list) else []
+        return [
+            card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)
+        ]
+
+    async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        content = None if body is None else encoded(body)
+        whole = await (await self._upstreams.open(Call(method, path, content))).whole()
+        try:
+            answer = json.loads(whole)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise EngineUnavailable(f"the engine's {path} did not answer with a JSON object")
+        return answer
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """A request body as JSON. Raises InvalidRequest for what JSON cannot carry."""
+    try:
+        return _ENCODER.encode(body).encode()
+    except ValueError:
+        # Infinity, NaN, or half of a surrogate pair.
+        text = "the request holds a number or text that JSON cannot carry"
+        raise InvalidRequest(text) from None
+
+
+class Events:
+    """The data of the events of a streamed answer."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._data = EventData()
+        self._ended = False
+
+    async def more(self) -> list[bytes]:
+        """Those that came together; none at the end. Raises ApiError."""
+        found: list[bytes] = []
+        try:
+            while not found and not self._ended:
+                piece = await self._answer.piece()
+                self._ended = not piece
+                found = self._data.feed(piece or b"\n")  # the last line may be left open
+        except EventTooLong as error:
+            raise EngineUnavailable("the engine sent an event without an end") from error
+        return found
+
+
+def _as_chunk(whole: Chunk) -> Chunk:
+    """The answer of an upstream that does not stream, as the one chunk of a stream."""
+    for choice in _choices(whole):
+        choice["delta"] = delta = choice.pop("message", None) or {}
+        for index, call in enumerate(delta.get("tool_calls") or ()):
+            call["index"] = index
+    return whole
+
+
+def _parse(data: bytes) -> Chunk:
+    try:
+        chunk = _json(data)
+    except ValueError:
+        chunk = _loosely(data)
+    if not isinstance(chunk, dict):
+        raise EngineUnavailable("the engine sent something that is not a chunk")
+    if chunk.get("error"):
+        raise fault_event(chunk["error"])
+    if "choices" not in chunk and "message" in chunk:
+        raise fault_event(chunk)
+    return chunk
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return from_json(data)
+    except ValueError:
+        # Half of a surrogate pair, of an engine that cuts a character in two.
+        return json.loads(data)
+
+
+def _finished(chunk: Chunk) -> bool:
+    return any(choice.get("finish_reason") for choice in _choices(chunk))
+
+
+def _choices(chunk: Chunk) -> list[Chunk]:
+    """The choices of a chunk. Raises EngineUnavailable when they have another shape."""
+    choices = chunk.get("choices") or []
+    if not isinstance(choices, list) or not all(isinstance(each, dict) for each in choices):
+        raise EngineUnavailable("the engine sent something that is not a chunk")
+    return choices
+
+
+def _loosely(data: bytes) -> Any:
+    """Parse what the strict and faster parser refuses: half of a surrogate pair as an escape."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise EngineUnavailable("the engine sent something that is not JSON") from None

@@ -1,0 +1,266 @@
+"""The base URLs of one engine: health, failover, and the response of the one that was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from agent_server.engines.errors import fault
+from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable, RateLimited, Unsupported
+from terrarium.http.connection import BrokenError, Connection
+from terrarium.http.pool import Connections, UnreachableError
+
+log = structlog.get_logger()
+
+BREAK_AFTER = 3
+"""Failures in a row after which an upstream is asked no more until a health check passes."""
+
+
+@dataclass(slots=True, eq=False)
+class Upstream:
+    """A circuit breaker: `down` while requests do not go there. `asking` counts them."""
+
+    url: str
+    connections: Connections
+    failures: int = 0
+    down: bool = False
+    asking: int = 0
+
+    def worked(self) -> None:
+        """Note that it answered."""
+        if self.down:
+            log.info("upstream.up", url=self.url)
+        self.failures, self.down = 0, False
+
+    def failed(self, reason: str, *, gone: bool = False) -> None:
+        """Note that it did not; `gone` when it refuses connections, which once is enough."""
+        self.failures += 1
+        if not self.down and (gone or self.failures >= BREAK_AFTER):
+            self.down = True
+            log.warning("upstream.down", url=self.url, reason=reason)
+
+    def rank(self, session: str) -> bytes:
+        """Where a session prefers to be: of several upstreams the one that ranks first.
+
+        Rendezvous hashing: when an upstream goes or comes, the others keep their sessions.
+        """
+        return hashlib.blake2b(f"{session}\0{self.url}".encode(), digest_size=8).digest()
+
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of an answer that comes whole."""
+
+FAREWELL = 0.05
+"""Seconds in which a stream must end after its last event for its connection to be kept."""
+
+
+class Answer:
+    """The status, the headers and the body of one answer.
+
+    The upstream has it among those it is `asking` until it is closed. `timeout` is how many
+    seconds the engine may be silent.
+    """
+
+    def __init__(self, connection: Connection, upstream: Upstream, timeout: float) -> None:
+        self._connection: Connection | None = connection
+        self._timeout = timeout
+        self.status: int = connection.status
+        self.headers: Mapping[str, str] = connection.headers
+        self.begun = connection.has_body
+        self.upstream = upstream
+
+    async def piece(self) -> bytes:
+        """What has come of the body; nothing at its end. Raises ApiError."""
+        assert self._connection is not None
+        try:
+            return await self._connection.read()
+        except TimeoutError as error:
+            self.upstream.failed("silent")
+            raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
+        except BrokenError as error:
+            self.upstream.failed(str(error))
+            raise EngineUnavailable("the engine went away in the middle of the answer") from error
+
+    async def whole(self) -> bytes:
+        """The rest of the body, and close. Raises EngineTimeout, EngineUnavailable."""
+        body = bytearray()
+        try:
+            while piece := await self.piece():
+                body += piece
+                if len(body) > LONGEST:
+                    raise EngineUnavailable(f"the engine's answer has more than {LONGEST} bytes")
+        finally:
+            self.close()
+        return bytes(body)
+
+    def finish(self) -> None:
+        """Close after the last event of a stream; its connection is kept if it ends by itself."""
+        self.close(FAREWELL)
+
+    def close(self, grace: float = 0) -> None:
+        """Leave; an answer that has not ended is broken off, which stops its generation."""
+        if self._connection is not None:
+            self._connection.leave(grace)
+            self._connection = None
+            self.upstream.asking -= 1
+
+
+CHECK_DOWN, CHECK_ALL = 1.0, 10.0
+"""Seconds between health checks of upstreams that are down, and of all when there are several."""
+
+CHECK_PATIENCE = 5.0
+"""Seconds that a health check may take."""
+
+HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to whichever upstream answers; `session` keeps a conversation on one."""
+
+    method: str
+    path: str
+    content: bytes | None = None
+    session: str | None = None
+
+
+class Upstreams:
+    """Sends calls, each to the first URL that begins an answer.
+
+    A connection that is refused or breaks, a status of 429 or 5xx, and an empty answer let the
+    next URL try, always before the first byte of an answer and never after. A URL that keeps
+    failing is left alone until its health check, GET `health`, passes.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        headers: Mapping[str, str],
+        *,
+        timeout: float,
+        keep_alive: bool = True,
+        health: str = "/v1/models",
+    ) -> None:
+        own = {**HEADERS, **headers}
+        self._pool = tuple(
+            Upstream(url, Connections(url, own, patience=timeout, keep_alive=keep_alive))
+            for url in urls
+        )
+        self._timeout = timeout
+        self._health = Call("GET", health)
+        self._is_running = False
+        self._turn = itertools.count()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return any(each.asking for each in self._pool)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Check the upstreams' health, and close the connections in the end."""
+        watching = asyncio.create_task(self._watch())
+        self._is_running = True
+        try:
+            yield
+        finally:
+            self._is_running = False
+            watching.cancel()
+            await asyncio.wait({watching})
+            for each in self._pool:
+                await each.connections.close()
+
+    async def open(self, call: Call) -> Answer:
+        """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
+        problem: ApiError = EngineUnavailable("no engine can be reached")
+        for upstream in self._order(call.session):
+            try:
+                return await self._ask(upstream, call)
+            except (EngineUnavailable, RateLimited) as error:
+                problem = error
+        raise problem
+
+    async def healthy(self) -> bool:
+        """Whether any upstream passes its health check now."""
+        async with asyncio.TaskGroup() as tasks:
+            checks = [tasks.create_task(self._check(each)) for each in self._pool]
+        return any(check.result() for check in checks)
+
+    async def _ask(self, upstream: Upstream, call: Call) -> Answer:
+        upstream.asking += 1
+        try:
+            connection = await self._begun(upstream, call)
+        except BaseException:
+            upstream.asking -= 1
+            raise
+        answer = Answer(connection, upstream, self._timeout)
+        await self._require_success(answer, call)
+        return answer
+
+    async def _begun(self, upstream: Upstream, call: Call) -> Connection:
+        """The connection with the first bytes of the answer's body. Raises ApiError."""
+        if not self._is_running:
+            raise EngineUnavailable("the engine is not started")
+        try:
+            return await upstream.connections.ask(call.method, call.path, call.content)
+        except UnreachableError as error:
+            upstream.failed(str(error), gone=True)
+            raise EngineUnavailable("no engine can be reached") from error
+        except TimeoutError as error:
+            upstream.failed("silent")
+            raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
+        except BrokenError as error:
+            upstream.failed(str(error))
+            raise EngineUnavailable("the engine went away before it answered") from error
+
+    async def _require_success(self, answer: Answer, call: Call) -> None:
+        if answer.status == 200 and answer.begun:
+            answer.upstream.worked()
+            return
+        body = await answer.whole()
+        if answer.status == 200:
+            answer.upstream.failed("empty")
+            raise EngineUnavailable("the engine gave an empty answer")
+        if answer.status >= 500 and answer.status != 501:
+            answer.upstream.failed(str(answer.status))
+        raise fault(answer.status, body, answer.headers, call.path)
+
+    def _order(self, session: str | None) -> Sequence[Upstream]:
+        up = [each for each in self._pool if not each.down]
+        if len(up) < 2:
+            return up
+        if session is not None:
+            return sorted(up, key=lambda each: each.rank(session))
+        first = next(self._turn) % len(up)
+        return sorted(up[first:] + up[:first], key=lambda each: each.asking)
+
+    async def _watch(self) -> None:
+        every = round(CHECK_ALL / CHECK_DOWN)
+        for turn in itertools.count(1):
+            await asyncio.sleep(CHECK_DOWN)
+            whole = len(self._pool) > 1 and turn % every == 0
+            async with asyncio.TaskGroup() as tasks:
+                for each in self._pool:
+                    if each.down or whole:
+                        tasks.create_task(self._check(each))
+
+    async def _check(self, upstream: Upstream) -> bool:
+        """A path that the upstream does not have is an answer too: it lives."""
+        try:
+            async with asyncio.timeout(CHECK_PATIENCE):
+                answer = await self._ask(upstream, self._health)
+                await answer.whole()
+        except TimeoutError:
+            upstream.failed("its health check is silent")
+            return False
+        except ApiError as error:
+            if not isinstance(error, Unsupported):
+                return False
+        upstream.worked()
+        return True

@@ -1,0 +1,1 @@
+"""HTTP around the endpoints: middleware, streams, error responses, cancellation."""

@@ -1,0 +1,64 @@
+"""The shape of an error: OpenAI's, and Anthropic's for clients of its API.
+
+Sources: https://platform.openai.com/docs/guides/error-codes and
+https://docs.anthropic.com/en/api/errors
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from agent_server.errors import ApiError
+from agent_server.http.json_encoding import Whole, event
+
+MESSAGES = "/v1/messages"
+"""Where Anthropic's API begins."""
+
+_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def speaks_anthropic(path: str) -> bool:
+    """Whether the address belongs to Anthropic's API."""
+    return path == MESSAGES or path.startswith(f"{MESSAGES}/")
+
+
+def anthropic_error(error: ApiError, status: int | None = None) -> dict[str, Any]:
+    """`error` as Anthropic's API tells it; the field that is wrong goes into the message."""
+    status = status or error.status
+    kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
+    return {"type": "error", "error": {"type": kind, "message": error.message}}
+
+
+def error_event(error: ApiError, path: str) -> bytes:
+    """The last event of a stream at the address `path` that ends with `error`."""
+    if speaks_anthropic(path):
+        return event(anthropic_error(error), "error")
+    return event(error.as_wire())
+
+
+class ErrorResponse(Whole):
+    """An error in the shape of the address that was asked."""
+
+    def __init__(self, error: ApiError, status: int | None = None) -> None:
+        self._error = error
+        super().__init__(error.as_wire(), status or error.status, error.headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        if speaks_anthropic(scope["path"]):
+            other = anthropic_error(self._error, self.status_code)
+            answer = Whole(other, self.status_code, self._error.headers)
+            await answer(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)

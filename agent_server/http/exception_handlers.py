@@ -1,0 +1,88 @@
+"""Turns every error of a request into an OpenAI error object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agent_server.errors import ApiError, BodyTooLarge, InvalidRequest
+from agent_server.http.error_responses import ErrorResponse
+from agent_server.http.middleware import error_response
+
+TAGGED = ("messages", "content", "input")
+"""Lists whose items pydantic names by index and by role or type; the second is not a field."""
+
+WORDS = ("literal_error", "union_tag_invalid")
+"""pydantic's errors for a word that is none of those there are."""
+
+KINDS = frozenset({"str", "int", "float", "bool", "numbers", "texts", "lists"})
+"""Steps of a pydantic location that name a branch of a union."""
+
+
+def install(app: FastAPI) -> None:
+    """Let `app` answer all errors in one shape."""
+    for kind in (ApiError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _refuse)
+
+
+def refusal(request: Request, error: ApiError | RequestValidationError | HTTPException) -> Response:
+    """The answer to a request that ended in `error`."""
+    if isinstance(error, ApiError):
+        return error_response(error)
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    return _http_error(request, error)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError | RequestValidationError | HTTPException)
+    return refusal(request, error)
+
+
+def _invalid(error: RequestValidationError) -> Response:
+    # Of the branches of a union the one that got furthest is the one that was meant.
+    # A wrong word says more than the fields that another branch would want.
+    problem = max(error.errors(), key=lambda each: (len(each["loc"]), each["type"] in WORDS))
+    if problem["type"] == "json_invalid":
+        return error_response(InvalidRequest("the body is not valid JSON", code="invalid_json"))
+    param = _param(problem["loc"])
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    text = f"{param}: {message}" if param else message
+    return error_response(InvalidRequest(text, param=param))
+
+
+def _http_error(request: Request, error: HTTPException) -> Response:
+    if error.status_code == BodyTooLarge.status:
+        return error_response(BodyTooLarge(error.detail))
+    if error.status_code == 404:
+        text = f"there is no {request.url.path} here; see /docs"
+    elif error.status_code == 405:
+        text = f"{request.method} is not for {request.url.path}"
+    else:
+        text = error.detail
+    return ErrorResponse(InvalidRequest(text, headers=error.headers), error.status_code)
+
+
+def _param(location: Sequence[Any]) -> str | None:
+    """`("body", "messages", 0, "user", "content")` as `messages[0].content`."""
+    if location[0] != "body":
+        return str(location[1])  # a header, or a part of the address
+    path, field = "", ""
+    after_index = False
+    for step in location[1:]:
+        if isinstance(step, int):
+            path += f"[{step}]"
+            after_index = True
+            continue
+        is_tag = after_index and field in TAGGED
+        after_index = False
+        if not is_tag and step not in KINDS and step.isidentifier():
+            path += f".{step}" if path else step
+            field = step
+    return path or None

@@ -1,0 +1,122 @@
+"""Answers to clients that may leave at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.errors import ApiError, ClientGone, EngineUnavailable
+from agent_server.http.json_encoding import event
+from terrarium.cancellation import Stoppable, StoppedError
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+Events = AsyncGenerator[bytes, None]
+Render = Callable[[Chunk, Chunks], Events]
+"""Turns the first chunk and the rest into the events of one API."""
+
+DONE = b"data: [DONE]\n\n"
+
+QUICK = 0.01
+"""Seconds after which it is worth watching whether the client still waits: that takes a task."""
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`; when the client leaves first, stop it and raise ClientGone."""
+    loop, stoppable = asyncio.get_running_loop(), Stoppable()
+    leaving: asyncio.Task[None] | None = None
+
+    def watch() -> None:
+        nonlocal leaving
+        leaving = loop.create_task(_left(receive))
+        leaving.add_done_callback(stop)
+
+    def stop(_leaving: asyncio.Task[None]) -> None:
+        stoppable.stop()
+
+    timer = loop.call_later(QUICK, watch)
+    try:
+        return await stoppable.result(work)
+    except StoppedError:
+        raise ClientGone("the client left before the answer was complete") from None
+    finally:
+        timer.cancel()
+        if leaving is not None:
+            leaving.remove_done_callback(stop)
+            leaving.cancel()
+
+
+class EventStream(Response):
+    """Server-sent events made of chunks, whose generation ends when the client leaves."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: Events, chunks: Chunks) -> None:
+        self._chunks = chunks
+        self._events = events
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events, and stop the generation however the sending ends."""
+        async with aclosing(self._chunks), aclosing(self._events):
+            with suppress(ClientGone):
+                await unless_gone(receive, self._sent(send))
+
+    async def _sent(self, send: Send) -> None:
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        async for each in self._events:
+            await send({"type": "http.response.body", "body": each, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def begin(request: Request, chunks: Chunks, render: Render) -> EventStream:
+    """Start an answer: an error before the first chunk is raised, a later one is an event."""
+    try:
+        first = await unless_gone(request.receive, _first(chunks))
+    except BaseException:
+        await chunks.aclose()
+        raise
+    return EventStream(render(first, chunks), chunks)
+
+
+async def chat_events(first: Chunk, chunks: Chunks, *, include_usage: bool) -> Events:
+    """The events of a chat: its chunks as they are, then `[DONE]`."""
+    try:
+        yield event(first)
+        async for chunk in chunks:
+            if chunk["choices"] or include_usage:
+                yield event(chunk)
+    except ApiError as error:
+        yield event(broken(error).as_wire())
+        return
+    yield DONE
+
+
+def broken(error: ApiError) -> ApiError:
+    """Log an error that ends a stream which has begun; returns it."""
+    log.warning("stream.broken", status=error.status, code=error.code)
+    return error
+
+
+async def _first(chunks: Chunks) -> Chunk:
+    try:
+        return await anext(chunks)
+    except StopAsyncIteration:
+        raise EngineUnavailable("the engine gave an empty answer") from None
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,1 @@
+"""Who sends a request, what it used, and what Prometheus is told."""

@@ -1,0 +1,156 @@
+"""What Prometheus is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from agent_server.metering.request_context import Visit
+from agent_server.usage import Usage
+
+
+class AdmissionState(Protocol):
+    """What the gauges read of the requests of one engine."""
+
+    places: int
+
+    @property
+    def running(self) -> int:
+        """Requests that run."""
+
+    def waiting(self, *, background: bool) -> int:
+        """Count the requests of one priority that wait."""
+
+
+SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+SPEEDS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640)
+
+MOST_TENDRILS = 100
+"""More than so many tendrils share the label `other`: each label costs memory for ever."""
+
+
+KINDS = ("prompt", "cached", "completion")
+
+
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    """The series of one tendril and model, kept because looking them up is what costs time."""
+
+    prompt: Counter
+    cached: Counter
+    completion: Counter
+    first: Histogram
+    speed: Histogram
+
+
+class Metrics:
+    """The counters of one server. A tendril is who a key belongs to."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._tendrils: set[str] = set()
+        self._known: dict[tuple[str, str], _Whose] = {}
+        self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        self._waits: dict[tuple[str, str, bool], Histogram] = {}
+        whose = ["tendril", "model"]
+        self._requests = Counter(
+            "terrarium_requests", "Requests answered", ["route", "status"], registry=registry
+        )
+        self._seconds = Histogram(
+            "terrarium_request_seconds", "From the request to the end of its answer", ["route"],
+            registry=registry, buckets=SECONDS,
+        )  # fmt: skip
+        self._tokens = Counter(
+            "terrarium_tokens", "Tokens of prompts (prompt), those of them that were in the "
+            "engine's cache (cached), and of answers (completion)", [*whose, "kind"],
+            registry=registry,
+        )  # fmt: skip
+        self._first = Histogram(
+            "terrarium_first_token_seconds", "From the request to the first token of its answer",
+            whose, registry=registry, buckets=SECONDS,
+        )  # fmt: skip
+        self._speed = Histogram(
+            "terrarium_tokens_per_second", "Tokens of an answer after its first, per second",
+            whose, registry=registry, buckets=SPEEDS,
+        )  # fmt: skip
+        self._wait = Histogram(
+            "terrarium_wait_seconds", "How long a request waited for a place",
+            [*whose, "priority"], registry=registry, buckets=SECONDS,
+        )  # fmt: skip
+        self._places = Gauge(
+            "terrarium_places", "Requests that can run at once", ["model"], registry=registry
+        )
+        self._running = Gauge(
+            "terrarium_running", "Requests that run", ["model"], registry=registry
+        )
+        self._waiting = Gauge(
+            "terrarium_waiting", "Requests that wait", ["model", "priority"], registry=registry
+        )
+
+    def show_gate(self, model: str, scheduler: AdmissionState) -> None:
+        """Show from now on how many places this engine has, and who waits for them."""
+        self._places.labels(model).set(scheduler.places)
+        self._running.labels(model).set_function(lambda: scheduler.running)
+        for background, priority in ((False, "interactive"), (True, "background")):
+            waiting = partial(scheduler.waiting, background=background)
+            self._waiting.labels(model, priority).set_function(waiting)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        known = self._answered.get((route, status))
+        if known is None:
+            known = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._answered[route, status] = known
+        requests, times = known
+        requests.inc()
+        times.observe(seconds)
+
+    def waited(self, visit: Visit, model: str, seconds: float) -> None:
+        """Count how long a request waited for a place, or until it gave up."""
+        tendril = self._tendril(visit)
+        wait = self._waits.get((tendril, model, visit.background))
+        if wait is None:
+            priority = "background" if visit.background else "interactive"
+            wait = self._wait.labels(tendril, model, priority)
+            self._waits[tendril, model, visit.background] = wait
+        wait.observe(seconds)
+
+    def used(
+        self, visit: Visit, model: str, used: Usage, first: float | None, ended: float
+    ) -> None:
+        """Count the tokens of an answer; `first` and `ended` are times of the monotonic clock."""
+        whose = self._whose(self._tendril(visit), model)
+        whose.prompt.inc(used.prompt)
+        whose.cached.inc(used.cached)
+        whose.completion.inc(used.completion)
+        if first is None:
+            return
+        if visit.usage is None:
+            whose.first.observe(first - visit.began)
+        if used.completion > 1 and ended > first:
+            whose.speed.observe((used.completion - 1) / (ended - first))
+
+    def exposition(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        return generate_latest(self._registry)
+
+    def _whose(self, tendril: str, model: str) -> _Whose:
+        whose = self._known.get((tendril, model))
+        if whose is None:
+            prompt, cached, completion = (
+                self._tokens.labels(tendril, model, kind) for kind in KINDS
+            )
+            first, speed = (each.labels(tendril, model) for each in (self._first, self._speed))
+            whose = _Whose(prompt, cached, completion, first, speed)
+            self._known[tendril, model] = whose
+        return whose
+
+    def _tendril(self, visit: Visit) -> str:
+        name = visit.key.name
+        if name in self._tendrils or len(self._tendrils) < MOST_TENDRILS:
+            self._tendrils.add(name)
+            return name
+        return "other"

@@ -1,0 +1,54 @@
+"""One HTTP request while it is answered: who sent it, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_server.usage import Usage
+from storage.usage.api_keys import Key
+
+ANYBODY = Key("anonymous")
+"""Who sends requests to a server that has no keys."""
+
+ADMIN = Key("admin")
+"""Who sends requests with `[server] admin_key`."""
+
+
+@dataclass(slots=True)
+class Visit:
+    """Times are seconds of the monotonic clock, `size` is the length of the body in bytes.
+
+    `asks` counts how often the engine was asked: twice where an answer is made in two parts.
+    """
+
+    key: Key = ANYBODY
+    background: bool = False
+    size: int = 0
+    began: float = field(default_factory=time.monotonic)
+    asks: int = 0
+    waited: float = 0.0
+    usage: Usage | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """For the log: who, and what it took. Seconds are rounded to milliseconds."""
+        priority = "background" if self.background else "interactive"
+        said: dict[str, Any] = {"tendril": self.key.name, "priority": priority}
+        if self.usage is not None:
+            said |= {
+                "waited": round(self.waited, 3),
+                "prompt": self.usage.prompt,
+                "completion": self.usage.completion,
+                "cached": self.usage.cached,
+            }
+        return said
+
+
+visiting: ContextVar[Visit | None] = ContextVar("visiting", default=None)
+
+
+def visit() -> Visit:
+    """The request that is being answered here, or one of nobody's."""
+    return visiting.get() or Visit()

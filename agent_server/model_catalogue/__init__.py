@@ -1,0 +1,1 @@
+"""The models that can be pulled by name, and what this machine can run."""

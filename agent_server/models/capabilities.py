@@ -1,0 +1,98 @@
+"""What a model can do: what the configuration says, else what its engine says of it.
+
+Whether it chooses tools well is known of some, and tested of others (tool_use_probe.py): of GGUF
+files, and of upstreams that are small and near. A large upstream, or one whose size nobody says,
+is taken to choose well; a small one that is hosted elsewhere, where each question may cost, is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from agent_server.engine_protocol import Traits
+from agent_server.settings.models import OneModel, Tools
+from terrarium.loopback import is_loopback
+
+LARGE = 7_000_000_000
+"""Parameters from which a model with tools is taken to choose them well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """`context` is tokens of prompt and answer in one request. None is "nobody says"."""
+
+    tools: Tools
+    context: int
+    vision: bool
+    reasoning: bool | None
+    embeddings: bool | None
+    chooses_tools: bool | None
+
+    @classmethod
+    def of(cls, settings: OneModel, traits: Traits, judged: bool | None = None) -> Capabilities:
+        """What `settings` say counts, then `traits`; an upstream of which neither says that it
+        is blind may see. `judged` is how the test of choosing tools went, if there was one."""
+        said = settings.context if "context" in settings.model_fields_set else None
+        tools = settings.tools
+        if tools is None and traits.tools is False and settings.tool_mode == "native":
+            tools = "constrained"
+        mode = tools or settings.tool_mode
+        return cls(
+            tools=mode,
+            context=said or traits.context or settings.context,
+            vision=_first(settings.vision, traits.vision, bool(settings.urls)),
+            reasoning=_either(settings.reasoning, traits.reasoning),
+            embeddings=_either(settings.embeddings, traits.embeddings),
+            chooses_tools=_chooses(settings, traits, mode, judged),
+        )
+
+    def as_wire(self) -> dict[str, bool | int | str | None]:
+        """As the list of models tells it."""
+        return {
+            "tools": self.tools,
+            "vision": self.vision,
+            "reasoning": self.reasoning,
+            "embeddings": self.embeddings,
+            "chooses_tools": self.chooses_tools,
+        }
+
+
+def is_tested(settings: OneModel, traits: Traits) -> bool:
+    """Return whether it takes a test to know if a model chooses tools well."""
+    if settings.chooses_tools is not None or settings.tool_mode == "forced":
+        return False
+    return not settings.urls or (_is_small(traits) and all(map(_is_near, settings.urls)))
+
+
+def _chooses(settings: OneModel, traits: Traits, mode: Tools, judged: bool | None) -> bool | None:
+    if settings.chooses_tools is not None:
+        return settings.chooses_tools
+    if mode == "forced":
+        return False
+    return judged if is_tested(settings, traits) else not _is_small(traits)
+
+
+def _is_small(traits: Traits) -> bool:
+    return traits.parameters is not None and traits.parameters < LARGE
+
+
+def _is_near(url: str) -> bool:
+    """Whether a server is on this machine or in a private network, so that asking costs nothing."""
+    host = urlsplit(url).hostname or ""
+    if is_loopback(host) or not {".", ":"}.intersection(host.strip(".")):
+        return True
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return False
+
+
+def _either(said: bool | None, seen: bool | None) -> bool | None:
+    return seen if said is None else said
+
+
+def _first(said: bool | None, seen: bool | None, otherwise: bool) -> bool:
+    known = _either(said, seen)
+    return otherwise if known is None else known

@@ -1,0 +1,54 @@
+"""The table of models follows its file while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from agent_server.models.pool import Mind
+from agent_server.models.table import Make, Routes
+from terrarium.config import Config, ConfigError, load
+from terrarium.file_watcher import changes
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def follow(mind: Mind, config: Config, make: Make) -> AsyncIterator[None]:
+    """Route anew when the file of `config` changes or SIGHUP comes, while the block runs.
+
+    Only `[model]` is read again. A table that is wrong changes nothing, and the log says why.
+    """
+    if config.path is None:
+        yield
+        return
+    following = asyncio.create_task(_follow(mind, config, make, config.path))
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+
+
+async def _follow(mind: Mind, config: Config, make: Make, path: Path) -> None:
+    async with aclosing(changes(lambda: [path])) as changed:
+        async for _ in changed:
+            _reload(mind, config, make, path)
+
+
+def _reload(mind: Mind, config: Config, make: Make, path: Path) -> None:
+    try:
+        fresh = load(path, config.data)
+        model = {"model": fresh.tables.get("model", {})}
+        wanted = replace(config, tables={**config.tables, **model})
+        routes = Routes.of(wanted, make, mind.routes)
+    except ConfigError as error:
+        log.warning("routing.kept", reason=str(error))
+        return
+    mind.change(routes)
+    log.info("routing.changed", models=routes.names())

@@ -1,0 +1,136 @@
+"""The content blocks of a conversation, as Anthropic's API has them.
+
+`cache_control` and `citations` change nothing here: the engine keeps prefixes by itself, and
+citations are about documents, which it cannot read.
+
+Source: https://docs.anthropic.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from agent_server.schemas.messages import Wire
+
+Cache = Annotated[dict[str, Any] | None, Field(exclude=True)]
+
+
+class TextBlock(Wire):
+    """Words."""
+
+    type: Literal["text"]
+    text: str
+    cache_control: Cache = None
+    citations: list[Any] | None = Field(None, exclude=True)
+
+
+class Base64Source(Wire):
+    """A picture inside the request."""
+
+    type: Literal["base64"]
+    media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
+    data: str
+
+    def address(self) -> str:
+        """The picture as a URL."""
+        return f"data:{self.media_type};base64,{self.data}"
+
+
+class UrlSource(Wire):
+    """A picture elsewhere."""
+
+    type: Literal["url"]
+    url: str
+
+    def address(self) -> str:
+        """The picture as a URL."""
+        return self.url
+
+
+class ImageBlock(Wire):
+    """A picture, for models that can see."""
+
+    type: Literal["image"]
+    source: Annotated[Base64Source | UrlSource, Field(discriminator="type")]
+    cache_control: Cache = None
+
+
+class ToolUseBlock(Wire):
+    """A call of an earlier answer."""
+
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: dict[str, Any]
+    cache_control: Cache = None
+    caller: None = Field(None, exclude=True)
+    toolset_name: None = Field(None, exclude=True)
+
+
+class ToolResultBlock(Wire):
+    """What a call came to."""
+
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: str | list[TextBlock] = ""
+    is_error: bool = False
+    cache_control: Cache = None
+
+    def words(self) -> str:
+        """The result in words; the API of the engine has no mark for an error."""
+        said = words(self.content)
+        return f"Error: {said}" if self.is_error else said
+
+
+class ThinkingBlock(Wire):
+    """What the model thought before an earlier answer."""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str = ""
+
+
+class RedactedThinkingBlock(Wire):
+    """A thought that only Anthropic can read: left out."""
+
+    type: Literal["redacted_thinking"]
+    data: str
+
+
+UserBlock = Annotated[TextBlock | ImageBlock | ToolResultBlock, Field(discriminator="type")]
+AssistantBlock = Annotated[
+    TextBlock | ToolUseBlock | ThinkingBlock | RedactedThinkingBlock, Field(discriminator="type")
+]
+
+
+class UserTurn(Wire):
+    """What a person said, or the results of calls."""
+
+    role: Literal["user"]
+    content: str | Annotated[list[UserBlock], Field(min_length=1)]
+
+
+class AssistantTurn(Wire):
+    """An earlier answer."""
+
+    role: Literal["assistant"]
+    content: str | Annotated[list[AssistantBlock], Field(min_length=1)]
+
+
+class SystemTurn(Wire):
+    """Rules in the middle of a conversation."""
+
+    role: Literal["system"]
+    content: str | Annotated[list[TextBlock], Field(min_length=1)]
+
+
+Turn = Annotated[UserTurn | AssistantTurn | SystemTurn, Field(discriminator="role")]
+
+
+def words(content: str | list[TextBlock]) -> str:
+    """The words of a content that has nothing else."""
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(block.text for block in content)

@@ -1,0 +1,161 @@
+"""An answer as Anthropic's API gives it: a message, or the events of one.
+
+Source: https://docs.anthropic.com/en/api/messages-streaming
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.errors import ApiError, EngineUnavailable
+from agent_server.http.error_responses import anthropic_error
+from agent_server.http.json_encoding import event
+from agent_server.http.streaming import Events, broken
+from agent_server.schemas.chat_answer import Head
+from agent_server.usage import Usage
+
+Event = dict[str, Any]
+
+STOPS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
+
+
+class Message:
+    """One answer. `thinking` says whether thoughts are part of it."""
+
+    def __init__(self, head: Head, *, thinking: bool) -> None:
+        self._head = head
+        self._thinking = thinking
+        self._blocks = 0
+        self._open: tuple[str, int] | None = None  # the kind of the block, the index of its call
+        self._finish: Mapping[str, Any] = {}
+        self._usage = Usage()
+
+    def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The message, from a gathered chat answer. Raises EngineUnavailable."""
+        choice = answer["choices"][0]
+        message = choice["message"]
+        blocks: list[dict[str, Any]] = []
+        if self._thinking and message.get("reasoning_content"):
+            blocks.append(_thought(message["reasoning_content"]))
+        if message["content"]:
+            blocks.append({"type": "text", "text": message["content"]})
+        for call in message.get("tool_calls") or ():
+            function = call["function"]
+            value = _arguments(function["arguments"])
+            blocks.append({**_use(call["id"], function["name"]), "input": value})
+        usage = _usage(Usage.from_wire(answer["usage"] or {}))
+        return {**self._start(), "content": blocks, **_stop(choice), "usage": usage}
+
+    async def events(self, first: Chunk, chunks: Chunks) -> Events:
+        """The events of a stream. The tokens of the prompt are known at its end only."""
+        try:
+            for made in (*self._beginning(), *self._take(first)):
+                yield event(made, made["type"])
+            async for chunk in chunks:
+                for made in self._take(chunk):
+                    yield event(made, made["type"])
+            for made in self._end():
+                yield event(made, made["type"])
+        except ApiError as error:
+            yield event(anthropic_error(broken(error)), "error")
+
+    def _start(self) -> dict[str, Any]:
+        return {"id": self._head.id, "type": "message", "role": "assistant",
+                "model": self._head.model}  # fmt: skip
+
+    def _beginning(self) -> Iterator[Event]:
+        empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
+        message = {**self._start(), **empty, "usage": _usage(Usage())}
+        yield {"type": "message_start", "message": message}
+        yield {"type": "ping"}
+
+    def _take(self, chunk: Chunk) -> Iterator[Event]:
+        if chunk.get("usage"):
+            self._usage = Usage.from_wire(chunk["usage"])
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            thought, text = delta.get("reasoning_content"), delta.get("content")
+            if thought and self._thinking:
+                yield from self._in(("thinking", 0), _thought(""))
+                yield self._delta({"type": "thinking_delta", "thinking": thought})
+            if text:
+                yield from self._in(("text", 0), {"type": "text", "text": ""})
+                yield self._delta({"type": "text_delta", "text": text})
+            for call in delta.get("tool_calls") or ():
+                yield from self._call(call)
+            if choice.get("finish_reason"):
+                self._finish = choice
+
+    def _call(self, call: Mapping[str, Any]) -> Iterator[Event]:
+        function = call.get("function") or {}
+        begun = _use(call.get("id") or "", function.get("name") or "")
+        yield from self._in(("tool_use", call.get("index", 0)), begun)
+        if function.get("arguments"):
+            yield self._delta({"type": "input_json_delta", "partial_json": function["arguments"]})
+
+    def _in(self, block: tuple[str, int], begun: dict[str, Any]) -> Iterator[Event]:
+        """Open `block` unless it is open already."""
+        if self._open == block:
+            return
+        yield from self._close()
+        self._open = block
+        self._blocks += 1
+        yield {"type": "content_block_start", "index": self._blocks - 1, "content_block": begun}
+
+    def _close(self) -> Iterator[Event]:
+        if self._open is not None:
+            yield {"type": "content_block_stop", "index": self._blocks - 1}
+            self._open = None
+
+    def _delta(self, delta: dict[str, Any]) -> Event:
+        return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
+
+    def _end(self) -> Iterator[Event]:
+        yield from self._close()
+        usage = _usage(self._usage)
+        yield {"type": "message_delta", "delta": _stop(self._finish), "usage": usage}
+        yield {"type": "message_stop"}
+
+
+def _thought(text: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": ""}
+
+
+def _use(call_id: str, name: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise EngineUnavailable("the model wrote arguments of a call that are not a JSON object")
+    return value
+
+
+def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Why the answer ended. Only some engines tell which stop sequence it was."""
+    if isinstance(choice.get("stop_reason"), str):
+        return {"stop_reason": "stop_sequence", "stop_sequence": choice["stop_reason"]}
+    reason = STOPS.get(choice.get("finish_reason") or "stop", "end_turn")
+    return {"stop_reason": reason, "stop_sequence": None}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    """Here `input_tokens` are those that did not come from the cache."""
+    return {
+        "input_tokens": usage.prompt - usage.cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached,
+        "output_tokens": usage.completion,
+    }

@@ -1,0 +1,136 @@
+"""The bodies of POST /v1/messages and /v1/messages/count_tokens.
+
+Source: https://docs.anthropic.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from agent_server.routes.anthropic_api.blocks import Cache, TextBlock, Turn
+from agent_server.schemas.chat import INT32, NAME, Effort, Probability, Schema
+from agent_server.schemas.messages import Wire
+from agent_server.schemas.strict import Known
+
+
+class CustomTool(Wire):
+    """A tool that the client runs."""
+
+    name: str = Field(pattern=NAME)
+    input_schema: Schema
+    description: str | None = None
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+    cache_control: Cache = None
+    eager_input_streaming: bool | None = Field(None, exclude=True)
+
+
+class AnyChoice(Wire):
+    """Whether a tool must be called."""
+
+    type: Literal["auto", "any", "none"]
+    disable_parallel_tool_use: bool = False
+
+
+class ToolNamed(Wire):
+    """The one tool that must be called."""
+
+    type: Literal["tool"]
+    name: str
+    disable_parallel_tool_use: bool = False
+
+
+class Thinking(Wire):
+    """Whether the answer shows what the model thinks, for a model that does.
+
+    `max_tokens` is the only limit: no engine stops a thought at `budget_tokens`.
+    """
+
+    type: Literal["enabled", "adaptive", "disabled"]
+    budget_tokens: int | None = Field(None, ge=1, le=INT32)
+    display: Literal["summarized", "omitted"] | None = None
+
+    @property
+    def shown(self) -> bool:
+        """Whether thoughts are part of the answer."""
+        return self.type != "disabled" and self.display != "omitted"
+
+
+class JsonFormat(Wire):
+    """The schema that the answer must follow."""
+
+    type: Literal["json_schema"]
+    schema_: Schema = Field(alias="schema")
+
+
+class OutputConfig(Wire):
+    """The form of the answer and the effort that goes into it."""
+
+    effort: Effort | None = None
+    format: JsonFormat | None = None
+
+
+class Conversation(Known):
+    """What becomes the prompt; alone it is what count_tokens takes."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    hints = frozenset(["cache_control"])
+    refused: ClassVar[Mapping[str, str]] = {
+        "user_profile_id": "this server has no user profiles",
+        "workspace_id": "this server has no workspaces",
+    }
+
+    model: str
+    messages: Annotated[list[Turn], Field(min_length=1)]
+    system: str | list[TextBlock] | None = None
+    tools: list[CustomTool] | None = None
+    tool_choice: Annotated[AnyChoice | ToolNamed, Field(discriminator="type")] | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    speed: Literal["standard"] | None = None
+
+    @model_validator(mode="after")
+    def _tools_fit(self) -> Self:
+        names = [tool.name for tool in self.tools or []]
+        if len(names) != len(set(names)):
+            raise ValueError("two tools have the same name")
+        choice = self.tool_choice
+        if choice and choice.type not in ("auto", "none") and not names:
+            raise ValueError("tool_choice asks for a tool, but tools is empty")
+        if isinstance(choice, ToolNamed) and choice.name not in names:
+            raise ValueError(f"tool_choice names {choice.name!r}: not in tools")
+        return self
+
+
+class MessagesRequest(Conversation):
+    """The body of POST /v1/messages. The three that choose the next token are older fields."""
+
+    hints = frozenset(["cache_control", "metadata"])
+    refused: ClassVar[Mapping[str, str]] = {
+        **Conversation.refused,
+        "container": "this server runs no code",
+        "diagnostics": "this server keeps no diagnostics",
+        "inference_geo": "the model runs where this server runs",
+    }
+
+    max_tokens: int = Field(ge=1, le=INT32)
+    stop_sequences: list[str] | None = Field(None, max_length=4)
+    stream: bool | None = None
+    temperature: float | None = Field(None, ge=0, le=1)
+    top_p: Probability | None = None
+    top_k: int | None = Field(None, ge=0, le=INT32)
+    service_tier: Literal["auto", "standard_only"] | None = None
+
+    def sampling(self) -> dict[str, Any]:
+        """How the engine is to choose tokens, in the words of the chat API."""
+        chosen = self.model_dump(include={"temperature", "top_p", "top_k"}, exclude_none=True)
+        return {**chosen, "max_tokens": self.max_tokens, "stop": self.stop_sequences or None}
+
+    @property
+    def shows_thinking(self) -> bool:
+        """Whether thoughts are part of the answer."""
+        return bool(self.thinking and self.thinking.shown)

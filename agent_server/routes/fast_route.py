@@ -1,0 +1,120 @@
+"""The fast path into an endpoint: past FastAPI's router, its layers and its dependencies.
+
+Solving the dependencies of a request costs more than all else that this server does with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, get_type_hints
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute, APIRouter
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agent_server.errors import ApiError, ClientGone, InvalidRequest
+from agent_server.http.exception_handlers import refusal
+from agent_server.models.pool import Mind
+
+LONGEST_SESSION = 256
+PRIORITIES = (None, b"interactive", b"background")
+
+Handle = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class DirectRoute(APIRoute):
+    """A route whose endpoint takes `request`, `body`, `mind` and `session`, and nothing else.
+
+    The description in `/openapi.json` is made of the signature, as for every route.
+    """
+
+    def answering(self, mind: Mind) -> Handle:
+        """Return what turns a request into a response. Raises ApiError, RequestValidationError."""
+        endpoint = self.endpoint
+        kind: type[BaseModel] = get_type_hints(endpoint)["body"]
+
+        async def handle(request: Request) -> Response:
+            headers = dict(request.scope["headers"])
+            _require_json(headers)
+            session = _session(headers)
+            body = _read(kind, await _content(request.receive))
+            answer: Response = await endpoint(
+                request=request, body=body, mind=mind, session=session
+            )
+            return answer
+
+        return handle
+
+
+async def _content(receive: Receive) -> bytes:
+    """The body of a request. Raises ClientGone."""
+    parts, more = [], True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("the client left in the middle of its request")
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _read(kind: type[BaseModel], content: bytes) -> BaseModel:
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        raise RequestValidationError(
+            [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+        ) from None
+
+
+def _require_json(headers: Mapping[bytes, bytes]) -> None:
+    """A page of another site can send text without asking the browser, but no JSON."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json" and not kind.endswith(b"+json"):
+        raise InvalidRequest("send the body as JSON, with content-type: application/json")
+
+
+def _session(headers: Mapping[bytes, bytes]) -> str | None:
+    session = headers.get(b"x-session-id")
+    if session is not None and len(session) > LONGEST_SESSION:
+        text = f"x-session-id is longer than {LONGEST_SESSION} characters"
+        raise InvalidRequest(text, param="x-session-id")
+    if headers.get(b"x-priority") not in PRIORITIES:
+        raise InvalidRequest("x-priority is interactive or background", param="x-priority")
+    return None if session is None else session.decode("latin-1")
+
+
+class Shortcut:
+    """ASGI middleware that answers for the direct routes of `routers` itself, with `mind`.
+
+    The routes stay in the application too: for its description, and for other methods.
+    """
+
+    def __init__(self, app: ASGIApp, mind: Mind, routers: Iterable[APIRouter]) -> None:
+        self._app = app
+        self._direct: dict[tuple[str, str], tuple[DirectRoute, Handle]] = {
+            (method, route.path): (route, route.answering(mind))
+            for router in routers
+            for route in router.routes
+            if isinstance(route, DirectRoute)
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one HTTP request."""
+        found = self._direct.get((scope["method"], scope["path"]))
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"], handle = found
+        request = Request(scope, receive)
+        try:
+            response = await handle(request)
+        except (ApiError, RequestValidationError, HTTPException) as error:
+            response = refusal(request, error)
+        await response(scope, receive, send)

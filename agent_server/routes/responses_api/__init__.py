@@ -1,0 +1,1 @@
+"""The Responses API: answers as items, kept for follow-up requests."""

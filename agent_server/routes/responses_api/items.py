@@ -1,0 +1,169 @@
+"""The items of a conversation, as the Responses API has them, and as messages of a chat.
+
+Keys that an answer carries and that say nothing to a model are accepted when it comes back.
+
+Source: https://platform.openai.com/docs/api-reference/responses/create
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from agent_server.schemas.messages import Wire
+
+Status = Literal["in_progress", "completed", "incomplete"]
+
+
+class TextPart(Wire):
+    """Words, of a person or of an earlier answer."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
+
+    def as_chat(self) -> dict[str, Any]:
+        """The part of a chat message."""
+        return {"type": "text", "text": self.text}
+
+
+class RefusalPart(Wire):
+    """An earlier refusal."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+    def as_chat(self) -> dict[str, Any]:
+        """The part of a chat message."""
+        return {"type": "text", "text": self.refusal}
+
+
+class ImagePart(Wire):
+    """A picture, for models that can see."""
+
+    type: Literal["input_image"]
+    image_url: str
+    detail: Literal["low", "high", "auto"] | None = None
+    file_id: None = None
+
+    def as_chat(self) -> dict[str, Any]:
+        """The part of a chat message."""
+        picture = {"url": self.image_url, **({"detail": self.detail} if self.detail else {})}
+        return {"type": "image_url", "image_url": picture}
+
+
+Part = Annotated[TextPart | RefusalPart | ImagePart, Field(discriminator="type")]
+
+
+class MessageItem(Wire):
+    """What somebody said."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[Part]
+    id: str | None = None
+    status: Status | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+
+    def said(self) -> str | list[dict[str, Any]]:
+        """The content of a chat message; words alone where a picture is not possible."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = [part.as_chat() for part in self.content]
+        if self.role == "user":
+            return parts
+        return "".join(part.get("text", "") for part in parts)
+
+
+class CallItem(Wire):
+    """A call of an earlier answer."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+    status: Status | None = None
+
+
+class ResultItem(Wire):
+    """What a call came to."""
+
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str | list[TextPart]
+    id: str | None = None
+    status: Status | None = None
+
+
+class Thought(Wire):
+    """A part of what the model thought."""
+
+    type: Literal["reasoning_text", "summary_text"]
+    text: str
+
+
+class ReasoningItem(Wire):
+    """What the model thought before an earlier answer."""
+
+    type: Literal["reasoning"]
+    id: str | None = None
+    summary: list[Thought] | None = None
+    content: list[Thought] | None = None
+    encrypted_content: None = None
+    status: Status | None = None
+
+
+def _kind(item: Any) -> Any:
+    return item.get("type", "message") if isinstance(item, dict) else getattr(item, "type", None)
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[CallItem, Tag("function_call")]
+    | Annotated[ResultItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")],
+    Discriminator(_kind),
+]
+
+
+def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
+    """The chat messages of the items: thoughts, words and calls of one answer are one message."""
+    answer: dict[str, Any] = {}
+    for item in items:
+        if isinstance(item, ReasoningItem):
+            thoughts = "".join(thought.text for thought in item.content or ())
+            if thoughts:
+                answer["reasoning_content"] = answer.get("reasoning_content", "") + thoughts
+        elif isinstance(item, CallItem):
+            function = {"name": item.name, "arguments": item.arguments}
+            call = {"id": item.call_id, "type": "function", "function": function}
+            answer.setdefault("tool_calls", []).append(call)
+        elif isinstance(item, MessageItem) and item.role == "assistant" and _fits(answer):
+            answer["content"] = item.said()
+        else:
+            yield from _closed(answer)
+            answer = {}
+            if isinstance(item, ResultItem):
+                output = item.output
+                words = output if isinstance(output, str) else "".join(p.text for p in output)
+                yield {"role": "tool", "tool_call_id": item.call_id, "content": words}
+            elif item.role == "assistant":
+                answer["content"] = item.said()
+            else:
+                yield {"role": item.role, "content": item.said()}
+    yield from _closed(answer)
+
+
+def _fits(answer: dict[str, Any]) -> bool:
+    """Whether words can follow in the same message: not after words or calls."""
+    return "content" not in answer and "tool_calls" not in answer
+
+
+def _closed(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if answer:
+        content = answer.get("content") or (None if "tool_calls" in answer else "")
+        yield {**answer, "role": "assistant", "content": content}

@@ -1,0 +1,104 @@
+"""/v1/responses: answers made of items, kept so that a conversation can go on from them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from agent_server.engine_protocol import Chunks
+from agent_server.errors import InvalidRequest, NotFound
+from agent_server.http.json_encoding import Whole
+from agent_server.http.streaming import begin, unless_gone
+from agent_server.metering.request_context import visit
+from agent_server.routes.dependencies import Session, TheMind
+from agent_server.routes.responses_api.builder import Answer
+from agent_server.routes.responses_api.schemas import ResponseRequest
+from agent_server.routes.responses_api.store import Kept, ResponseStore
+from agent_server.schemas.chat_answer import Head
+from agent_server.schemas.responses import Deleted, ResponseBody, answers
+
+router = APIRouter(prefix="/v1/responses")
+
+
+async def _store(request: Request) -> ResponseStore:
+    store = request.app.state.responses
+    assert isinstance(store, ResponseStore)
+    return store
+
+
+TheStore = Annotated[ResponseStore, Depends(_store)]
+
+
+@router.post("", response_model=None, responses=answers(ResponseBody, stream=True))
+async def respond(
+    request: Request, body: ResponseRequest, mind: TheMind, store: TheStore, session: Session
+) -> Response:
+    """Answer an input, as one response or as a stream of events."""
+    owner, head = visit().key.name, Head(mind.name, id=f"resp_{uuid.uuid4().hex}")
+    before = _before(store, owner, body.previous_response_id)
+    history = before.messages if before else ()
+    session = session or body.prompt_cache_key or (before.session if before else head.id)
+
+    def keep(answer: Answer) -> None:
+        if body.store is not False:
+            messages = [*history, *body.messages(), *answer.message()]
+            store.put(owner, Kept(answer.as_wire(), messages, session))
+
+    answer = Answer(body, head, keep)
+    chunks = _named(lambda: mind.answer(body.as_chat(history), head, session))
+    if body.stream:
+        return await begin(request, chunks, answer.events)
+    return Whole(await unless_gone(request.receive, answer.whole(chunks)))
+
+
+@router.get("/{identity}", response_model=None, responses=answers(ResponseBody))
+async def retrieve(identity: str, store: TheStore, stream: bool = False) -> Response:
+    """A response that was made before."""
+    if stream:
+        raise InvalidRequest("a response that is complete is not streamed again", param="stream")
+    return Whole(_found(store.get(visit().key.name, identity), identity).response)
+
+
+@router.delete("/{identity}", responses=answers(Deleted))
+async def delete(identity: str, store: TheStore) -> dict[str, Any]:
+    """Forget a response, and the conversation that led to it."""
+    if not store.drop(visit().key.name, identity):
+        _found(None, identity)
+    return {"id": identity, "object": "response", "deleted": True}
+
+
+async def _named(begin: Callable[[], Chunks]) -> Chunks:
+    """The answer; an error about the messages is about the input that they were made of."""
+    try:
+        async with aclosing(begin()) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    except InvalidRequest as error:
+        if error.param and error.param.startswith("messages"):
+            error.param = "input"
+        raise
+
+
+def _found(kept: Kept | None, identity: str) -> Kept:
+    if kept is None:
+        text = f"there is no response {identity!r} here: never kept, deleted, or too long ago"
+        raise NotFound(text, param="response_id", code="response_not_found")
+    return kept
+
+
+def _before(store: ResponseStore, owner: str, identity: str | None) -> Kept | None:
+    if identity is None:
+        return None
+    kept = store.get(owner, identity)
+    if kept is None:
+        raise InvalidRequest(
+            f"there is no response {identity!r} to follow: never kept, deleted, or too long ago",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    return kept

@@ -1,0 +1,255 @@
+"""The request bodies of the API: checked here, so that nothing is silently wrong later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agent_server.errors import InvalidRequest
+from agent_server.schemas.messages import AudioPart, FilePart, ImagePart, Message, UserMessage, Wire
+from agent_server.schemas.strict import Known
+
+NAME = r"^[a-zA-Z0-9_-]{1,64}$"
+DEEPEST = 64
+"""Levels of nesting in a JSON schema."""
+
+INT32 = 2**31 - 1
+INT64 = 2**63 - 1
+
+
+def _not_too_deep(schema: dict[str, Any]) -> dict[str, Any]:
+    level: list[Any] = [schema]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    if level:
+        raise ValueError(f"nested more than {DEEPEST} levels deep")
+    return schema
+
+
+Schema = Annotated[dict[str, Any], AfterValidator(_not_too_deep)]
+
+
+class FunctionSpec(Wire):
+    """What a tool is called, does and takes; `parameters` is a JSON schema of an object."""
+
+    name: str = Field(pattern=NAME)
+    description: str | None = None
+    parameters: Schema | None = None
+    strict: bool | None = None
+
+
+class Tool(Wire):
+    """One tool the model may call."""
+
+    type: Literal["function"]
+    function: FunctionSpec
+
+
+class NamedFunction(Wire):
+    """The name inside a forced tool choice."""
+
+    name: str
+
+
+class NamedTool(Wire):
+    """A tool choice that forces one tool."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+ToolChoice = Literal["none", "auto", "required"] | NamedTool
+
+
+class SchemaFormat(Wire):
+    """The schema an answer must follow."""
+
+    name: str = Field(pattern=NAME)
+    schema_: Schema = Field(alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(Wire):
+    """The form of the answer: text, any JSON object, or JSON that follows a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: SchemaFormat | None = None
+
+    @model_validator(mode="after")
+    def _schema_belongs(self) -> Self:
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            raise ValueError("json_schema goes with type json_schema, and only with it")
+        return self
+
+
+class StreamOptions(Wire):
+    """What a stream carries besides the answer."""
+
+    include_usage: bool = False
+    include_obfuscation: Literal[False] = False
+
+
+class Prompted(BaseModel):
+    """The part of a chat request that becomes the prompt."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = None
+    messages: Annotated[list[Message], Field(min_length=1)]
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+
+    @model_validator(mode="after")
+    def _tools_fit(self) -> Self:
+        names = [tool.function.name for tool in self.tools or []]
+        if len(names) != len(set(names)):
+            raise ValueError("two tools have the same name")
+        if self.tool_choice not in (None, "none", "auto") and not names:
+            raise ValueError("tool_choice asks for a tool, but tools is empty")
+        if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
+            raise ValueError(f"tool_choice names {self.tool_choice.function.name}: not in tools")
+        return self
+
+    def require_words_only(self) -> None:
+        """Raise InvalidRequest for pictures, sound and files, naming the place."""
+        for index, message in enumerate(self.messages):
+            if not isinstance(message, UserMessage) or isinstance(message.content, str):
+                continue
+            for place, part in enumerate(message.content):
+                if isinstance(part, ImagePart | AudioPart | FilePart):
+                    raise InvalidRequest(
+                        f"this model reads text only; it cannot take {part.type}",
+                        param=f"messages[{index}].content[{place}]",
+                        code="unsupported_content",
+                    )
+
+
+class TokenizeMessages(Prompted):
+    """What a chat request with these messages and tools would send, counted."""
+
+    wire: ClassVar[tuple[str, ...]] = ("messages", "tools", "tool_choice", "parallel_tool_calls")
+
+
+class TokenizePrompt(Wire):
+    """A text, counted."""
+
+    model: str | None = None
+    prompt: str
+
+
+CONTROLS = ("reasoning_effort", "verbosity")
+"""What only some models can be told; an upstream that cannot says so itself."""
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+CacheKey = Annotated[str, Field(max_length=256)]
+"""Requests with the same key share a beginning: they count as one session."""
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+TokenId = Annotated[str, Field(pattern=r"^\d{1,9}$")]
+LogitBias = dict[TokenId, Annotated[float, Field(ge=-100, le=100)]]
+Stop = str | Annotated[list[str], Field(min_length=1, max_length=4)]
+
+
+class Sampling(BaseModel):
+    """How the next token is chosen and when the answer ends."""
+
+    model_config = ConfigDict(frozen=True)
+
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: Probability | None = None
+    top_k: int | None = Field(None, ge=0, le=INT32)
+    min_p: Probability | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    seed: int | None = Field(None, ge=-INT64, le=INT64)
+    stop: Stop | None = None
+    max_tokens: int | None = Field(None, ge=1, le=INT32)
+
+
+class ChatRequest(Prompted, Sampling, Known):
+    """The body of POST /v1/chat/completions. `top_k` and `min_p` are common extensions.
+
+    Source: https://platform.openai.com/docs/api-reference/chat/create
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    hints = frozenset(
+        ["metadata", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "user"]
+    )
+    refused: ClassVar[Mapping[str, str]] = {
+        "audio": "this server makes no sound",
+        "function_call": "write tool_choice instead",
+        "functions": "write tools instead",
+        "moderation": "this server does not moderate",
+        "prediction": "predicted outputs are not supported",
+        "store": "chats are not kept; /v1/responses keeps its answers",
+        "web_search_options": "this server does not search; give the model a tool that does",
+    }
+
+    max_completion_tokens: int | None = Field(None, ge=1, le=INT32)
+    n: int | None = Field(None, ge=1, le=16)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    logit_bias: LogitBias | None = None
+    response_format: ResponseFormat | None = None
+    modalities: list[Literal["text"]] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    reasoning_effort: Effort | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    prompt_cache_key: CacheKey | None = None
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> Self:
+        if self.stream_options and not self.stream:
+            raise ValueError("stream_options is only for stream=true")
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("top_logprobs needs logprobs=true")
+        return self
+
+    def require_no_controls(self) -> None:
+        """Raise InvalidRequest for what the embedded engine cannot be told."""
+        for key in CONTROLS:
+            if getattr(self, key) is not None:
+                text = f"{key} is not supported: this model has no such control"
+                raise InvalidRequest(text, param=key, code="unsupported_parameter")
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with the usage numbers."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+class GenerateRequest(Sampling):
+    """The body of POST /v1/generate: one prompt, answered as one user message."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    prompt: str = Field(min_length=1)
+    system: str | None = None
+    model: str | None = None
+    stream: Literal[False] | None = None
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def checked(kind: type[Body], body: Mapping[str, Any]) -> Body:
+    """Make a request out of one of another API. Raises InvalidRequest."""
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise InvalidRequest(str(problem["msg"]).removeprefix("Value error, ")) from None

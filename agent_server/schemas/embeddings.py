@@ -1,0 +1,33 @@
+"""The body of POST /v1/embeddings.
+
+Source: https://platform.openai.com/docs/api-reference/embeddings
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from agent_server.schemas.chat import INT32
+from agent_server.schemas.strict import Known
+from agent_server.schemas.token_inputs import Input
+
+
+class EmbeddingsRequest(Known):
+    """The body. `input_type` is an extension that e5 models need: a question and the passage
+    that answers it are not embedded in the same way."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    hints = frozenset(["user"])
+
+    input: Input
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, ge=1, le=INT32)
+    input_type: Literal["query", "passage"] | None = None
+
+    def as_wire(self) -> dict[str, Any]:
+        """What an engine is asked."""
+        return self.model_dump(exclude_none=True, exclude={*(self.model_extra or {})})

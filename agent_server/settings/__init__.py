@@ -1,0 +1,1 @@
+"""The tables of `terrarium.toml` that the agent server reads."""

@@ -1,0 +1,251 @@
+"""The tables `[model]` and `[model.models.NAME]`: which models answer, and under which names."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, SecretStr, computed_field, field_validator, model_validator
+from pydantic_settings import NoDecode
+
+from agent_server.model_catalogue import catalogue
+from agent_server.model_catalogue.catalogue import BUILT_IN, CatalogueEntry
+from agent_server.model_catalogue.machine import cores
+from terrarium.config import Config, ConfigError, Section
+
+Tools = Literal["native", "constrained", "forced"]
+Api = Literal["openai", "anthropic"]
+
+DEFAULT_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+"""The file of the model that comes along."""
+
+ANTHROPIC = "https://api.anthropic.com"
+
+
+def _listed(value: object) -> object:
+    """A list, or a string with commas as environment variables have."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+class OneModel(Section):
+    """One model: a GGUF file in the embedded engine, or somebody else's server."""
+
+    table: ClassVar[str] = "model"
+
+    path: Path | None = Field(
+        None,
+        description="GGUF file for the embedded engine, or a name of `terrarium model list` as "
+        "small or qwen3-4b, which is pulled once; by default the small built-in model",
+    )
+    upstream: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="OpenAI-compatible base URLs, separated by commas, instead of a file"
+    )
+    upstream_key: SecretStr | None = Field(None, description="bearer key for the upstream")
+    upstream_model: str | None = Field(
+        None, description="the model's name at the upstream; by default the first it lists"
+    )
+    api: Api = Field(
+        "openai",
+        description="what the upstream speaks: openai, or anthropic for the Messages API, whose "
+        f"upstream is {ANTHROPIC} by default",
+    )
+    context: int = Field(
+        8192,
+        ge=256,
+        description="tokens of prompt and answer in one request; when not set, an upstream's own "
+        "word counts, and a GGUF file gets fewer where this machine's memory is short",
+    )
+    slots: int = Field(2, ge=1, le=64, description="requests the embedded engine runs at once")
+    threads: int = Field(
+        default_factory=cores,
+        ge=1,
+        description="threads of the embedded engine; by default one for each core",
+    )
+    tools: Tools | None = Field(
+        None,
+        description="who makes tool calls: the engine (native), this server (constrained), or this "
+        "server for requests that force a call and nobody for others (forced: for models too small "
+        "to choose); by default native for an upstream unless it says that it has none, "
+        "constrained for a GGUF file of yours, forced for the small default model",
+    )
+    vision: bool | None = Field(
+        None, description="whether the model takes pictures; by default what the upstream says"
+    )
+    reasoning: bool | None = Field(
+        None,
+        description="whether the model thinks before it answers; by default what the upstream "
+        "says, and no for a GGUF file: it would keep people waiting",
+    )
+    chooses_tools: bool | None = Field(
+        None,
+        description="whether the model decides well by itself when to use a tool; by default a "
+        "GGUF file, and a small upstream on this machine or network, is tested once",
+    )
+    embeddings: bool | None = Field(
+        None, description="whether the upstream makes embeddings; by default what it says"
+    )
+    priority: bool = Field(
+        False,
+        description="whether requests carry vLLM's field `priority`, so that background ones wait "
+        "inside the upstream too; for a vLLM that runs with `--scheduling-policy priority`",
+    )
+    max_tokens: int = Field(
+        1024, ge=1, description="longest answer when the request names no limit, in tokens"
+    )
+    timeout: float = Field(300, gt=0, description="how long the engine may be silent, in seconds")
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _expand(cls, value: object) -> object:
+        if value in ("", BUILT_IN):
+            return None
+        return Path(value).expanduser() if isinstance(value, str) else value
+
+    @field_validator("path")
+    @classmethod
+    def _known_name(cls, path: Path | None) -> Path | None:
+        name = str(path)
+        if path and catalogue.is_name(name) and not catalogue.find(name) and not path.is_file():
+            raise ValueError(
+                f'there is no file "{name}", and no model is called that; the nearest is '
+                f'"{catalogue.nearest(name)}" (terrarium model list)'
+            )
+        return path
+
+    @field_validator("upstream", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _listed(value)
+
+    @field_validator("upstream")
+    @classmethod
+    def _base_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"{url} is not a URL; write it as http://HOST:PORT")
+        return tuple(url.rstrip("/").removesuffix("/v1") for url in urls)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.path and self.urls:
+            raise ValueError(
+                "path and upstream are both set; keep the GGUF file or the server, not both"
+            )
+        return self
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The upstreams' base URLs; empty for the embedded engine."""
+        return self.upstream or ((ANTHROPIC,) if self.api == "anthropic" else ())
+
+    @property
+    def entry(self) -> CatalogueEntry | None:
+        """The model of the catalogue that `path` names, when it names one and no file."""
+        return catalogue.find(str(self.path)) if self.path and not self.path.is_file() else None
+
+    @property
+    def tool_mode(self) -> Tools:
+        """Who makes tool calls, the default filled in."""
+        default: Tools = "native" if self.urls else "constrained" if self.path else "forced"
+        return self.tools or default
+
+
+class ModelSettings(OneModel):
+    """The default model; more models have tables of their own."""
+
+    name: str = Field("terra", min_length=1, description="the name clients ask for")
+    cache_dir: Path | None = Field(
+        None, description="folder for pulled models; by default terrarium/models in the user cache"
+    )
+    aliases: dict[str, str | tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="more names, each for a model or for a list of models of which the next is "
+        "asked when the one before cannot answer",
+    )
+    models: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="more models by name, each a table with the keys from path to timeout; NAME:X "
+        "asks the upstream of model NAME for its model X, local:X is always the model X from here",
+    )
+
+    @property
+    def folder(self) -> Path:
+        """Where pulled models are kept."""
+        cache = os.environ.get("XDG_CACHE_HOME")
+        base = Path(cache) if cache else Path.home() / ".cache"
+        return self.cache_dir or base / "terrarium" / "models"
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def pulled_name(self) -> str | None:
+        """The name that `terrarium model pull` fetches for these settings; "" is the default."""
+        if self.urls or (self.path and not self.entry):
+            return None
+        return self.entry.name if self.entry else ""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def file(self) -> Path | None:
+        """The GGUF file that is meant, there or not; None for an upstream."""
+        if self.urls:
+            return None
+        if self.path and not self.entry:
+            return self.path
+        return self.folder / (self.entry.file if self.entry else DEFAULT_NAME)
+
+    @field_validator("cache_dir", mode="before")
+    @classmethod
+    def _expand_folder(cls, value: object) -> object:
+        if value == "":
+            return None
+        return Path(value).expanduser() if isinstance(value, str) else value
+
+    @field_validator("models")
+    @classmethod
+    def _known_keys(cls, models: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        known = list(OneModel.model_fields)
+        for name, values in models.items():
+            if ":" in name or name in ("", "local"):
+                raise ValueError(f'"{name}" cannot be the name of a model')
+            for key in values:
+                if key not in known:
+                    near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+                    raise ValueError(f'unknown key "{key}" in {name}; the nearest is "{near}"')
+        return models
+
+    @model_validator(mode="after")
+    def _targets_exist(self) -> Self:
+        if self.name in self.models:
+            raise ValueError(f'models: "{self.name}" is the name of the default model')
+        known = {self.name, *self.models}
+        for alias, targets in self.aliases.items():
+            for target in (targets,) if isinstance(targets, str) else targets:
+                prefix, colon, rest = target.partition(":")
+                if (rest if prefix == "local" and colon else prefix) not in known:
+                    raise ValueError(f'aliases: {alias} names "{target}", which is no model')
+        return self
+
+
+def settings_of_models(config: Config) -> tuple[ModelSettings, Mapping[str, OneModel]]:
+    """The table `[model]`, and the settings of every model by name. Raises ConfigError."""
+    default = config.section(ModelSettings)
+    others = {
+        name: config.build(
+            OneModel, f"[model.models.{name}]", values, prefix=f"model_models_{name}_"
+        )
+        for name, values in default.models.items()
+    }
+    for name, settings in others.items():
+        if entry := settings.entry:
+            others[name] = settings.model_copy(update={"path": default.folder / entry.file})
+        if not settings.urls and not settings.path:
+            raise ConfigError(
+                f"{config.name}: [model.models.{name}] has neither path nor upstream; say where "
+                "the model is"
+            )
+    return default, {default.name: default, **others}

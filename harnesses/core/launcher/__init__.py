@@ -1,0 +1,1 @@
+"""`terrarium up` and `terrarium doctor`: the processes of one machine."""

@@ -1,0 +1,30 @@
+"""How one process is, by its own words: light, for a container's health check runs it often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harnesses.core.tendril.status import State, report
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, whether it is well, and for people how it is or what to do."""
+
+    what: str
+    ok: bool
+    text: str
+
+
+def examine_process(data: Path, name: str) -> Finding:
+    """Look at what one process last said of itself."""
+    said = report(data, name)
+    start = f"start it with `terrarium up` or `terrarium run {name}`"
+    if said is None:
+        return Finding(name, False, f"it has never run in {data}; {start}")
+    if said.state is State.STOPPED:
+        return Finding(name, False, f"it was stopped at {said.time:%Y-%m-%d %H:%M} UTC; {start}")
+    if not said.fresh:
+        return Finding(name, False, f"it was last seen at {said.time:%Y-%m-%d %H:%M} UTC; {start}")
+    return Finding(name, said.state is State.READY, said.detail or f"it is {said.state}")

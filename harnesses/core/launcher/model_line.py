@@ -1,0 +1,72 @@
+"""One line for people on the model that answers: what it can do, what not, and what would help."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+
+import httpx2
+from pydantic import ValidationError
+
+from llm.client.schemas import ModelCard
+from llm.client.settings import AgentSettings
+
+_SLOW = 2.0  # seconds until a server that says nothing counts as away
+_PATIENCE, _POLL = 3.0, 0.1
+_QUANTISED = re.compile(r"[.-](I?Q\d\w*|B?F16|F32)$", re.IGNORECASE)
+_TINY = 300_000_000  # parameters under which a model retells badly what it is shown
+
+
+async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> str | None:
+    """Ask the agent server at `url` what the model is; None when it does not tell.
+
+    A server that has just begun is given a moment to learn it.
+    """
+    card: ModelCard | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            while (card := await _card(http, url, agent)) and _is_to_come(card):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL)
+    return described(card) if card else None
+
+
+def _is_to_come(card: ModelCard) -> bool:
+    """Whether the server tells what is loaded, and does not know it yet."""
+    return "weights" in card.model_fields_set and card.weights is None
+
+
+async def _card(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> ModelCard | None:
+    key = agent.api_key
+    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    try:
+        answer = await http.get(f"{url}/v1/models/{agent.model}", headers=headers, timeout=_SLOW)
+        return ModelCard.model_validate_json(answer.content) if answer.is_success else None
+    except (httpx2.HTTPError, ValidationError):
+        return None
+
+
+def described(card: ModelCard) -> str:
+    """Say what the model of `card` can do, on one line."""
+    name = _QUANTISED.sub("", card.weights or card.root or card.id)
+    size = f" ({_count(card.parameters)})" if card.parameters else ""
+    where = f"; computed by {', '.join(card.gpus)}" if card.gpus else ""
+    better = card.better
+    hint = f" Better: terrarium model pull {better}, then MODEL_PATH={better}" if better else ""
+    return f"model {name}{size}: {_abilities(card)}{where}.{hint}"
+
+
+def _abilities(card: ModelCard) -> str:
+    if card.chooses_tools is None:
+        return "answers; whether it uses tools well is being tested"
+    if card.chooses_tools:
+        return "answers, tools, a memory of its own"
+    tiny = card.parameters is not None and card.parameters < _TINY
+    answers = "short answers and quotes from the log" if tiny else "answers"
+    return f"{answers}; no tools, no memory of its own"
+
+
+def _count(parameters: int) -> str:
+    if parameters < 1_000_000_000:
+        return f"{parameters / 1e6:.0f}M"
+    return f"{parameters / 1e9:.1f}".removesuffix(".0") + "B"

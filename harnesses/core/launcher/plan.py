@@ -1,0 +1,150 @@
+"""What `terrarium up` will run, and where it will be found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harnesses.core.addresses import table, url
+from harnesses.core.errors import UnknownTendril
+from harnesses.core.launcher import tendrils
+from harnesses.core.launcher.ports import Need, free_port
+from harnesses.core.launcher.settings import UpSettings
+from harnesses.core.launcher.supervisor import Program
+from terrarium.config import Config, ConfigError
+
+LOOPBACK = "127.0.0.1"
+BUILT_IN = "built-in"
+"""What [model] path is for the model that comes along."""
+
+_PYTHON = (sys.executable, "-P", "-m")
+_IRCD = "harnesses.irc.ircd"
+"""The module to run as the IRC server that comes along; nothing of it is imported here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Irc:
+    """Where people meet the bot, and what they type. `embedded` when the server is our child."""
+
+    host: str
+    port: int
+    channel: str
+    prefix: str
+    embedded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The programs to keep running, the ports they need, and the addresses they will have.
+
+    `pull` is to be run first, to its end, and fetches the model that is called `model` ("" is the
+    built-in one); `upstream` are the servers that have the model.
+    """
+
+    programs: tuple[Program, ...]
+    needs: tuple[Need, ...]
+    pull: Program | None
+    model: str
+    upstream: tuple[str, ...]
+    server: str
+    web: str | None
+    irc: Irc | None
+
+    def with_built_in(self, config: Config) -> Plan:
+        """The same with the model that comes along, in place of one that cannot be had."""
+        programs = tuple(
+            replace(each, environment={**each.environment, "MODEL_PATH": BUILT_IN})
+            for each in self.programs
+        )
+        return replace(self, programs=programs, pull=_pull(config, BUILT_IN), model="")
+
+    @classmethod
+    def of(cls, config: Config) -> Plan:
+        """What `config` asks for; ports that are 0 are chosen here. Raises ConfigError."""
+        wanted = _wanted(config)
+        server, model = table(config, "server"), table(config, "model")
+        web = table(config, "web") if "web" in wanted else None
+        irc = _irc(config) if "irc" in wanted else None
+        needs = tuple(_needs(server, web, irc))
+        ports = {need.variable: str(need.port) for need in needs}
+        environment = {k: v for k, v in ports.items() if k != "UP_IRC_PORT"}
+        if irc and irc.embedded:
+            environment |= {"IRC_SERVER": irc.host, "IRC_PORT": str(irc.port)}
+        return cls(
+            programs=tuple(_programs(config, wanted, irc, environment)),
+            needs=needs,
+            pull=_pull(config, model["pulled_name"]),
+            model=model["pulled_name"] or "",
+            upstream=tuple(model["upstream"]),
+            server=url(server["host"], int(ports["SERVER_PORT"])),
+            web=url(web["host"], int(ports["WEB_PORT"])) if web else None,
+            irc=irc,
+        )
+
+
+def _wanted(config: Config) -> list[str]:
+    wanted = list(dict.fromkeys(config.section(UpSettings).tendrils))
+    known = tendrils.names()
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(f"{config.name}: [up] tendrils: {UnknownTendril(name, known)}")
+    return wanted
+
+
+def _irc(config: Config) -> Irc:
+    """The server of [irc] or of the first [irc.networks.NAME], else one that comes along."""
+    values = table(config, "irc")
+    networks: Mapping[str, Mapping[str, Any]] = values["networks"]
+    network = next(iter(networks.values()), values)
+    host = network.get("server")
+    port = network.get("port", 6667) if host else config.section(UpSettings).irc_port
+    channels = network.get("channels", values["channels"])
+    first = channels.split(",")[0] if isinstance(channels, str) else next(iter(channels), "")
+    return Irc(
+        host=host or LOOPBACK,
+        port=port or free_port(LOOPBACK),
+        channel=first.partition(" ")[0],  # a key may follow
+        prefix=values["command_prefix"],
+        embedded=not host and not networks,
+    )
+
+
+def _needs(server: Mapping[str, Any], web: Mapping[str, Any] | None, irc: Irc | None) -> list[Need]:
+    needs = [_need("the agent server", server, "SERVER_PORT", "[server] port")]
+    if web:
+        needs.append(_need("the web tendril", web, "WEB_PORT", "[web] port"))
+    if irc and irc.embedded:
+        needs.append(
+            Need("the embedded IRC server", irc.host, irc.port, "UP_IRC_PORT", "[up] irc_port")
+        )
+    return needs
+
+
+def _need(who: str, values: Mapping[str, Any], variable: str, key: str) -> Need:
+    host: str = values["host"]
+    return Need(who, host, values["port"] or free_port(host), variable, key)
+
+
+def _programs(
+    config: Config, wanted: list[str], irc: Irc | None, environment: Mapping[str, str]
+) -> list[Program]:
+    programs = [Program("server", terrarium(config, "server"), environment)]
+    if irc and irc.embedded:
+        where = ("--host", irc.host, "--port", str(irc.port))
+        programs.append(Program("ircd", (*_PYTHON, _IRCD, *where)))
+    runs = (Program(name, terrarium(config, "run", name), environment) for name in wanted)
+    return [*programs, *runs]
+
+
+def _pull(config: Config, name: str | None) -> Program | None:
+    if name is None:
+        return None
+    return Program("model pull", terrarium(config, "model", "pull", *([name] if name else [])))
+
+
+def terrarium(config: Config, *verb: str) -> tuple[str, ...]:
+    """The command line of one of our own verbs with the same configuration and data."""
+    file = ("--config", str(config.path)) if config.path else ()
+    return (*_PYTHON, "harnesses.cli", *verb, "--data", str(config.data), *file)

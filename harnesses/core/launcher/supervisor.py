@@ -1,0 +1,137 @@
+"""Child processes that are started again when they die, and that all end together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from harnesses.core.backoff import Backoff
+from harnesses.core.errors import HarnessError
+from terrarium.supervision import SUPERVISED
+
+EX_CONFIG = 78
+"""Exit status of sysexits.h for a configuration that cannot be used: trying again is no use."""
+
+_STDERR = 2
+
+
+class ChildRefused(HarnessError):
+    """A child says that its configuration cannot be used."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} cannot work with this configuration (it says why above); stopping everything"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run: its name for people, its command, and what its environment has beside ours."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: the first wait before a child is started again, the longest wait, the life of a
+    child that counts as sound, and the time a child has to end when it is told to."""
+
+    first: float = 0.5
+    longest: float = 30.0
+    stable: float = 60.0
+    ending: float = 4.0
+
+
+class Supervisor:
+    """Keeps programs running; `say` is given a line for people whenever one has died.
+
+    `pids` has the process of each program that runs at the moment.
+    """
+
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        say: Callable[[str], None],
+        patience: Patience | None = None,
+    ) -> None:
+        self.pids: dict[str, int] = {}
+        self._programs = programs
+        self._say = say
+        self._patience = patience or Patience()
+
+    async def run(self) -> None:
+        """Keep all running until cancelled; then all have ended, and their children too.
+
+        Raises ChildRefused (in an ExceptionGroup) when one ends with EX_CONFIG.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for program in self._programs:
+                tasks.create_task(self._keep(program))
+
+    async def _keep(self, program: Program) -> None:
+        backoff = Backoff(self._patience.first, self._patience.longest, self._patience.stable)
+        while True:
+            backoff.started()
+            how = await self._live(program)
+            wait = backoff.delay()
+            self._say(f"{program.name} {how}; starting it again in {wait:g} s")
+            await asyncio.sleep(wait)
+
+    async def _live(self, program: Program) -> str:
+        """Run a program to its end; returns how it ended, for people."""
+        try:
+            async with running(program, self._patience.ending) as process:
+                self.pids[program.name] = process.pid
+                try:
+                    code = await process.wait()
+                finally:
+                    del self.pids[program.name]
+        except OSError as error:  # no memory, no process left: the others go on
+            return f"could not be started ({error.strerror})"
+        if code == EX_CONFIG:
+            raise ChildRefused(program.name)
+        return f"ended (signal {-code})" if code < 0 else f"ended (exit code {code})"
+
+
+@asynccontextmanager
+async def running(program: Program, ending: float) -> AsyncIterator[Process]:
+    """A process of `program`; on leaving, it and all of its session have ended.
+
+    It has `ending` seconds for that. It is in a session of its own, so that Ctrl-C reaches only
+    us, and it has a pipe as standard input that closes when we end in whatever way (see
+    `terrarium.supervision`). What it prints goes to our standard error. Raises OSError.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *program.command,
+        stdin=PIPE,
+        stdout=_STDERR,
+        start_new_session=True,
+        env={**os.environ, SUPERVISED: "1", **program.environment},
+    )
+    try:
+        yield process
+    finally:
+        await _end(process, ending)
+
+
+async def _end(process: Process, ending: float) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)  # Process.terminate may steal the exit status
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ending):
+            await process.wait()
+    with suppress(ProcessLookupError, PermissionError):  # macOS answers so for a group of zombies
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
+    with suppress(ConnectionError):
+        await process.stdin.wait_closed()

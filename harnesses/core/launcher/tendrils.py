@@ -1,0 +1,33 @@
+"""The tendrils that installed packages bring, by the entry point group `terrarium.tendrils`."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from harnesses.core.errors import HarnessError, UnknownTendril
+from harnesses.core.tendril.harness import Harness
+
+GROUP = "terrarium.tendrils"
+
+
+def names() -> list[str]:
+    """Every tendril that can be run."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def tendril(name: str) -> type[Harness]:
+    """The class of a tendril. Only its own package is imported, so that others may be broken.
+
+    Raises UnknownTendril, and HarnessError when its package cannot be imported.
+    """
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        raise UnknownTendril(name, names())
+    entry = next(iter(found))
+    try:
+        kind: type[Harness] = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise HarnessError(
+            f'the tendril "{name}" cannot be loaded from {entry.value}: {error}'
+        ) from error
+    return kind

@@ -1,0 +1,1 @@
+"""The base of every tendril: its turns, its answers, its status file."""

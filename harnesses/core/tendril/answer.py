@@ -1,0 +1,106 @@
+"""What a person gets for a question: the answer delivered, and remembered meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from harnesses.core.tendril.lane import Lane
+from harnesses.core.tendril.turn_request import Deliver
+from llm.agent.turn_result import Deferral, Outcome
+from llm.memory.memory import RoomMemory
+from llm.messages.message import Message, Status, Usage
+from storage.db.errors import StorageError
+from storage.db.transactions import to_its_end
+
+_log = structlog.get_logger()
+
+Act = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person gets. `ok` is False when the text is an apology and nothing was kept; an empty
+    text means that there is nothing to say: the question has joined another or was stopped, or the
+    model wants to stay silent. `messages` is what memory keeps of it beside the question, by
+    `remember`; `status` how it is with the conversation, `deferral` when to look at it again (see
+    `llm.agent.turn_result`), `afterwards` what is to be done when the person has it."""
+
+    text: str
+    ok: bool = True
+    usage: Usage = field(default_factory=Usage)
+    messages: tuple[Message, ...] = field(default=(), compare=False)
+    status: Status | None = None
+    deferral: Deferral | None = None
+    remember: Act | None = field(default=None, compare=False)
+    afterwards: Act | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, outcome: Outcome, remember: Act, afterwards: Act) -> Answer:
+        """Make the answer of a turn that ended in `outcome`."""
+        return cls(
+            outcome.text,
+            usage=outcome.usage,
+            messages=outcome.messages,
+            status=outcome.status,
+            deferral=outcome.deferral,
+            remember=remember,
+            afterwards=afterwards,
+        )
+
+
+NOTHING = Answer("", ok=False)
+"""For a question that has joined another or was stopped."""
+
+
+async def answered(
+    lane: Lane[Answer],
+    work: Callable[[], Awaitable[Answer]],
+    memory: RoomMemory,
+    deliver: Deliver | None,
+    *,
+    keeps: bool,
+) -> Answer:
+    """Run `work`, which has its turn in the lane; deliver and remember its answer. Then the next
+    question has its turn."""
+
+    async def said() -> Answer:
+        answer = await work()
+        await _end(lane, answer, deliver, memory)
+        return answer
+
+    try:
+        return await lane.run(said(), keeps) or NOTHING
+    finally:
+        lane.leave()
+
+
+async def _end(
+    lane: Lane[Answer], answer: Answer, deliver: Deliver | None, memory: RoomMemory
+) -> None:
+    """Deliver the answer, and remember it meanwhile, also when the tendril stops just then: the
+    person has it. Then do what comes afterwards."""
+    async with asyncio.TaskGroup() as tasks:
+        if deliver:  # first, as a person waits for it
+            tasks.create_task(_deliver(deliver, answer))
+        await to_its_end(asyncio.ensure_future(_keep(lane, answer, memory)))
+    if answer.afterwards:
+        await answer.afterwards()
+
+
+async def _deliver(deliver: Deliver, answer: Answer) -> None:
+    await deliver(answer)
+
+
+async def _keep(lane: Lane[Answer], answer: Answer, memory: RoomMemory) -> None:
+    """Remember the question and its answer, unless there is none or the lane discards it."""
+    try:
+        async with lane.memory:
+            if answer.ok and answer.remember and not lane.discarded:
+                await answer.remember()
+                await memory.after_turn()
+    except StorageError as error:  # the person still gets the answer
+        _log.error("turn.not_kept", error=str(error))

@@ -1,0 +1,285 @@
+"""The base of every tendril: it owns the client, the memory, the turn and the way to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import structlog
+
+from harnesses.core.addresses import with_agent_address
+from harnesses.core.errors import root_cause
+from harnesses.core.tendril.answer import NOTHING, Answer, answered
+from harnesses.core.tendril.lane import Lanes
+from harnesses.core.tendril.reloading import follow
+from harnesses.core.tendril.responder import Responder
+from harnesses.core.tendril.status import Status
+from harnesses.core.tendril.tracing import keep
+from harnesses.core.tendril.turn_request import Deliver, TurnRequest
+from llm.agent.limits import Profile
+from llm.client.client import AgentClient, OnText, Priority
+from llm.client.model_catalog import Models
+from llm.client.settings import AgentSettings
+from llm.client.token_usage import Accounts
+from llm.memory.memory import TendrilMemory
+from llm.messages.errors import ModelError
+from llm.messages.user_message import Question
+from llm.prompt.builder import Prompts
+from llm.prompt.log_window import LogView
+from llm.scheduling.worker import Handler, Worker
+from llm.tools.toolbox import Rights
+from storage.db.database import Database
+from storage.memory.conversations import Conversations, Window
+from storage.memory.taught_skills import SkillTable
+from storage.queues.jobs import Jobs
+from storage.runs.runs import Runs
+from terrarium.clock import Clock, SystemClock
+from terrarium.config import Config, load
+from terrarium.supervision import told_to_stop
+
+FAILED = "Something went wrong on my side; it has been noted. Please try again."
+
+COMPACTED = 4
+"""Turns that are shown to the model after a conversation was made compact."""
+
+_log = structlog.get_logger()
+
+
+class Harness(ABC):
+    """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
+
+    `serve` turns the events of its medium into `await self.turn(...)`. While it runs, `client`,
+    `database`, `conversations`, `memory`, `jobs` and `runs` are open, `models` knows what the agent
+    server has, `accounts` what was spent, and `status` tells others how it is.
+    """
+
+    name: ClassVar[str]
+
+    client: AgentClient
+    models: Models
+    accounts: Accounts
+    database: Database
+    conversations: Conversations
+    memory: TendrilMemory
+    jobs: Jobs
+    runs: Runs
+    skills: SkillTable
+
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        self.prompts = Prompts()
+        self.configure(config)
+        self.clock = clock or SystemClock()
+        self.status = Status(config.data, self.name)
+        self._lanes: Lanes[Answer] = Lanes()
+
+    def configure(self, config: Config) -> None:
+        """Go by another configuration from now on; the agent server stays the one it was. Raises
+        ConfigError, and then everything is as before."""
+        agent = config.section(AgentSettings)
+        folders = (config.data / agent.personas_dir, config.data / agent.skills_dir)
+        self.prompts.read(self._persona_file(agent), *folders)
+        self.config, self.agent = config, agent
+
+    def reload(self) -> str:
+        """Read all files anew; a sentence for people. Raises ConfigError, with all as before."""
+        path = self.config.path
+        self.adopt(with_agent_address(load(path, self.config.data)) if path else self.config)
+        return f"Read anew. {self.prompts.complaint()}".rstrip()
+
+    def adopt(self, config: Config) -> None:
+        """Go by another configuration while running. Raises ConfigError, with all as before."""
+        self.configure(config)
+        self.client.configure(self.agent)
+
+    def _followed(self) -> Iterator[Path]:
+        """Whatever is to be read again when it changes."""
+        if self.config.path:
+            yield self.config.path
+        yield from self.prompts.files()
+
+    @abstractmethod
+    async def serve(self) -> None:
+        """Do the tendril's work; call `self.status.ready()` when people can use it."""
+
+    def database_path(self) -> Path:
+        """The tendril's own SQLite file."""
+        return self.config.data / f"{self.name}.db"
+
+    async def run(self) -> None:
+        """Serve until told to stop, or until `serve` returns. Raises what `serve` raises."""
+        self.status.starting()
+        try:
+            async with self._opened(), asyncio.TaskGroup() as tasks:
+                beside = [
+                    tasks.create_task(self.status.renew()),
+                    tasks.create_task(self._worker.run()),
+                    tasks.create_task(keep(self.runs, lambda: self.agent.trace_days, self.clock)),
+                    tasks.create_task(follow(self._followed, self.reload)),
+                ]
+                serving = tasks.create_task(self.serve())
+                stopping = tasks.create_task(told_to_stop())
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                for task in (*beside, serving, stopping):
+                    task.cancel()
+        except ExceptionGroup as group:
+            raise root_cause(group) from group
+        finally:
+            self.status.stopped()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """What the worker does, by kind of job."""
+        return self.memory.handlers()
+
+    async def turn(
+        self,
+        conversation: str,
+        *,
+        who: str,
+        text: str,
+        person: str = "",
+        room: str = "",
+        view: LogView | None = None,
+        tools: Sequence[object] = (),
+        rights: Rights = frozenset,
+        values: Mapping[str, str] | None = None,
+        priority: Priority = "interactive",
+        on_text: OnText | None = None,
+        persona: str | None = None,
+        model: str = "",
+        joins: bool = False,
+        keeps: bool = True,
+        deliver: Deliver | None = None,
+        profile: Profile = "standard",
+        private: bool = False,
+        review: bool = False,
+        run: str = "",
+        wants_status: bool = False,
+    ) -> Answer:
+        """Answer `text`, which `who` asked in `conversation`; one at a time in each. Never raises.
+
+        The arguments are those of `TurnRequest`.
+        """
+        request = TurnRequest(
+            conversation=conversation,
+            who=who,
+            text=text,
+            person=person,
+            room=room,
+            view=view,
+            tools=tools,
+            rights=rights,
+            values=values or {},
+            priority=priority,
+            on_text=on_text,
+            persona=persona,
+            model=model,
+            joins=joins,
+            keeps=keeps,
+            deliver=deliver,
+            profile=profile,
+            private=private,
+            review=review,
+            run=run,
+            wants_status=wants_status,
+        )
+        lane = self._lanes.of(conversation)
+        if not await lane.enter(request.question(), joins and keeps):
+            return NOTHING
+        memory = self.memory.of(room or conversation, conversation, person or who)
+        work = partial(self.safely, partial(self._responder.answer, request, lane, memory))
+        return await answered(lane, work, memory, deliver, keeps=keeps)
+
+    def stop(self, conversation: str) -> bool:
+        """End what is being answered in a conversation and what waits there; whether there was
+        anything. Nothing of it is remembered."""
+        return self._lanes.stop(conversation)
+
+    async def clear(self, conversation: str) -> int:
+        """Forget a conversation, what is being answered in it included; how many turns it had."""
+        lane = self._lanes.of(conversation)
+        lane.discarded = True
+        async with lane.memory:
+            await self.accounts.forget(f"{self.name}/{conversation}")
+            await self.runs.clear(conversation)
+            await self.skills.forget(conversation)
+            room = await self.conversations.room(conversation)
+            turns = await self.conversations.clear(conversation)
+            await self.memory.cleared(conversation, room)
+            return turns
+
+    async def compact(self, conversation: str) -> int:
+        """Show the model only the newest turns of a conversation from now on, and the log lines
+        anew; how many turns are left out. These are summed up soon, if the model is to do that."""
+        lane = self._lanes.of(conversation)
+        if not await lane.enter(Question("", ""), joins=False):
+            return 0
+        try:
+            window = await self.conversations.window(conversation)
+            turns = await self.conversations.turns(conversation, start=window.turn_start)
+            if len(turns) > COMPACTED:
+                window = Window(0, turns[-COMPACTED].id)
+                await self.conversations.move_window(conversation, window)
+                room = await self.conversations.room(conversation)
+                await self.memory.compact(room, turns[-COMPACTED - 1].id)
+            return max(0, len(turns) - COMPACTED)
+        finally:
+            lane.leave()
+
+    @property
+    def questions(self) -> int:
+        """How many are being answered or wait for it."""
+        return len(self._lanes)
+
+    async def safely(self, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer, or a sentence for the person in place of whatever went wrong."""
+        try:
+            return await work()
+        except ModelError as error:
+            _log.warning("turn.no_answer", reason=type(error).__name__, error=str(error))
+            return Answer(error.sentence, ok=False)
+        except Exception:  # noqa: BLE001 -- the turn boundary: nobody's traceback reaches a person
+            _log.exception("turn.failed", tendril=self.name)
+            return Answer(FAILED, ok=False)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        async with (
+            Database.opened(self.database_path()) as self.database,
+            Accounts.opened(self.database) as self.accounts,
+            AgentClient.opened(self.agent, self.accounts.spend) as self.client,
+        ):
+            self.status.count_tokens(self.accounts.today)
+            self.conversations = Conversations(self.database)
+            self.skills = SkillTable(self.database)
+            self.jobs = Jobs(self.database, self.clock.now)
+            self.runs = Runs(self.database)
+            await self.runs.interrupt()
+            self.models = Models(self.client, lambda: self.agent.model)
+            parts = (self.database, self.jobs, self.client, self.models, self.clock)
+            self.memory = TendrilMemory(self.name, *parts, self.config)
+            await self.memory.soon()
+            self._responder = Responder(
+                tendril=self,
+                name=self.name,
+                client=self.client,
+                models=self.models,
+                prompts=self.prompts,
+                skills=self.skills,
+                conversations=self.conversations,
+                runs=self.runs,
+                clock=self.clock,
+                settings=lambda: self.agent,
+            )
+            lock = self.config.data / "run" / f"{self.name}.lock"
+            self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
+            yield
+
+    def _persona_file(self, agent: AgentSettings) -> Path:
+        own = Path(inspect.getfile(type(self))).with_name("persona.md")
+        return agent.personas.get(self.name, own)

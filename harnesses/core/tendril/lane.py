@@ -1,0 +1,140 @@
+"""The questions of one conversation: one is answered at a time, in order of arrival.
+
+A question that goes on from the one being answered ("and in winter?") may join it: a run that has
+begun takes it in before its next call of the model. Any other has a turn of its own, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from llm.messages.message import Message
+from llm.messages.user_message import Question
+from llm.prompt.question_cues import goes_on
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A question, and whether it has its turn (True) or none any more (False)."""
+
+    question: Question
+    joins: bool
+    turn: asyncio.Future[bool]
+
+
+class Lane(Generic[T]):
+    """`enter`, then `run`, then `leave`; meanwhile others may `stop` or `discard` what runs.
+
+    `memory` is to be held while something of the conversation is written or deleted.
+    """
+
+    def __init__(self) -> None:
+        self.memory = asyncio.Lock()
+        self.discarded = False
+        self._busy = False
+        self._waiting: deque[_Waiting] = deque()
+        self._running: asyncio.Task[T] | None = None
+
+    def __len__(self) -> int:
+        return self._busy + len(self._waiting)
+
+    async def enter(self, question: Question, joins: bool) -> bool:
+        """Wait for the turn of `question`. False: it has joined another one, or was stopped."""
+        if not self._busy:
+            self._busy = True
+            return True
+        waiting = _Waiting(question, joins, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        try:
+            return await waiting.turn
+        except asyncio.CancelledError:
+            with suppress(ValueError):
+                self._waiting.remove(waiting)
+            if waiting.turn.done() and not waiting.turn.cancelled() and waiting.turn.result():
+                self.leave()
+            raise
+
+    async def run(self, work: Coroutine[Any, Any, T], keeps: bool = True) -> T | None:
+        """What `work` returns, or None when it was stopped; discarded from the start, unless
+        memory `keeps` it."""
+        self.discarded = not keeps
+        async with asyncio.TaskGroup() as self._tasks:
+            self._running = running = self._tasks.create_task(work)
+        return None if running.cancelled() else running.result()
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside what runs, also when that is stopped; the next waits for it."""
+        self._tasks.create_task(work)
+
+    def leave(self) -> None:
+        """Let the next question have its turn."""
+        self._running = None
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.turn.done():
+                waiting.turn.set_result(True)
+                return
+        self._busy = False
+
+    async def joining(self) -> list[Message]:
+        """Return the questions that join what runs now, in order, up to one that has to have a
+        turn of its own; they no longer wait."""
+        waiting = [each for each in self._waiting if not each.turn.done()]
+        joining = list(takewhile(_is_follow_up, waiting))
+        for each in joining:
+            self._waiting.remove(each)
+            each.turn.set_result(False)
+        for each in joining:
+            await each.question.written()
+        return [each.question.message() for each in joining]
+
+    def stop(self) -> bool:
+        """End what runs and all that waits; whether there was anything."""
+        stopped = self._running is not None and self._running.cancel()
+        for waiting in self._waiting:
+            if not waiting.turn.done():
+                waiting.turn.set_result(False)
+        self._waiting.clear()
+        return stopped
+
+
+def _is_follow_up(waiting: _Waiting) -> bool:
+    return waiting.joins and goes_on(waiting.question.text)
+
+
+class Lanes(Generic[T]):
+    """The lanes of all conversations by name, each as long as somebody uses it. Their length is
+    how many questions are being answered or wait for it."""
+
+    def __init__(self) -> None:
+        self._lanes: WeakValueDictionary[str, Lane[T]] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes.values()))
+
+    def of(self, conversation: str) -> Lane[T]:
+        """The lane of a conversation."""
+        return self._lanes.setdefault(conversation, Lane())
+
+    def stop(self, conversation: str) -> bool:
+        """End what runs there and all that waits; whether there was anything."""
+        lane = self._lanes.get(conversation)
+        return lane.stop() if lane else False
+
+    async def drop(self, belongs: Callable[[str], bool]) -> None:
+        """End all that runs or waits in conversations that `belongs` picks: when this returns,
+        memory has whatever it will ever have of that."""
+        for lane in [lane for name, lane in self._lanes.items() if belongs(name)]:
+            lane.discarded = True
+            lane.stop()
+            async with lane.memory:
+                pass

@@ -1,0 +1,213 @@
+"""The settings of one channel: the defaults, the file, and what admins have overridden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harnesses.irc.protocol.identity import Fold
+from storage.chat_log.event import Place
+from storage.queues.channel_settings import EVERYWHERE, ChannelSettings
+
+Proactive = Literal["off", "test", "on"]
+"""Whether the bot speaks unasked; `test` only notes when it would."""
+
+
+class ChannelKeys(BaseModel):
+    """What can differ on one channel; the channel "*" stands for every channel of the network."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command_prefix: str | None = Field(
+        None, min_length=1, max_length=8, description="What a command begins with"
+    )
+    persona: str | None = Field(
+        None,
+        min_length=1,
+        max_length=8_000,
+        description="Who the bot is: the name of a file in [agent] personas_dir, or a text",
+    )
+    line_budget: int | None = Field(None, ge=1, le=50, description="Lines of a reply that are sent")
+    model: str | None = Field(None, min_length=1, max_length=200, description="Model to ask for")
+    max_context_messages: int | None = Field(
+        None, ge=0, le=1_000, description="How many lines that people said the model is shown"
+    )
+    logging: bool | None = Field(None, description="Whether the log keeps what happens there")
+    proactive: Proactive | None = Field(
+        None,
+        description='Whether the bot speaks unasked: "off" (so by default), "on", or "test", '
+        "which only notes when it would",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What counts on one channel."""
+
+    command_prefix: str
+    line_budget: int
+    model: str
+    max_context_messages: int
+    persona: str | None = None
+    logging: bool = True
+    proactive: Proactive = "off"
+
+
+class UnknownKey(ValueError):
+    """There is no such key, or the words fit several."""
+
+
+class Behaviours:
+    """The behaviour of every place.
+
+    The most specific place wins, and on one place what an admin has set wins over the file: the
+    channel as set, the channel in the file, "*" as set, "*" in the file, the defaults.
+    `set_live` is what admins have set, by folded place.
+    """
+
+    def __init__(self, set_live: Mapping[Place, Mapping[str, Any]]) -> None:
+        self._live = {place: dict(values) for place, values in set_live.items()}
+        self._files: dict[str, dict[str, dict[str, Any]]] = {}
+        self._defaults: dict[str, Behaviour] = {}
+        self._folds: dict[str, Fold] = {}
+        self._known: dict[Place, Behaviour] = {}
+
+    def configure(
+        self, network: str, default: Behaviour, file: Mapping[str, ChannelKeys], fold: Fold
+    ) -> None:
+        """Take what the configuration says of a network; `fold` makes equal names equal there."""
+        self._defaults[network], self._folds[network] = default, fold
+        self._files[network] = {
+            name: keys.model_dump(exclude_none=True) for name, keys in file.items()
+        }
+        self._known.clear()
+
+    def of(self, place: Place) -> Behaviour:
+        """What counts at a folded place."""
+        if place not in self._known:
+            if len(self._known) > 1_000:  # private conversations are places too
+                self._known.clear()
+            self._known[place] = replace(
+                self._defaults[place.network], **{key: v for key, (v, _) in self.sources(place)}
+            )
+        return self._known[place]
+
+    def sources(self, place: Place) -> list[tuple[str, tuple[Any, str]]]:
+        """Each key that is not the default, its value and where that is from."""
+        found: dict[str, tuple[Any, str]] = {}
+        for channel in (EVERYWHERE, place.channel):
+            file = self._file(place.network, channel)
+            live = self._live.get(Place(place.network, channel), {})
+            for values, how in ((file, "file"), (live, "set")):
+                found |= {key: (v, f"{how} for {channel}") for key, v in values.items()}
+        return sorted(found.items())
+
+    def _file(self, network: str, channel: str) -> dict[str, Any]:
+        fold = self._folds[network]
+        tables = self._files[network].items()
+        return next((values for name, values in tables if fold(name) == channel), {})
+
+    def put(self, place: Place, key: str, value: Any) -> None:
+        """Set a key of a folded place; None takes the setting back."""
+        values = self._live.setdefault(place, {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+        self._known.clear()
+
+
+def key_of(word: str) -> str:
+    """The key that a word means: its name, or a part of it that no other has. Raises UnknownKey."""
+    keys = list(ChannelKeys.model_fields)
+    fits = [key for key in keys if word.lower() in key.split("_")]
+    if word.lower() in keys:
+        return word.lower()
+    if len(fits) == 1:
+        return fits[0]
+    raise UnknownKey(f"There is no key {word!r}; there are: {', '.join(keys)}.")
+
+
+def value_of(key: str, text: str) -> Any:
+    """The value of a key as it is typed. Raises ValueError with a sentence for people."""
+    words = {"on": "true", "off": "false"} if key == "logging" else {}
+    try:
+        return getattr(ChannelKeys.model_validate({key: words.get(text.lower(), text)}), key)
+    except ValidationError as error:
+        raise ValueError(f"{key}: {error.errors(include_url=False)[0]['msg']}") from error
+
+
+async def stored(settings: ChannelSettings) -> dict[Place, dict[str, Any]]:
+    """What admins have set earlier and still fits."""
+    known = ChannelKeys.model_fields
+    found: dict[Place, dict[str, Any]] = {}
+    for place, values in (await settings.all()).items():
+        for key, text in values.items():
+            if key in known:
+                with suppress(ValueError):  # of another version: the file's value counts then
+                    found.setdefault(place, {})[key] = value_of(key, text)
+    return found
+
+
+_IGNORED, _JOINED = "ignored", "joined"
+_LEFT = "-"  # in place of a channel's key: we have been told to leave
+
+
+class Choices:
+    """The people not to hear, and the channels to be in beside or without those of the file.
+
+    Channels are folded; settings of a channel's behaviour are kept by `put`.
+    """
+
+    def __init__(self, stored: ChannelSettings) -> None:
+        self._stored = stored
+        self._ignored: dict[str, list[str]] = {}
+        self._joined: dict[Place, str] = {}
+
+    async def load(self) -> None:
+        """Read what was chosen earlier."""
+        for place, values in (await self._stored.all()).items():
+            if masks := values.get(_IGNORED):
+                self._ignored[place.network] = masks.split()
+            if _JOINED in values:
+                self._joined[place] = values[_JOINED]
+
+    def ignored(self, network: str) -> list[str]:
+        """The masks of those who are not heard on a network."""
+        return self._ignored.get(network, [])
+
+    def channels(self, network: str) -> dict[str, str | None]:
+        """The channels to be in with their keys or "", and those to stay out of with None."""
+        return {
+            place.channel: None if key == _LEFT else key.removeprefix(" ")
+            for place, key in self._joined.items()
+            if place.network == network
+        }
+
+    async def ignore(self, network: str, mask: str, *, on: bool) -> bool:
+        """Hear somebody no more, or again; whether that is news."""
+        masks = self.ignored(network)
+        if (mask in masks) == on:
+            return False
+        masks = [*masks, mask] if on else [each for each in masks if each != mask]
+        self._ignored[network] = masks
+        await self.put(Place(network, EVERYWHERE), _IGNORED, " ".join(masks) or None)
+        return True
+
+    async def join(self, place: Place, key: str) -> None:
+        """Be in a channel from now on."""
+        self._joined[place] = f" {key}"
+        await self.put(place, _JOINED, self._joined[place])
+
+    async def part(self, place: Place) -> None:
+        """Stay out of a channel from now on."""
+        self._joined[place] = _LEFT
+        await self.put(place, _JOINED, _LEFT)
+
+    async def put(self, place: Place, key: str, value: str | None) -> None:
+        """Keep any key of a place; None takes it back."""
+        await self._stored.put(place, key, value)

@@ -1,0 +1,1 @@
+"""Who is answered and how often, commands as requests, what the log keeps."""

@@ -1,0 +1,103 @@
+"""What the log keeps of an event, and who may read it from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from harnesses.irc.protocol.events import IrcEvent
+from storage.chat_log.event import Event, EventType, Place, Scope
+
+
+def place_of(event: IrcEvent) -> Place:
+    """The channel of an event, or the person at the other end of a private conversation."""
+    return Place(event.network, event.channel or (event.target if event.own else event.nick))
+
+
+def conversation_of(place: Place, nick: str, fold: Callable[[str], str]) -> str:
+    """The name of the conversation of a person in a place.
+
+    Everybody has one of their own on each channel, so that nobody waits for another's answer, and
+    nobody else's `clear` ends it. What others ask there is in the log lines that the model sees.
+    """
+    room, person = room_of(place, fold), fold(nick)
+    return room if fold(place.channel) == person else f"{room}/{person}"
+
+
+def is_of(conversation: str, network: str, person: str) -> bool:
+    """Whether a conversation is one with a person, whose name is folded, on a network."""
+    return conversation.startswith(f"{network}/") and conversation.endswith(f"/{person}")
+
+
+def room_of(place: Place, fold: Callable[[str], str]) -> str:
+    """The name of what all conversations in a place have in common."""
+    return f"{place.network}/{fold(place.channel)}"
+
+
+def recorded(event: IrcEvent) -> Event:
+    """The event as the log keeps it."""
+    renamed = event.type == "NICK"
+    return Event(
+        network=event.network,
+        channel=place_of(event).channel,
+        private=event.channel is None,
+        type=EventType(event.type),
+        time=event.time,
+        nick=event.nick,
+        user=event.user or "",
+        host=event.host or "",
+        account=event.account,
+        target=event.text if renamed else event.target if event.type == "KICK" else "",
+        text="" if renamed else event.text,
+        msgid=event.msgid,
+        own=event.own,
+    )
+
+
+def lines_of(event: Event) -> list[Event]:
+    """The event once for each line that was said."""
+    return [replace(event, text=line) for line in event.text.split("\n")]
+
+
+def said(
+    place: Place,
+    nick: str,
+    text: str,
+    *,
+    private: bool,
+    kind: EventType = EventType.PRIVMSG,
+) -> Event:
+    """A line of our own, as it went out."""
+    return Event(
+        network=place.network,
+        channel=place.channel,
+        private=private,
+        type=kind,
+        time=datetime.now(UTC),
+        nick=nick,
+        text=text,
+        own=True,
+    )
+
+
+def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
+    """What may be read from `place`: itself, and the channels that share a group with it.
+
+    Groups name "network/#channel", or "#channel" on any network.
+    """
+    places = {place}
+    for group in groups:
+        named = [_place(name, place.network) for name in group]
+        if any(_same(place, member) for member in named):
+            places.update(named)
+    return Scope(frozenset(places))
+
+
+def _place(name: str, network: str) -> Place:
+    before, slash, channel = name.partition("/")
+    return Place(before, channel) if slash else Place(network, before)
+
+
+def _same(one: Place, other: Place) -> bool:
+    return one.network == other.network and one.channel.lower() == other.channel.lower()

@@ -1,0 +1,1 @@
+"""The IRC protocol without a connection: messages, limits, events."""

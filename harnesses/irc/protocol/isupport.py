@@ -1,0 +1,133 @@
+"""What a server says it can do: numeric 005 (https://modern.ircdocs.horse/#rplisupport-005)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from harnesses.irc.protocol.casemap import Casemap, casemap
+
+_HEX = re.compile(r"\\x([0-9A-Fa-f]{2})")
+_PREFIX = re.compile(r"\(([^)]*)\)(.*)")
+_CHANMODES = "beI,k,l,imnpst"
+
+
+@dataclass(frozen=True)
+class ISupport:
+    """The tokens of 005, read with the protocol's defaults where the server is silent."""
+
+    tokens: Mapping[str, str] = field(default_factory=dict)
+
+    def updated(self, words: Iterable[str]) -> ISupport:
+        """With the tokens of one more 005 line; `-TOKEN` takes one back."""
+        tokens = dict(self.tokens)
+        for word in words:
+            name, _, value = word.partition("=")
+            if name.startswith("-"):
+                tokens.pop(name[1:].upper(), None)
+            elif name:
+                tokens[name.upper()] = _HEX.sub(lambda m: chr(int(m[1], 16)), value)
+        return replace(self, tokens=tokens)
+
+    @cached_property
+    def fold(self) -> Casemap:
+        """CASEMAPPING as a function."""
+        return casemap(self.tokens.get("CASEMAPPING") or "rfc1459")
+
+    @cached_property
+    def prefix(self) -> Mapping[str, str]:
+        """PREFIX: the member modes by their symbol, highest first, as in {"@": "o", "+": "v"}."""
+        value = self.tokens.get("PREFIX", "(ov)@+")
+        match = _PREFIX.fullmatch(value)
+        return dict(zip(match[2], match[1], strict=False)) if match else {}
+
+    @property
+    def chantypes(self) -> str:
+        """CHANTYPES: the characters that a channel's name begins with."""
+        return self.tokens.get("CHANTYPES", "#&")
+
+    @property
+    def statusmsg(self) -> str:
+        """STATUSMSG: the symbols that may stand before a channel in a target."""
+        return self.tokens.get("STATUSMSG", "")
+
+    @property
+    def chanmodes(self) -> tuple[str, str, str, str]:
+        """CHANMODES: list modes; always, only when set, and never with a parameter."""
+        kinds = [*self.tokens.get("CHANMODES", _CHANMODES).split(","), "", "", "", ""]
+        return kinds[0], kinds[1], kinds[2], kinds[3]
+
+    @property
+    def nicklen(self) -> int:
+        """NICKLEN: the longest nick."""
+        return self._number("NICKLEN", 9)
+
+    @property
+    def linelen(self) -> int:
+        """LINELEN: bytes of a line with its CRLF and without tags."""
+        return max(self._number("LINELEN", 512), 512)
+
+    @property
+    def userlen(self) -> int:
+        """USERLEN: bytes of a user name; one more than usual for the `~` that servers add."""
+        return self._number("USERLEN", 10) + 1
+
+    @property
+    def hostlen(self) -> int:
+        """HOSTLEN: bytes of a host name."""
+        return self._number("HOSTLEN", 63)
+
+    @property
+    def bot(self) -> str:
+        """BOT: the letter of the mode that marks us as a bot, or ""."""
+        return self.tokens.get("BOT", "")[:1]
+
+    def targets(self, command: str) -> int:
+        """TARGMAX, MAXTARGETS: how many targets `command` takes at once; 1 where none says."""
+        for item in self.tokens.get("TARGMAX", "").split(","):
+            name, _, limit = item.partition(":")
+            if name.upper() == command:
+                return int(limit) if limit.isascii() and limit.isdigit() and int(limit) else 1000
+        return max(self._number("MAXTARGETS", 1), 1)
+
+    def is_channel(self, name: str) -> bool:
+        """Whether `name` is that of a channel."""
+        return name[:1] != "" and name[0] in self.chantypes
+
+    def channel_of(self, target: str) -> str | None:
+        """The channel that a message's target reaches, its STATUSMSG symbols taken off."""
+        bare = target.lstrip(self.statusmsg) if self.statusmsg else target
+        return next((name for name in (bare, target) if self.is_channel(name)), None)
+
+    def without_prefix(self, name: str) -> str:
+        """A name of a NAMES reply without its member symbols (PREFIX, not STATUSMSG)."""
+        return name.lstrip("".join(self.prefix)) if self.prefix else name
+
+    def modes_of(self, name: str) -> set[str]:
+        """The member modes that the symbols before a name of a NAMES reply stand for."""
+        symbols = name[: len(name) - len(self.without_prefix(name))]
+        return {self.prefix[symbol] for symbol in symbols}
+
+    @property
+    def operator_modes(self) -> set[str]:
+        """The member modes from `o` upwards; PREFIX lists the highest first."""
+        modes = list(self.prefix.values())
+        return set(modes[: modes.index("o") + 1]) if "o" in modes else set()
+
+    def mode_changes(self, params: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
+        """The changes in a MODE message's parameters: letter, argument or "", and whether set."""
+        always, on_set = set(self.prefix.values()), set(self.chanmodes[2])
+        always.update(self.chanmodes[0], self.chanmodes[1])
+        arguments, on = list(params[1:]), True
+        for letter in params[0] if params else "":
+            if letter in "+-":
+                on = letter == "+"
+                continue
+            takes = letter in always or (on and letter in on_set)
+            yield letter, arguments.pop(0) if takes and arguments else "", on
+
+    def _number(self, token: str, default: int) -> int:
+        value = self.tokens.get(token, "")
+        return int(value) if value.isascii() and value.isdigit() else default

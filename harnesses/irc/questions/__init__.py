@@ -1,0 +1,1 @@
+"""Questions to the model, and turns that nobody asked for."""

@@ -1,0 +1,189 @@
+"""Questions to the model: who may ask now, what the model is shown, how the answer comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from harnesses.core.tendril.answer import Answer
+from harnesses.irc.channel_settings import Behaviour
+from harnesses.irc.commands.reminders import ReminderTools
+from harnesses.irc.policy.command_request import Notice, Request
+from harnesses.irc.policy.log_records import conversation_of, room_of
+from harnesses.irc.policy.rate_limit import Crowd
+from harnesses.irc.questions.proactive import persona_values
+from harnesses.irc.questions.tools import OPERATE, AdminTools, ChannelTools
+from harnesses.irc.replies.streaming_reply import Reply
+from llm.prompt.log_window import PROGRESS, LogView
+from llm.skills.learned import TEACH, TeachingTools, is_lesson
+from llm.threads.channel_threads import ChannelThreads
+from llm.tools.log_search import LogTools
+from storage.chat_log.event import Place
+from storage.db.database import to_micros
+from storage.db.errors import StorageError
+from storage.passages.passages import Spoken
+
+if TYPE_CHECKING:
+    from harnesses.irc.tendril import IrcTendril
+
+SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
+
+_FOLLOWED_EVERY = 0.5  # seconds
+
+_log = structlog.get_logger()
+
+
+class Asking:
+    """The questions of all people on all networks."""
+
+    def __init__(self, tendril: IrcTendril) -> None:
+        self._tendril = tendril
+        self._crowd = Crowd()
+        self._threads: dict[Place, ChannelThreads] = {}
+        self._heard: set[Place] = set()
+
+    async def ask(self, request: Request) -> str:
+        """Answer a question; returns what else there is to say."""
+        person = (request.network.name, request.network.fold(request.who.name))
+        if self._crowd.full(person):
+            return Notice(SLOWLY) if self._tendril.hearing.tells(request) else ""
+        with self._crowd.waiting(person):
+            target = self._tendril.target(request)
+            loop = asyncio.get_running_loop()
+            after = self._tendril.settings.stream_after
+            reply = Reply(self._tendril.speech, target, after, loop.time)
+            with self._patience(request, reply, person):
+                await self._turn(request, reply)
+        return ""
+
+    def heard(self, place: Place) -> None:
+        """Something was said there."""
+        if place in self._threads:
+            self._heard.add(place)
+
+    async def follow(self) -> None:
+        """Follow, for ever, the conversations where somebody has asked before: the next one who
+        asks there need not wait for that."""
+        while True:
+            await asyncio.sleep(_FOLLOWED_EVERY)
+            heard, self._heard = self._heard, set()
+            for place in heard:
+                try:
+                    await self._threads[place].follow()
+                except StorageError as error:  # who asks next tries again
+                    _log.error("irc.not_followed", error=str(error))
+
+    async def _turn(self, request: Request, reply: Reply) -> None:
+        tendril, network = self._tendril, request.network
+        behaviour = tendril.behaviour(network, request.place)
+
+        async def deliver(answer: Answer) -> None:
+            tendril.hearing.answered(request)
+            await request.line.written()  # whoever has the answer finds the question in the log
+            await reply.whole(answer)
+            await tendril.proactive.answered(request, answer)
+
+        await tendril.turn(
+            self.conversation(request),
+            who=request.nick,
+            person=network.fold(request.who.name),
+            text=request.words,
+            room=room_of(request.place, network.fold),
+            view=self._view(request, behaviour) if behaviour.logging else None,
+            tools=self._tools(request, behaviour),
+            rights=functools.partial(self._rights, request),
+            values=persona_values(network, request.place.channel, private=request.private),
+            persona=behaviour.persona,
+            model=behaviour.model,
+            joins=True,
+            wants_status=behaviour.proactive != "off" and not request.private,
+            private=request.private,
+            keeps=request.line.event is not None or not behaviour.logging,
+            on_text=reply.piece,
+            deliver=deliver,
+        )
+
+    def _view(self, request: Request, behaviour: Behaviour) -> LogView:
+        event = request.line.event
+        asked = event.time if event else datetime.now(UTC)
+        return LogView(
+            log=self._tendril.log,
+            place=request.place,
+            anchor=to_micros(asked) // 1000,  # ids of the log follow time
+            last=behaviour.max_context_messages,
+            speaker=request.nick,
+            threads=None if request.private else self._threads_of(request.place),
+            line=request.line,
+            quoting=self._tendril.quoting(request),
+            spoken=self._spoken(request, behaviour),
+            people=request.network.members(request.place.channel),
+            meaning=self._tendril.meaning,
+        )
+
+    def _spoken(self, request: Request, behaviour: Behaviour) -> Spoken:
+        """The lines that may be an answer: no commands, and nothing said to the bot."""
+        return Spoken(prefix=behaviour.command_prefix, nicks=(request.network.nick,))
+
+    def _tools(self, request: Request, behaviour: Behaviour) -> list[object]:
+        """What the model may do for who asks; what few questions need is shown for those only, as
+        its description costs tokens in every prompt."""
+        tendril, network, rights = self._tendril, request.network, self._rights(request)
+        tools: list[object] = []
+        if behaviour.logging:
+            tools.append(
+                LogTools(
+                    tendril.log,
+                    request.scope,
+                    request.line,
+                    tendril.meaning,
+                    self._spoken(request, behaviour),
+                )
+            )
+        if "remind" in request.words.lower():
+            tools.append(ReminderTools(tendril.reminding, request))
+        if TEACH in rights and is_lesson(request.words):
+            room, now = room_of(request.place, network.fold), tendril.clock.now
+            tools.append(TeachingTools(tendril.skills, room, request.nick, now))
+        if not request.private:
+            tools.append(ChannelTools(network, request.place.channel))
+            if OPERATE in rights and network.is_operator(request.place.channel):
+                tools.append(AdminTools(request, tendril.audit))
+        return tools
+
+    def _rights(self, request: Request) -> Collection[str]:
+        """What the model may do, at this moment, in the name of who asks."""
+        tendril = self._tendril
+        if not tendril.hearing.is_admin(request.network, request.who):
+            return ()
+        return {TEACH, OPERATE} if tendril.settings.admin_tools else {TEACH}
+
+    def _threads_of(self, place: Place) -> ChannelThreads:
+        if place not in self._threads:
+            self._threads[place] = ChannelThreads(self._tendril.log, place)
+        return self._threads[place]
+
+    def conversation(self, request: Request, nick: str = "") -> str:
+        """The conversation of whoever asks, or of `nick`, where `request` was given."""
+        return conversation_of(request.place, nick or request.who.name, request.network.fold)
+
+    @contextmanager
+    def _patience(self, request: Request, reply: Reply, person: tuple[str, str]) -> Iterator[None]:
+        """A person who waits long is told, once, that the answer is on its way."""
+        tendril = self._tendril
+
+        def tell() -> None:
+            if not reply.begun and self._crowd.once(person, PROGRESS):
+                tendril.spawn(tendril.tell(request, PROGRESS))
+
+        loop = asyncio.get_running_loop()
+        telling = loop.call_later(tendril.settings.progress_after, tell)
+        try:
+            yield
+        finally:
+            telling.cancel()

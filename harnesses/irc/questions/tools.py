@@ -1,0 +1,118 @@
+"""Tools that only a tendril on IRC can have, and those that act on a channel for an admin.
+
+A model can be talked into anything by what it reads, so nothing is left to it: whether the admin
+is still one (the right `OPERATE`) and still there, and whether we are an operator, is checked when
+a tool runs; and whom it acts against the admin must have named in the question.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from harnesses.irc.policy.command_request import Request
+from harnesses.irc.protocol.errors import InvalidMessage
+from harnesses.irc.protocol.message import Message
+from harnesses.irc.replies.sender import sayable
+from harnesses.irc.transport.network import Network
+from llm.tools.toolbox import ToolError, tool
+from storage.privacy.audit_log import Audit, Deed
+
+
+class ChannelTools:
+    """What the model may ask about the channel it is in."""
+
+    def __init__(self, network: Network, channel: str) -> None:
+        self._network = network
+        self._channel = channel
+
+    @tool(reads=True)
+    async def get_current_users(self) -> list[str]:
+        """List the nicks of the people who are in this channel now."""
+        return self._network.members(self._channel)
+
+
+OPERATE = "operate"
+"""The right to have the model act on channels."""
+
+Reason = Annotated[
+    str, Field(min_length=3, max_length=200, description="why, in words for the channel")
+]
+Nick = Annotated[str, Field(min_length=1, max_length=64, description="nick of who it is about")]
+
+
+class AdminTools:
+    """Tools of the turn that answers `request`."""
+
+    def __init__(self, request: Request, audit: Audit) -> None:
+        self._request, self._audit = request, audit
+
+    @tool(effect=True, needs=OPERATE)
+    async def kick(self, nick: Nick, reason: Reason) -> str:
+        """Remove somebody from this channel, when the person who asks you wants it."""
+        self._require_named(nick)
+        return await self._do("kick", nick, reason, "KICK", self._channel, nick, reason)
+
+    @tool(effect=True, needs=OPERATE)
+    async def ban(self, nick: Nick, reason: Reason) -> str:
+        """Ban somebody from this channel, when the person who asks you wants it."""
+        self._require_named(nick)
+        member = self._request.network.member(self._channel, nick)
+        mask = f"*!*@{member.host}" if member and member.host else f"{nick}!*@*"
+        return await self._do("ban", mask, reason, "MODE", self._channel, "+b", mask)
+
+    @tool(effect=True, needs=OPERATE)
+    async def topic(
+        self,
+        text: Annotated[str, Field(min_length=1, max_length=300, description="the new topic")],
+        reason: Reason,
+    ) -> str:
+        """Set the topic of this channel, when the person who asks you wants it."""
+        return await self._do("topic", text, reason, "TOPIC", self._channel, text)
+
+    @tool(effect=True, needs=OPERATE)
+    async def mode(
+        self,
+        change: Annotated[str, Field(pattern=r"^[+-][a-zA-Z]$", description="such as +m or -v")],
+        reason: Reason,
+        nick: Annotated[
+            str, Field(max_length=64, description="whom it is for, if it is for somebody")
+        ] = "",
+    ) -> str:
+        """Change a mode of this channel, when the person who asks you wants it."""
+        if nick:
+            self._require_named(nick)
+        target = f"{change} {nick}".strip()
+        given = (nick,) if nick else ()
+        return await self._do("mode", target, reason, "MODE", self._channel, change, *given)
+
+    @property
+    def _channel(self) -> str:
+        return self._request.place.channel
+
+    def _require_named(self, nick: str) -> None:
+        named = rf"(?<![^\s,:;.!?'\"@]){re.escape(nick)}(?![^\s,:;.!?'\"])"
+        if not re.search(named, self._request.words, re.IGNORECASE):
+            raise ToolError(f"not done: {self._request.nick} has not named {nick}")
+
+    async def _do(self, action: str, target: str, reason: str, *message: str) -> str:
+        """Send `message` if it may be; written down before it goes out."""
+        network, who = self._request.network, self._request.who
+        member = network.member(self._channel, who.nick)
+        if not member or (member.host or who.host) != who.host:
+            raise ToolError(f"not done: {who.nick} is not here any more")
+        if not network.is_operator(self._channel):
+            raise ToolError("not done: I am no operator of this channel")
+        try:
+            line = Message(message[0], tuple(map(_one_line, message[1:]))).render()
+        except InvalidMessage as error:
+            raise ToolError(f"not done: {error}") from error
+        await self._audit.add(Deed(self._request.place, str(who), action, target, reason))
+        await network.send_line(line)
+        return f"done: {action} {target}"
+
+
+def _one_line(text: str) -> str:
+    return sayable(text).replace("\n", " ")

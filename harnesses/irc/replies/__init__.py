@@ -1,0 +1,1 @@
+"""Replies on their way to a channel: split, streamed, delivered."""

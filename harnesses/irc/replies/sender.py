@@ -1,0 +1,164 @@
+"""What the bot says: cut into lines, within the line budget, logged as it goes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from harnesses.irc.policy.log_records import said
+from harnesses.irc.transport.network import Network
+from storage.chat_log.event import EventType, Place
+from storage.chat_log.pending_event import Entry
+from storage.log import ChatLog
+from storage.queues.pastes import Pastes
+
+_COLOURS = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
+_UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+# A right-to-left override could make a line read as somebody else's.
+_UNSAYABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
+_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_STACKED = re.compile(f"([{_MARKS}]{{4}})[{_MARKS}]+")
+# What services and other bots take for a command of ours: they would obey us, not who asked.
+_COMMAND = re.compile(r"[!$%&+,.;?@\\^~-][a-zA-Z]")
+_ACTION = "/me "
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where something is said, and to whom: `nick` is empty when to nobody in particular.
+
+    `answers` is the question on its way into the log, `budget` how many lines may be said at once,
+    and `prefix` what a command begins with there. Where not `logged`, the log keeps nothing.
+    """
+
+    network: Network
+    place: Place
+    private: bool
+    nick: str
+    answers: Entry | None
+    budget: int
+    prefix: str
+    logged: bool = True
+
+    @property
+    def address(self) -> str:
+        """What a reply begins with."""
+        return "" if self.private or not self.nick else f"{self.nick}: "
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line as it will go out."""
+
+    text: str
+    action: bool = False
+
+
+class Speech:
+    """Says things. `link` makes the address of a paste, None while nobody could open it."""
+
+    def __init__(
+        self,
+        log: ChatLog,
+        pastes: Pastes,
+        link: Callable[[str], str | None],
+        lifetime: Callable[[], timedelta],
+    ) -> None:
+        self._log, self._pastes, self._link, self._lifetime = log, pastes, link, lifetime
+
+    def lines(self, target: Target, text: str) -> list[Line]:
+        """The lines that `text` makes, addressed to the person; `/me ...` makes an action."""
+        clean = sayable(text)
+        network, channel = target.network, target.place.channel
+        first: list[Line] = []
+        if clean.startswith(_ACTION):
+            deed, _, clean = clean.removeprefix(_ACTION).partition("\n")
+            first = [Line(line, action=True) for line in network.split(channel, deed, "ACTION")]
+        else:
+            clean = target.address + clean
+        cut = network.split(channel, clean)
+        if not target.private:
+            cut = [piece for line in cut for piece in _harmless(network, channel, line)]
+        return first + [Line(line) for line in cut]
+
+    async def say(self, target: Target, text: str) -> bool:
+        """Say `text`, up to the line budget; whether all that was to go out did."""
+        return await self.rest(target, text, self.lines(target, text))
+
+    async def rest(
+        self, target: Target, text: str, lines: Sequence[Line], already: int = 0
+    ) -> bool:
+        """Say `lines`, which are `text` without the lines that are said `already`; over the
+        budget it becomes a paste."""
+        if already + len(lines) > target.budget:
+            shown = max(target.budget - 1, 1) - already
+            left = tuple(line.text for line in lines[shown:])
+            key = await self._pastes.add(
+                target.place, target.nick, sayable(text), left, self._lifetime()
+            )
+            lines = [*lines[:shown], Line(_further(len(left), target.prefix, self._link(key)))]
+        return await self._send(target, lines)
+
+    async def more(self, target: Target) -> bool:
+        """Say on what the last long answer there has left; whether there was anything."""
+        paste = await self._pastes.latest(target.place)
+        if paste is None:
+            return False
+        rest = list(paste.rest)
+        rest[0] = target.address + rest[0]
+        lines = [
+            piece for line in rest for piece in target.network.split(target.place.channel, line)
+        ]
+        shown = target.budget if len(lines) <= target.budget else max(target.budget - 1, 1)
+        await self._pastes.said(paste.id, tuple(lines[shown:]))
+        tail = [Line(_further(len(lines) - shown, target.prefix, None))] if lines[shown:] else []
+        return await self._send(target, [*map(Line, lines[:shown]), *tail])
+
+    async def one(self, target: Target, line: Line) -> bool:
+        """Say one line now."""
+        return await self._send(target, [line])
+
+    async def notice(self, target: Target, text: str) -> None:
+        """Say `text` to the person alone. It begins with the channel that it is about, as clients
+        show a notice wherever they like."""
+        place = Place(target.place.network, target.nick)
+        where = "" if target.private else f"[{target.place.channel}] "
+        for line in await target.network.notice(target.nick, where + sayable(text)):
+            if target.logged:
+                nick, kind = target.network.nick, EventType.NOTICE
+                self._log.write(said(place, nick, line, private=True, kind=kind))
+
+    async def _send(self, target: Target, lines: Sequence[Line]) -> bool:
+        network, place = target.network, target.place
+        for line in lines:
+            send = network.action if line.action else network.privmsg
+            if not await send(place.channel, line.text):
+                return False
+            if target.logged:
+                event = said(
+                    place,
+                    network.nick,
+                    line.text,
+                    private=target.private,
+                    kind=EventType.ACTION if line.action else EventType.PRIVMSG,
+                )
+                self._log.write(event, target.answers)
+        return True
+
+
+def sayable(text: str) -> str:
+    """`text` without control and formatting codes, direction overrides and towers of marks."""
+    whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+    return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
+
+
+def _harmless(network: Network, channel: str, line: str) -> list[str]:
+    """A line that services or another bot would take for a command begins with a blank."""
+    return network.split(channel, f" {line}") if _COMMAND.match(line) else [line]
+
+
+def _further(count: int, prefix: str, link: str | None) -> str:
+    lines = "line" if count == 1 else "lines"
+    return f"({count} more {lines}: {prefix}more)" + (f" {link}" if link else "")

@@ -1,0 +1,171 @@
+"""Who comes, goes, and is called what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from harnesses.irc.protocol.events import EventType, IrcEvent
+from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.session import nick_recovery
+from harnesses.irc.session.channels import Member
+from harnesses.irc.session.state import Handler, State, tagged_time
+
+log = structlog.get_logger()
+
+ASK_AGAIN_AFTER = 60.0
+"""Seconds before we knock again at a closed channel."""
+
+
+def _join(state: State, message: Message) -> list[IrcEvent]:
+    source, name = message.source or Source(""), message.param(0)
+    if state.is_me(source.nick):
+        state.roster.enter(name, tagged_time(message))
+        state.source = source if source.host else state.source
+    # extended-join adds the account, "*" for none
+    account = message.param(1).removeprefix("*") or message.tags.get("account") or None
+    state.roster.add(name, Member(source.nick, source.user, source.host, account))
+    _ask_who(state, name, source.nick)
+    return [state.event("JOIN", message, name, name)]
+
+
+def _ask_who(state: State, name: str, nick: str) -> None:
+    """Ask which of those who are here, or of those who come, are bots; tags tell it later."""
+    if not state.isupport.bot:
+        return
+    if state.is_me(nick):
+        state.send("WHO", name, idle=True)
+    elif "message-tags" not in state.capabilities.enabled:
+        state.send("WHO", nick, idle=True)
+
+
+def _who_is(state: State, message: Message) -> list[IrcEvent]:
+    """A line of the answer: `channel user host server nick flags`, with the letter of BOT among
+    the flags of a bot (https://ircv3.net/specs/extensions/bot-mode)."""
+    letter = state.isupport.bot
+    bot = letter != "" and letter in message.param(6)
+    nick = message.param(5)
+    for channel in state.roster.shared(nick):
+        member = channel.members[state.isupport.fold(nick)]
+        member.user, member.host, member.bot = message.param(2), message.param(3), bot
+    return []
+
+
+def _part(state: State, message: Message) -> list[IrcEvent]:
+    name = message.param(0)
+    event = state.event("PART", message, name, name, message.param(1))
+    _gone(state, name, event.nick)
+    return [event]
+
+
+def _kick(state: State, message: Message) -> list[IrcEvent]:
+    name, nick = message.param(0), message.param(1)
+    event = state.event("KICK", message, name, nick, message.param(2))
+    _gone(state, name, nick)
+    return [event]
+
+
+def _quit(state: State, message: Message) -> list[IrcEvent]:
+    events = _everywhere(state, "QUIT", message, message.param(0))
+    for event in events:
+        state.roster.remove(event.target, event.nick)
+    nick_recovery.freed(state, _who(message))
+    return events
+
+
+def _nick(state: State, message: Message) -> list[IrcEvent]:
+    old, new = _who(message), message.param(0)
+    events = _everywhere(state, "NICK", message, new)
+    state.roster.rename(old, new)
+    if state.is_me(old):
+        state.source = Source(new, state.source.user, state.source.host)
+        nick_recovery.renamed(state)
+    elif state.isupport.fold(old) != state.isupport.fold(new):
+        nick_recovery.freed(state, old)
+    return events
+
+
+def _account(state: State, message: Message) -> list[IrcEvent]:
+    for channel in state.roster.shared(_who(message)):
+        member = channel.members[state.isupport.fold(_who(message))]
+        member.account = message.param(0).removeprefix("*") or None
+    return []
+
+
+def _chghost(state: State, message: Message) -> list[IrcEvent]:
+    nick, user, host = _who(message), message.param(0), message.param(1)
+    if state.is_me(nick):
+        state.source = Source(state.source.nick, user, host)
+    for channel in state.roster.shared(nick):
+        member = channel.members[state.isupport.fold(nick)]
+        member.user, member.host = user, host
+    return []
+
+
+def _own_host(state: State, message: Message) -> list[IrcEvent]:
+    user, _, host = message.param(1).rpartition("@")
+    state.source = Source(state.source.nick, user or state.source.user, host)
+    return []
+
+
+def _offline(state: State, message: Message) -> list[IrcEvent]:
+    nick_recovery.offline(state, message)
+    return []
+
+
+def _names(state: State, message: Message) -> list[IrcEvent]:
+    state.roster.collect(message.param(-2), message.param(-1))
+    return []
+
+
+def _names_end(state: State, message: Message) -> list[IrcEvent]:
+    state.roster.collected(message.param(1))
+    return []
+
+
+def _refused(state: State, message: Message) -> list[IrcEvent]:
+    log.warning(
+        "irc.join_refused",
+        network=state.network,
+        channel=message.param(1),
+        numeric=message.command,
+        retry_in=ASK_AGAIN_AFTER,
+    )
+    state.join(message.param(1), ASK_AGAIN_AFTER)
+    return []
+
+
+def _gone(state: State, name: str, nick: str) -> None:
+    if state.is_me(nick):
+        state.roster.leave(name)
+        state.join(name, state.settings.rejoin_after)
+    else:
+        state.roster.remove(name, nick)
+
+
+def _everywhere(state: State, kind: EventType, message: Message, text: str) -> list[IrcEvent]:
+    names = [channel.name for channel in state.roster.shared(_who(message))]
+    return [state.event(kind, message, name, name, text) for name in names]
+
+
+def _who(message: Message) -> str:
+    return message.source.nick if message.source else ""
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "JOIN": _join,
+    "PART": _part,
+    "KICK": _kick,
+    "QUIT": _quit,
+    "NICK": _nick,
+    "ACCOUNT": _account,
+    "CHGHOST": _chghost,
+    "396": _own_host,
+    "731": _offline,
+    "352": _who_is,
+    "353": _names,
+    "366": _names_end,
+    # A limit, an invitation, a ban, a key, a registered nick stand between us and a channel.
+    **dict.fromkeys(("471", "473", "474", "475", "477"), _refused),
+}

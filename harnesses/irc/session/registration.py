@@ -1,0 +1,62 @@
+"""From a fresh connection to a welcome: what is sent when, and a nick."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harnesses.irc.protocol.message import Message
+
+RETRY_FIRST, RETRY_LONGEST = 2.0, 60.0
+"""Seconds between further nicks when the first three are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to send, `delay` seconds from now; `urgent` ones overtake those that wait,
+    `idle` ones are overtaken by all.
+
+    A delayed message is not sent when `unless` says so at its time.
+    """
+
+    message: Message
+    delay: float = 0.0
+    urgent: bool = False
+    idle: bool = False
+    unless: Callable[[], bool] | None = None
+
+
+class NickChoice:
+    """The nick we ask for: the wanted one, with `_`, with `__`, then with random letters.
+
+    `suffix` makes the random letters.
+    """
+
+    def __init__(self, wanted: str, suffix: Callable[[], str] | None = None) -> None:
+        self._wanted = wanted
+        self._suffix = suffix or _random_letters
+        self._refused = 0
+
+    def start(self) -> Message:
+        """Ask for the nick that is wanted."""
+        return Message("NICK", (self._wanted,))
+
+    def refused(self, invalid: bool) -> Outgoing:
+        """The next nick after a refusal: one line a refusal, and from the third on it waits.
+
+        `invalid` means that the server takes no such nick at all; a short plain one follows.
+        """
+        self._refused += 1
+        if self._refused <= 2 and not invalid:
+            return Outgoing(Message("NICK", (self._wanted + "_" * self._refused,)), urgent=True)
+        base = self._wanted[:4] if invalid else f"{self._wanted}_"
+        plain = "".join(c for c in base if c.isascii() and c.isalpha()) if invalid else base
+        doublings = max(0, self._refused - 3)
+        delay = min(RETRY_FIRST * 2**doublings, RETRY_LONGEST) if self._refused > 2 else 0.0
+        return Outgoing(Message("NICK", ((plain or "bot") + self._suffix(),)), delay, urgent=True)
+
+
+def _random_letters() -> str:
+    return "".join(random.choices(string.ascii_lowercase, k=4))

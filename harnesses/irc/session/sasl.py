@@ -1,0 +1,204 @@
+"""SASL on IRC: one mechanism after the other until services know us or none is left.
+
+https://ircv3.net/specs/extensions/sasl-3.2. Nothing here does I/O. The mechanisms are RFC 4616
+(PLAIN), RFC 4422 appendix A (EXTERNAL), scram.py, and ECDSA-NIST256P-CHALLENGE as Atheme defines
+it: the server's 32 bytes are signed as they are, for they count as a digest.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from harnesses.irc.protocol.errors import SaslFailed
+from harnesses.irc.protocol.message import Message
+from harnesses.irc.session.scram import Scram
+from harnesses.irc.settings import NetworkSettings
+
+
+class Mechanism(Protocol):
+    """One exchange of one mechanism."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the server may call it a success now."""
+
+    def answer(self, challenge: bytes) -> bytes:
+        """The answer to a challenge; the first challenge is empty. Raises SaslFailed."""
+
+
+Makers = Mapping[str, Callable[[], Mechanism]]
+"""Mechanisms by name, in order of preference; a maker may raise OSError or ValueError."""
+
+
+def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
+    """What the settings have credentials for, in the order of `sasl` or from strong to weak.
+
+    PLAIN, which says the password itself, goes over an unencrypted connection only when `sasl`
+    names it.
+    """
+    user = settings.sasl_username or ""
+    password = settings.sasl_password.get_secret_value() if settings.sasl_password else None
+    makers: dict[str, Callable[[], Mechanism]] = {}
+    if settings.tls_cert and encrypted:
+        makers["EXTERNAL"] = lambda: _Words(user)
+    if user and settings.sasl_key:
+        key = settings.sasl_key.get_secret_value()
+        makers["ECDSA-NIST256P-CHALLENGE"] = lambda: _Ecdsa(user, key)
+    if user and password is not None:
+        makers["SCRAM-SHA-512"] = lambda: Scram("sha512", user, password)
+        makers["SCRAM-SHA-256"] = lambda: Scram("sha256", user, password)
+        if encrypted or settings.sasl:
+            makers["PLAIN"] = lambda: _Words(f"{user}\0{user}\0{password}")
+    return {name: makers[name] for name in settings.sasl or makers if name in makers}
+
+
+class _Words:
+    """A mechanism of one message: EXTERNAL (whom to act for), PLAIN (that, name, password)."""
+
+    complete = True
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def answer(self, challenge: bytes) -> bytes:
+        if challenge:
+            raise SaslFailed("the server asks for more than the mechanism has")
+        return self._words.encode()
+
+
+class _Ecdsa:
+    """A signature by the key whose public half services know; `key` is PEM or the path of it."""
+
+    complete = True
+
+    def __init__(self, user: str, key: str) -> None:
+        pem = key.encode() if "-----BEGIN" in key else Path(key).read_bytes()
+        loaded = load_pem_private_key(pem, None)
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+            raise ValueError("sasl_key is not a key of an elliptic curve")
+        self._user, self._key = user, loaded
+
+    def answer(self, challenge: bytes) -> bytes:
+        if not challenge:
+            return self._user.encode()
+        if len(challenge) != SHA256.digest_size:
+            raise SaslFailed(f"a challenge of {len(challenge)} bytes is none of this mechanism")
+        return self._key.sign(challenge, ec.ECDSA(Prehashed(SHA256())))
+
+
+log = structlog.get_logger()
+
+CHUNK = 400
+"""Base64 characters of one AUTHENTICATE; a shorter one, or `+`, ends the message."""
+
+LONGEST = 64 * 1024
+"""Base64 characters of a server's message; no mechanism needs a tenth of it."""
+
+
+def chunks(answer: bytes) -> Iterator[Message]:
+    """The AUTHENTICATE messages that carry an answer."""
+    text = base64.b64encode(answer).decode()
+    for start in range(0, len(text), CHUNK):
+        yield Message("AUTHENTICATE", (text[start : start + CHUNK],))
+    if len(text) % CHUNK == 0:
+        yield Message("AUTHENTICATE", ("+",))
+
+
+class Sasl:
+    """The authentication of one connection. `account` is who services say we are, once they do.
+
+    A mechanism that is refused makes room for the next; a server that turns out not to be the
+    right one gets no further try, and `betrayed` says so: no password must go there.
+    """
+
+    def __init__(self, makers: Makers, network: str = "") -> None:
+        self._makers, self._network = makers, network
+        self._left: list[str] = []
+        self._mechanism: Mechanism | None = None
+        self._received = ""
+        self.account: str | None = None
+        self.betrayed = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether we have anything to authenticate with."""
+        return bool(self._makers)
+
+    @property
+    def running(self) -> bool:
+        """Whether an authentication is under way."""
+        return self._mechanism is not None
+
+    def start(self, offered: str) -> list[Message]:
+        """Begin; `offered` are the server's mechanisms with commas, "" when it names none."""
+        names = offered.upper().split(",")
+        self._left = [name for name in self._makers if not offered or name in names]
+        if not self._left:
+            self._warn("none of our mechanisms is offered", offered=offered)
+        return self._next()
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take an AUTHENTICATE or a numeric of SASL; return the answers."""
+        match message.command:
+            case "AUTHENTICATE" if self._mechanism:
+                return self._challenged(self._mechanism, message.param(0))
+            case "900":
+                self.account = message.param(2) or None
+            case "901":
+                self.account = None
+            case "903" | "907":
+                self._succeeded()
+            case "908":
+                offered = message.param(1).upper().split(",")
+                self._left = [name for name in self._left if name in offered]
+            case "902" | "904" | "905" | "906" if self._mechanism:
+                self._warn(message.param(-1), numeric=message.command)
+                return self._next()
+        return []
+
+    def _next(self) -> list[Message]:
+        self._mechanism = None
+        while self._left and not self.betrayed:
+            name = self._left.pop(0)
+            try:
+                self._mechanism = self._makers[name]()
+            except (OSError, ValueError) as error:
+                self._warn(str(error), mechanism=name)
+                continue
+            return [Message("AUTHENTICATE", (name,))]
+        return []
+
+    def _challenged(self, mechanism: Mechanism, chunk: str) -> list[Message]:
+        self._received += chunk.removeprefix("+") if len(chunk) == 1 else chunk
+        if len(chunk) == CHUNK and len(self._received) < LONGEST:
+            return []
+        text, self._received = self._received, ""
+        try:
+            return list(chunks(mechanism.answer(base64.b64decode(text, validate=True))))
+        except ValueError:
+            return self._abort("a challenge is no base64")
+        except SaslFailed as error:
+            return self._abort(str(error))
+
+    def _abort(self, why: str) -> list[Message]:
+        self._warn(why)
+        self.betrayed = True
+        return [Message("AUTHENTICATE", ("*",))]
+
+    def _succeeded(self) -> None:
+        if self._mechanism and not self._mechanism.complete:
+            self._warn("the server calls it a success before it has proved who it is")
+            self.betrayed, self.account = True, None
+        self._mechanism, self._left = None, []
+
+    def _warn(self, why: str, **details: str) -> None:
+        log.warning("irc.sasl_failed", network=self._network, why=why, **details)

@@ -1,0 +1,194 @@
+"""One connection to one IRC server as a state machine: messages in, events and messages out.
+
+Nothing here does I/O or waits. A `Session` lives as long as its connection; numerics are those of
+https://modern.ircdocs.horse/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.isupport import ISupport
+from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.session import connection_handlers, membership_handlers, message_handlers
+from harnesses.irc.session.channels import Roster
+from harnesses.irc.session.registration import Outgoing
+from harnesses.irc.session.state import Handler, State, utc_now
+from harnesses.irc.session.sts import Sts
+from harnesses.irc.settings import NetworkSettings
+
+log = structlog.get_logger()
+
+
+class Session:
+    """What we know of a connection, and what the protocol wants said.
+
+    `channels` are those to be in, with their keys or ""; the caller may change the mapping at any
+    time. What is to be sent collects until `take` is called. `encrypted` says that nobody else
+    reads along.
+    """
+
+    def __init__(
+        self,
+        network: str,
+        settings: NetworkSettings,
+        channels: Mapping[str, str],
+        now: Callable[[], datetime] = utc_now,
+        encrypted: bool = False,
+    ) -> None:
+        self._state = State(network, settings, channels, now, encrypted)
+
+    @property
+    def network(self) -> str:
+        """The network's name."""
+        return self._state.network
+
+    @property
+    def nick(self) -> str:
+        """Our nick at this moment."""
+        return self._state.source.nick
+
+    @property
+    def source(self) -> Source:
+        """Who we are for the others; user and host are None while unknown."""
+        return self._state.source
+
+    @property
+    def isupport(self) -> ISupport:
+        """What the server has said about itself."""
+        return self._state.isupport
+
+    @property
+    def roster(self) -> Roster:
+        """The channels we are in and who is there."""
+        return self._state.roster
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """The IRCv3 capabilities in force."""
+        return frozenset(self._state.capabilities.enabled)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the server has welcomed us and its message of the day is over."""
+        return self._state.ready
+
+    @property
+    def joined(self) -> bool:
+        """Whether we are in every channel that we want to be in."""
+        return self.ready and all(self.roster.channel(name) for name in self._state.wanted)
+
+    @property
+    def error(self) -> str | None:
+        """What the server said in its ERROR, which is its last line."""
+        return self._state.error
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self._state.encrypted
+
+    @property
+    def sts(self) -> Sts | None:
+        """What the server has announced about transport security."""
+        return self._state.capabilities.sts
+
+    @property
+    def upgrade(self) -> int | None:
+        """The port to go to, with TLS, before another word is said here."""
+        return self._state.capabilities.upgrade
+
+    def start(self) -> None:
+        """Begin: to be called once, when the connection stands.
+
+        A password in the clear waits until the server has had its chance to ask for TLS.
+        """
+        state = self._state
+        state.outgoing.append(Outgoing(state.capabilities.start(), urgent=True))
+        if state.encrypted or not state.settings.password:
+            connection_handlers.introduce(state)
+
+    def take(self) -> list[Outgoing]:
+        """What is to be sent since the last call, in order."""
+        outgoing, self._state.outgoing = self._state.outgoing, []
+        return outgoing
+
+    def receive(self, message: Message) -> list[IrcEvent]:
+        """Take one message of the server; return what happened, in order."""
+        state = self._state
+        return [event for each in state.multiline.take(message) for event in self._handle(each)]
+
+    def _handle(self, message: Message) -> list[IrcEvent]:
+        labelled = self._state.echoes.heard(message)
+        labelled |= self._state.batch_type(message) == "labeled-response"
+        if labelled and message.command in ("PRIVMSG", "NOTICE"):
+            return []  # whoever said it knows
+        if message.command != "BATCH" and self._state.is_past(message):
+            return []  # it is not to be done again, logged again, or believed of who is here now
+        handler = HANDLERS.get(message.command)
+        return handler(self._state, message) if handler else []
+
+    def label(self) -> str | None:
+        """A label for a line that is to be echoed; None where the server does not do that."""
+        return self._state.echoes.label() if self._state.echoing else None
+
+    def wrote(self, line: str) -> None:
+        """A line has gone out, ours or one of the caller's."""
+        self._state.written.add(line)
+
+    def receipts(self) -> list[tuple[str, bool]]:
+        """The labels answered since the last call, each with whether its line went through."""
+        return self._state.echoes.take()
+
+
+def _ping(state: State, message: Message) -> list[IrcEvent]:
+    state.send("PONG", *message.params, urgent=True)
+    return []
+
+
+def _standard_reply(state: State, message: Message) -> list[IrcEvent]:
+    # https://ircv3.net/specs/extensions/standard-replies
+    words = " ".join(message.params)
+    log.warning("irc.server_says", network=state.network, kind=message.command, words=words)
+    return []
+
+
+def _too_long(state: State, message: Message) -> list[IrcEvent]:
+    """Say it again in pieces, once; the whole line counts as said then."""
+    line = state.written.refused(message.tags.get("label", ""))
+    pieces = state.written.pieces(line) if line else []
+    command, target = (line.command, line.param(0)) if line else ("", "")
+    log.warning(
+        "irc.line_too_long",
+        network=state.network,
+        command=command,
+        target=target if pieces else "",  # it may be a password otherwise
+        pieces=len(pieces),
+    )
+    for piece in pieces:
+        tags = {"label": state.echoes.label()} if state.echoing else {}
+        state.outgoing.append(Outgoing(replace(piece, tags=tags)))
+    if line and pieces and (label := line.tags.get("label")):
+        state.echoes.settle(label)
+    return []
+
+
+def _error(state: State, message: Message) -> list[IrcEvent]:
+    state.error = message.param(0)
+    return []
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "PING": _ping,
+    "ERROR": _error,
+    "417": _too_long,
+    **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
+    **connection_handlers.HANDLERS,
+    **membership_handlers.HANDLERS,
+    **message_handlers.HANDLERS,
+}

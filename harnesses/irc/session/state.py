@@ -1,0 +1,201 @@
+"""What is known of one connection, shared by those who handle its messages."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from harnesses.irc.protocol.echo_labels import Echoes
+from harnesses.irc.protocol.events import EventType, IrcEvent
+from harnesses.irc.protocol.input_too_long import Written
+from harnesses.irc.protocol.isupport import ISupport
+from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.protocol.multiline import Multiline
+from harnesses.irc.session.capabilities import ECHO, Capabilities
+from harnesses.irc.session.channels import Roster
+from harnesses.irc.session.registration import NickChoice, Outgoing
+from harnesses.irc.session.sasl import Sasl, mechanisms
+from harnesses.irc.settings import NetworkSettings
+
+Handler = Callable[["State", Message], list[IrcEvent]]
+"""Takes one message of the server, changes the state, returns what is to be logged."""
+
+PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
+"""Batches of things that happened before now."""
+
+SKEW = timedelta(seconds=1)
+"""How far the clocks of a network's servers may be apart."""
+
+AHEAD, BEHIND = timedelta(minutes=5), timedelta(days=1)
+"""How far a server's clock may be from ours to be believed; the log is in the order of time, so a
+line of next year would stay its last one for a year."""
+
+REMEMBERED = 1000
+"""Messages whose ids are kept, to know one that comes again."""
+
+JOINS_AT_ONCE = 10
+"""Channels in one JOIN, for no line to become too long."""
+
+
+BOT_TAGS = frozenset({"bot", "draft/bot", "inspircd.org/bot"})
+"""Tags of what a bot says (https://ircv3.net/specs/extensions/bot-mode)."""
+
+
+def utc_now() -> datetime:
+    """The time, aware."""
+    return datetime.now(UTC)
+
+
+class State:
+    """The mutable heart of a session. `wanted` maps the channels to be in to their keys or "".
+
+    `encrypted` says whether the connection is; `introduced` whether PASS, NICK and USER are out.
+    `missed_nick` is the nick we want while it is somebody else's; `seen` has the last messages'
+    ids with their targets.
+    """
+
+    def __init__(
+        self,
+        network: str,
+        settings: NetworkSettings,
+        wanted: Mapping[str, str],
+        now: Callable[[], datetime],
+        encrypted: bool,
+    ) -> None:
+        self.network, self.settings, self.wanted, self.now = network, settings, wanted, now
+        self.source = Source(settings.nick)
+        self.encrypted, self.introduced = encrypted, False
+        self.registered = False
+        self.ready = False
+        self.error: str | None = None
+        self.roster = Roster()
+        self.sasl = Sasl(mechanisms(settings, encrypted), network)
+        self.capabilities = Capabilities(self.sasl, encrypted)
+        self.nicks = NickChoice(settings.nick)
+        self.missed_nick: str | None = None
+        self.echoes = Echoes()
+        self.seen: dict[tuple[str, str], None] = {}
+        self.written = Written(now)
+        self.multiline = Multiline()
+        self.batches: dict[str, str] = {}
+        self.ctcp_answered: datetime | None = None
+        self.outgoing: list[Outgoing] = []
+
+    @property
+    def isupport(self) -> ISupport:
+        """What the server has said about itself."""
+        return self.roster.isupport
+
+    def is_me(self, nick: str) -> bool:
+        """Whether `nick` is ours, under the server's case mapping."""
+        return self.isupport.fold(nick) == self.isupport.fold(self.source.nick)
+
+    def send(self, command: str, *params: str, urgent: bool = False, idle: bool = False) -> None:
+        """Send a message; urgent ones overtake, idle ones are overtaken."""
+        self.outgoing.append(Outgoing(Message(command, params), urgent=urgent, idle=idle))
+
+    def send_later(
+        self, delay: float, unless: Callable[[], bool], command: str, *params: str
+    ) -> None:
+        """Send a message in `delay` seconds, unless it is needless then."""
+        self.outgoing.append(Outgoing(Message(command, params), delay, unless=unless))
+
+    def join(self, channel: str, delay: float = 0.0) -> None:
+        """Join `channel`, `delay` seconds from now, if we want to be in it and are not, then."""
+        fold = self.isupport.fold
+        for name, key in self.wanted.items():
+            if fold(name) == fold(channel):
+                params = (name, key) if key else (name,)
+                needless = functools.partial(self._needless, name)
+                self.send_later(delay, needless, "JOIN", *params)
+
+    def join_all(self) -> None:
+        """Join all that we want to be in, as many at once as the server says it takes."""
+        # A key belongs to the channel at its place in the list, so those with keys come first.
+        wanted = sorted(self.wanted.items(), key=lambda pair: not pair[1])
+        at_once = min(self.isupport.targets("JOIN"), JOINS_AT_ONCE)
+        for start in range(0, len(wanted), at_once):
+            some = wanted[start : start + at_once]
+            names, keys = ",".join(n for n, _ in some), ",".join(k for _, k in some if k)
+            self.send("JOIN", *((names, keys) if keys else (names,)))
+
+    @property
+    def echoing(self) -> bool:
+        """Whether the server shows us what has become of our lines."""
+        return self.capabilities.enabled >= ECHO
+
+    def is_past(self, message: Message) -> bool:
+        """Whether it happened before now: in a batch of the past, before we came, or twice."""
+        if self.batch_type(message) in PAST:
+            return True
+        if message.command not in ("PRIVMSG", "NOTICE"):
+            return False
+        target, msgid = message.param(0), message.tags.get("msgid")
+        channel = self.roster.channel(self.isupport.channel_of(target) or "")
+        since, time = channel.joined if channel else None, tagged_time(message)
+        if channel and since and time:
+            if since - time > SKEW:
+                return True
+            channel.joined = None  # what comes now is new, also when the clock is put back
+        if not msgid:
+            return False
+        known = (msgid, target) in self.seen
+        self.seen[msgid, target] = None
+        if len(self.seen) > REMEMBERED:
+            del self.seen[next(iter(self.seen))]
+        return known
+
+    def _needless(self, channel: str) -> bool:
+        return channel not in self.wanted or self.roster.channel(channel) is not None
+
+    def batch_type(self, message: Message) -> str | None:
+        """The type of the batch that `message` is part of."""
+        return self.batches.get(message.tags.get("batch", ""))
+
+    def event(
+        self, kind: EventType, message: Message, channel: str | None, target: str, text: str = ""
+    ) -> IrcEvent:
+        """The event that `message` stands for; its channel is spelled as when we joined."""
+        source = message.source or Source("")
+        known = self.roster.channel(channel) if channel else None
+        return IrcEvent(
+            network=self.network,
+            type=kind,
+            channel=known.name if known else channel,
+            target=target,
+            nick=source.nick,
+            user=source.user,
+            host=source.host,
+            account=self._account(message, source.nick),
+            text=text,
+            time=self._time(message),
+            msgid=message.tags.get("msgid") or None,
+            own=self.is_me(source.nick),
+            batch_type=self.batch_type(message),
+            bot=self._is_bot(message, source.nick),
+        )
+
+    def _time(self, message: Message) -> datetime:
+        """When it happened: as the server says, unless its clock is wrong."""
+        told, now = tagged_time(message), self.now()
+        return told if told and -BEHIND <= told - now <= AHEAD else now
+
+    def _is_bot(self, message: Message, nick: str) -> bool:
+        member = self.roster.member(nick)
+        return not BOT_TAGS.isdisjoint(message.tags) or bool(member and member.bot)
+
+    def _account(self, message: Message, nick: str) -> str | None:
+        if "account-tag" in self.capabilities.enabled:
+            return message.tags.get("account") or None
+        member = self.roster.member(nick)
+        return member.account if member else None
+
+
+def tagged_time(message: Message) -> datetime | None:
+    """The server-time tag (https://ircv3.net/specs/extensions/server-time), always UTC."""
+    try:
+        found = datetime.fromisoformat(message.tags.get("time", ""))
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # no time; in UTC before the first year or after the last
+        return None

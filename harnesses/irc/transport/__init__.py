@@ -1,0 +1,1 @@
+"""Sockets, TLS, reconnects and the send queue of one network."""

@@ -1,0 +1,346 @@
+"""One IRC network, for as long as the process lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from harnesses.core.backoff import Backoff
+from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.line_splitting import budget, split
+from harnesses.irc.protocol.message import Message
+from harnesses.irc.session.channels import Member
+from harnesses.irc.session.session import Session
+from harnesses.irc.session.sts import Sts, StsPolicies
+from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.transport.connection import Bot
+from harnesses.irc.transport.link import Link
+from harnesses.irc.transport.send_queue import Sent
+from harnesses.irc.transport.tls import tls_context
+
+log = structlog.get_logger()
+
+RECONNECT = 2.0, 300.0
+"""Seconds before the first attempt to connect again, and the longest wait."""
+
+SILENCE = 90.0
+"""Seconds without a word of the server before we ask; after as many again it counts as gone."""
+
+QUIT_WITHIN = 2.0
+"""Seconds."""
+
+LAG_WITHIN = 5.0
+"""Seconds in which a server answers, or its lag is unknown."""
+
+ECHO_WITHIN = 10.0
+"""Seconds to wait for the server to show us a line of our own."""
+
+UNWELCOME_WAIT = 60.0
+"""Seconds to wait at least after the server has called us banned or too fast."""
+
+_UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to reconnect", re.I)
+
+
+class Network:
+    """Connects, stays connected, and tells what happens.
+
+    `on_event` is called synchronously, in the order of arrival; what it raises ends `run`. Our
+    own messages are no events: `privmsg` and its like return what went out. `connected` is set
+    while the server has us registered, `joined` while we are in all the channels we want.
+    `plugins` are modules with irc3 plugins, `policies` remembers which servers insist on TLS.
+    Raises IrcError when the settings name no server.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: NetworkSettings,
+        on_event: Callable[[IrcEvent], None],
+        *,
+        plugins: Iterable[str] = (),
+        policies: StsPolicies | None = None,
+        backoff: Backoff | None = None,
+        silence: float = SILENCE,
+    ) -> None:
+        if settings.server is None:
+            raise IrcError(f"the network {name} has no server; set its key `server`")
+        self.name, self._server = name, settings.server
+        self.connected, self.joined = asyncio.Event(), asyncio.Event()
+        self._settings, self._on_event, self._plugins = settings, on_event, tuple(plugins)
+        self._policies = policies or StsPolicies()
+        self._backoff = backoff or Backoff(*RECONNECT, jitter=random.random)
+        self._silence = silence
+        self._wanted = dict(_name_and_key(channel) for channel in settings.channels)
+        self._session = Session(name, settings, self._wanted)
+        self._link: Link | None = None
+        self._port = settings.port
+        self._noted: Sts | None = None
+        self._closing = asyncio.Event()
+
+    def __repr__(self) -> str:
+        state = "connected" if self.connected.is_set() else "not connected"
+        return f"<Network {self.name} as {self.nick}, {state}>"
+
+    @property
+    def nick(self) -> str:
+        """Our nick at this moment."""
+        return self._session.nick
+
+    @property
+    def server(self) -> str:
+        """The server's name or address, as configured."""
+        return self._server
+
+    @property
+    def channels(self) -> list[str]:
+        """The channels we are in."""
+        return self._session.roster.channels
+
+    def members(self, channel: str) -> list[str]:
+        """The nicks in `channel`, sorted; none when we are not there."""
+        known = self._session.roster.channel(channel)
+        return sorted((m.nick for m in known.members.values()), key=str.casefold) if known else []
+
+    def is_channel(self, name: str) -> bool:
+        """Whether `name` is that of a channel here."""
+        return self._session.isupport.is_channel(name)
+
+    def member(self, channel: str, nick: str) -> Member | None:
+        """`nick` as known in `channel`, if they are there and we are."""
+        known = self._session.roster.channel(channel)
+        return known.members.get(self.fold(nick)) if known else None
+
+    def is_operator(self, channel: str) -> bool:
+        """Whether we are an operator of `channel`."""
+        return self._session.roster.is_operator(channel, self.nick)
+
+    def topic(self, channel: str) -> str:
+        """The topic of `channel`; empty where there is none, or we are not there."""
+        known = self._session.roster.channel(channel)
+        return known.topic if known else ""
+
+    def configure(self, settings: NetworkSettings) -> None:
+        """Use other settings from the next connection on."""
+        self._settings = settings
+
+    def fold(self, name: str) -> str:
+        """`name` in the form in which equal nicks and channels are equal strings here."""
+        return self._session.isupport.fold(name)
+
+    async def lag(self) -> float | None:
+        """Seconds until the server answers, or None when it does not in good time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAG_WITHIN):
+                return await self._link.lag() if self._link else None
+        return None
+
+    async def until_joined(self) -> None:
+        """Wait until we are in every channel we want; for ever, when one does not let us in."""
+        await self.joined.wait()
+
+    async def run(self) -> None:
+        """Be on the network until `quit`."""
+        bot = Bot(self, self._plugins)
+        while not self._closing.is_set():
+            self._port, encrypted = self._way()
+            self._noted = None
+            self._session = Session(self.name, self._settings, self._wanted, encrypted=encrypted)
+            changed = functools.partial(self._changed, bot)
+            trusted = self._settings.tls_fingerprints
+            rate = self._settings.lines_per_second
+            link = Link(self._session, bot, self._on_event, changed, self._silence, trusted, rate)
+            self._link = link
+            try:
+                await self._stay(link)
+            except (OSError, UnicodeError) as error:
+                log.warning("irc.connect_failed", network=self.name, error=str(error))
+            finally:
+                self._leave()
+            await self._pause()
+
+    async def privmsg(self, target: str, text: str) -> list[str]:
+        """Say `text`; return the lines that went out, which are none without a connection.
+
+        Where the server echoes, it is those that it took. Raises InvalidMessage when `target`
+        cannot be one.
+        """
+        return await self._said(self._say("PRIVMSG", target, text, echoed=True))
+
+    async def notice(self, target: str, text: str) -> list[str]:
+        """Like `privmsg`, as a NOTICE."""
+        return await self._said(self._say("NOTICE", target, text, echoed=True))
+
+    async def action(self, target: str, text: str) -> list[str]:
+        """Like `privmsg`, as an action; the lines returned are without its CTCP wrapping."""
+        return await self._said(self._say("ACTION", target, text, echoed=True))
+
+    def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
+        """The lines that `text` to `target` makes, as `privmsg` (or `command`) would send them."""
+        space = budget(self._session.isupport, self._session.source, command, target)
+        return split(text, space)
+
+    def say(self, command: str, target: str, text: str) -> Sent | None:
+        """Put `text` in the queue; the result is done with its last line.
+
+        Where the server echoes, what it took is an event, as nobody waits for it here.
+        """
+        lines = self._say(command, target, text, echoed=False)
+        return lines[-1].sent if lines else None
+
+    def join(self, channel: str, key: str = "") -> None:
+        """Join `channel`, now and after each reconnect. Raises InvalidMessage."""
+        self._require_channel(channel)
+        line = Message("JOIN", (channel, key) if key else (channel,)).render()
+        self._wanted[channel] = key
+        if self._session.ready:
+            self.send_line(line)
+        self._note_joined()
+
+    def part(self, channel: str, reason: str = "") -> None:
+        """Leave `channel` and do not come back. Raises InvalidMessage."""
+        self._require_channel(channel)
+        line = Message("PART", (channel, reason) if reason else (channel,)).render()
+        for name in [n for n in self._wanted if self.fold(n) == self.fold(channel)]:
+            del self._wanted[name]
+        if self._session.roster.channel(channel):
+            self.send_line(line)
+        self._note_joined()
+
+    def send_line(self, line: str, urgent: bool = False) -> Sent:
+        """Send a raw line; line breaks in it become spaces."""
+        clean = line.rstrip("\r\n").translate({10: " ", 13: " ", 0: None})
+        if self._link:
+            return self._link.send_line(clean, urgent)
+        nothing: Sent = asyncio.get_running_loop().create_future()
+        nothing.set_result(False)
+        return nothing
+
+    def close(self, reason: str = "") -> None:
+        """Ask the server to let us go; `run` ends when it has."""
+        self._closing.set()
+        self.send_line(f"QUIT :{reason}", urgent=True)
+
+    async def quit(self, reason: str = "") -> None:
+        """Leave the network, in two seconds at most; `run` ends."""
+        self.close(reason)
+        if self._link:
+            await self._link.lost(QUIT_WITHIN)
+
+    def _way(self) -> tuple[int, bool]:
+        """The port to connect to, and whether by TLS: as set, or as the server insists."""
+        settings = self._settings
+        insisted = None if settings.tls else self._policies.port(self._server)
+        return insisted or settings.port, settings.tls or insisted is not None
+
+    async def _stay(self, link: Link) -> None:
+        tls = tls_context(self._settings) if self._session.encrypted else None
+        await link.open(self._server, self._port, tls)
+        self._backoff.started()
+        fault = await link.last()
+        if self._session.encrypted and not isinstance(fault, UntrustedCertificate):
+            self._policies.renew(self._server)
+        if fault and not isinstance(fault, OSError):
+            raise fault  # not the network's: `on_event` has failed
+        if self._session.upgrade:
+            log.info("irc.sts_upgrade", network=self.name, port=self._session.upgrade)
+        elif not self._closing.is_set():
+            why = self._session.error or str(fault or "the server closed the connection")
+            log.warning("irc.disconnected", network=self.name, error=why)
+
+    def _leave(self) -> None:
+        if self._link:
+            self._link.close()
+        self._link = None
+        self.connected.clear()
+        self.joined.clear()
+
+    async def _pause(self) -> None:
+        if self._closing.is_set() or self._session.upgrade:
+            return
+        unwelcome = _UNWELCOME.search(self._session.error or "")
+        delay = self._backoff.delay(at_least=UNWELCOME_WAIT if unwelcome else 0.0)
+        log.info("irc.reconnecting", network=self.name, seconds=round(delay, 1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._closing.wait()
+
+    def _changed(self, bot: Bot) -> None:
+        self._note_sts()
+        if self._session.ready and not self.connected.is_set():
+            self.connected.set()
+            log.info("irc.connected", network=self.name, nick=self.nick)
+            bot.notify("server_ready")
+        self._note_joined()
+
+    def _note_joined(self) -> None:
+        if self._session.joined:
+            self.joined.set()
+        else:
+            self.joined.clear()
+
+    def _note_sts(self) -> None:
+        announced = self._session.sts
+        if announced == self._noted:
+            return
+        self._noted = announced
+        if self._session.upgrade:
+            self._policies.upgrade(self._server, self._session.upgrade)
+        elif announced and announced.duration is not None and self._session.encrypted:
+            self._policies.keep(self._server, self._port, announced.duration)
+
+    def _require_channel(self, name: str) -> None:
+        if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
+            raise InvalidMessage(f"{name!r} is not the name of a channel")
+
+    def _say(self, command: str, target: str, text: str, echoed: bool) -> list[_Said]:
+        Message("PRIVMSG", (target, "")).render()  # a bad target is an error also when offline
+        if not self._link or not self.connected.is_set():
+            return []
+        wire = "PRIVMSG" if command == "ACTION" else command
+        wrapped = "\x01ACTION {}\x01" if command == "ACTION" else "{}"
+        lines = []
+        for piece in self.split(target, text, command):
+            label = self._session.label() if echoed else None
+            tags = {"label": label} if label else {}
+            line = Message(wire, (target, wrapped.format(piece)), tags=tags).render()
+            receipt = self._link.receipt(label) if label else None
+            lines.append(_Said(piece, self._link.send_line(line), receipt))
+        return lines
+
+    async def _said(self, lines: list[_Said]) -> list[str]:
+        try:
+            return [line.text for line in lines if await line.sent and await line.arrived()]
+        except asyncio.CancelledError:
+            for line in lines:
+                line.sent.cancel()
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A line of ours: `sent` when it is out, `receipt` when the server has told what became of
+    it, where it does."""
+
+    text: str
+    sent: Sent
+    receipt: Sent | None
+
+    async def arrived(self) -> bool:
+        """Whether it did; a server that does not say so in time is believed to have it."""
+        if self.receipt is None:
+            return True
+        done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_WITHIN)
+        return not done or self.receipt.result()
+
+
+def _name_and_key(channel: str) -> tuple[str, str]:
+    name, _, key = channel.strip().partition(" ")
+    return name, key.strip()

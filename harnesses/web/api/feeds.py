@@ -1,0 +1,142 @@
+"""Feeds of a channel or of a search, in Atom (RFC 4287) and as JSON Feed 1.1."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from xml.etree import ElementTree as Xml
+
+from fastapi import APIRouter, Depends
+from fastapi import Query as Param
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from harnesses.core.permalinks import permalink, with_query
+from harnesses.web.params import MOST_WORDS, InChannel, Nick
+from harnesses.web.reader import Reader, TheReader
+from harnesses.web.rendering.text import plain, plain_line, said
+from harnesses.web.site import TheSite
+from storage.chat_log.event import SPOKEN, Event
+from storage.search.models import Order, Search
+
+ATOM = "http://www.w3.org/2005/Atom"
+JSON_FEED = "https://jsonfeed.org/version/1.1"
+_TITLE = 80  # characters of an entry's title
+_NOT_IN_XML = re.compile("[\ufffe\uffff]")  # XML 1.0, section 2.2; `plain` leaves out the rest
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The newest lines that fit, the newest first; addresses are whole."""
+
+    title: str
+    home: str
+    address: str
+    site: str
+    events: Sequence[Event]
+
+    @property
+    def updated(self) -> datetime:
+        """The time of the newest line."""
+        return self.events[0].time if self.events else datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def _feed(
+    request: Request,
+    the_site: TheSite,
+    reader: TheReader,
+    where: InChannel,
+    nick: Nick = None,
+    q: Annotated[str, Param(max_length=MOST_WORDS)] = "",
+    limit: Annotated[int, Param(ge=1, le=100)] = 50,
+) -> Feed:
+    site = (the_site.settings.public_url or str(request.base_url)).rstrip("/")
+    channel = "/".join(part for part in (where.network, where.channel) if part)
+    home = with_query("/search", q=q, channel=channel, nick=nick)
+    asked = request.query_params.multi_items()
+    query = {name: value for name, value in asked if name != "token"}  # nobody should pass it on
+    within = replace(
+        reader.query(),
+        network=where.network,
+        channel=where.channel,
+        nick=nick,
+        types=SPOKEN,
+        limit=limit,
+    )
+    return Feed(
+        title=plain(" · ".join(part for part in (q, channel, nick, "Terrarium") if part)),
+        home=site + home,
+        address=site + with_query(request.scope["path"], **query),
+        site=site,
+        events=await _newest(reader, Search(text=q, within=within, order=Order.TIME)),
+    )
+
+
+TheFeed = Annotated[Feed, Depends(_feed)]
+
+
+@router.get("/feed.atom")
+async def show_atom(feed: TheFeed) -> Response:
+    """The newest lines of a channel, of a person or of a search, as Atom."""
+    root = Xml.Element("feed", xmlns=ATOM)
+    _add(root, "id", feed.address)
+    _add(root, "title", feed.title)
+    _add(root, "updated", feed.updated.isoformat())
+    Xml.SubElement(root, "link", rel="self", href=feed.address)
+    Xml.SubElement(root, "link", rel="alternate", type="text/html", href=feed.home)
+    for event in feed.events:
+        entry = Xml.SubElement(root, "entry")
+        _add(entry, "id", feed.site + permalink(event))
+        _add(entry, "title", _title(event))
+        _add(entry, "updated", event.time.isoformat())
+        _add(_add(entry, "author"), "name", plain(event.nick))
+        Xml.SubElement(entry, "link", rel="alternate", href=feed.site + permalink(event))
+        _add(entry, "content", str(said(event.text))).set("type", "html")
+    body = Xml.tostring(root, encoding="utf-8", xml_declaration=True)
+    return Response(body, media_type="application/atom+xml; charset=utf-8")
+
+
+@router.get("/feed.json")
+async def show_json(feed: TheFeed) -> Response:
+    """The same as JSON Feed."""
+    items: list[dict[str, Any]] = [
+        {
+            "id": feed.site + permalink(event),
+            "url": feed.site + permalink(event),
+            "title": _title(event),
+            "content_text": plain(event.text),
+            "date_published": event.time.isoformat(),
+            "authors": [{"name": plain(event.nick)}],
+        }
+        for event in feed.events
+    ]
+    body = {
+        "version": JSON_FEED,
+        "title": feed.title,
+        "home_page_url": feed.home,
+        "feed_url": feed.address,
+        "items": items,
+    }
+    return JSONResponse(body, media_type="application/feed+json")
+
+
+async def _newest(reader: Reader, asked: Search) -> Sequence[Event]:
+    if asked.text.strip():
+        return [hit.event for hit in (await reader.search(asked)).hits]
+    found, _ = await reader.page(asked.within, asked.within.limit)
+    return found[::-1]
+
+
+def _title(event: Event) -> str:
+    line = plain_line(event)
+    return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
+
+
+def _add(parent: Xml.Element, name: str, text: str = "") -> Xml.Element:
+    child = Xml.SubElement(parent, name)
+    child.text = _NOT_IN_XML.sub("", text)
+    return child

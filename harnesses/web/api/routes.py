@@ -1,0 +1,239 @@
+"""The log over HTTP: only what the visitor may read, whatever is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Header, HTTPException
+from fastapi import Query as Param
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import AfterValidator
+from starlette.responses import StreamingResponse
+
+from harnesses.web.api.models import (
+    ChannelInfo,
+    Channels,
+    Context,
+    Health,
+    LogStats,
+    Message,
+    Messages,
+    ProblemAnswer,
+)
+from harnesses.web.api.results import SearchResults
+from harnesses.web.params import MOST_WORDS, During, Id, InChannel, Limit, Nick, Recently
+from harnesses.web.reader import TheReader
+from harnesses.web.rendering.zone import UTC as ZONE
+from storage.chat_log.event import Event, EventType
+from storage.chat_log.query import Query
+from storage.search.models import Order, Search
+from storage.search.query_parser import Mode, parse
+
+_PROBLEMS: dict[int | str, dict[str, object]] = {
+    404: {"model": ProblemAnswer, "description": "no such event on a public channel"},
+    422: {"model": ProblemAnswer, "description": "a parameter is wrong; the message says which"},
+}
+# Where the answer itself is no JSON, the framework would promise problems in its form too.
+_PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
+    status: {
+        "description": problem["description"],
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}},
+    }
+    for status, problem in _PROBLEMS.items()
+}
+router = APIRouter(prefix="/api", tags=["log"], responses=_PROBLEMS)
+health = APIRouter(tags=["health"])
+
+
+class JsonLines(StreamingResponse):
+    """JSON objects, each on a line of its own."""
+
+    media_type = "application/x-ndjson"
+
+
+def _filter(
+    reader: TheReader,
+    where: InChannel,
+    span: During,
+    nick: Nick = None,
+    type: Annotated[
+        list[EventType] | None, Param(description="only these kinds; may be repeated")
+    ] = None,
+    before_id: Annotated[Id | None, Param(description="older than this event")] = None,
+    after_id: Annotated[
+        Id | None, Param(description="newer than this event; then the oldest come first")
+    ] = None,
+) -> Query:
+    return Query(
+        scope=reader.scope,
+        network=where.network,
+        channel=where.channel,
+        nick=nick,
+        types=frozenset(type) if type else None,
+        since=span.since,
+        until=span.until,
+        before_id=before_id,
+        after_id=after_id,
+    )
+
+
+Filter = Annotated[Query, Depends(_filter)]
+
+
+def _has_something(text: str) -> str:
+    if not parse(text, now=datetime.now(UTC)):
+        raise ValueError("write at least one word to look for")
+    return text
+
+
+Words = Annotated[
+    str,
+    AfterValidator(_has_something),
+    Param(
+        max_length=MOST_WORDS,
+        description='words, "phrases", -not, or, prefix*, from:nick, in:#channel, since:2026-03,'
+        " until:, hours:24",
+        examples=["frogs awake"],
+    ),
+]
+
+
+@health.get("/health")
+async def answer_health() -> Health:
+    """That the web tendril answers; needs no token."""
+    return Health()
+
+
+@router.get("/channels")
+async def list_channels(reader: TheReader) -> Channels:
+    """The public channels, the most recently active first."""
+    found = await reader.channels()
+    return Channels(channels=[ChannelInfo.of(channel) for channel in found])
+
+
+@router.get("/messages")
+async def list_messages(
+    reader: TheReader,
+    query: Filter,
+    limit: Limit = 100,
+) -> Messages:
+    """Events in order of time: the newest that fit, or with `after_id` alone the next ones."""
+    newest = query.after_id is None or query.before_id is not None
+    found, more = await reader.page(query, limit, newest=newest)
+    return Messages(messages=_messages(found), more=more)
+
+
+@router.get("/messages.jsonl", response_class=JsonLines, responses=_PROBLEMS_OF_STREAMS)
+async def dump_messages(reader: TheReader, query: Filter) -> JsonLines:
+    """Every event that fits, oldest first, one JSON object a line, however many there are."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for event in reader.all(query):
+            yield Message.of(event).model_dump_json().encode() + b"\n"
+
+    return JsonLines(lines())
+
+
+@router.get("/messages/{id}/context")
+async def show_context(
+    reader: TheReader,
+    id: Id,
+    before: Annotated[int, Param(ge=0, le=200)] = 10,
+    after: Annotated[int, Param(ge=0, le=200)] = 10,
+) -> Context:
+    """An event and the events before and after it on its channel."""
+    found = await reader.context(id, before, after)
+    if found is None:
+        raise HTTPException(404, f"There is no event {id} on a public channel.")
+    return Context(
+        before=_messages(found.before),
+        message=Message.of(found.event),
+        after=_messages(found.after),
+    )
+
+
+_NOT_NEAR: dict[int | str, dict[str, object]] = {
+    503: {"model": ProblemAnswer, "description": "the index of meanings cannot be asked now"},
+}
+
+
+@router.get("/search", responses=_NOT_NEAR)
+async def search(
+    reader: TheReader,
+    q: Words,
+    where: InChannel,
+    span: Recently,
+    nick: Nick = None,
+    mode: Annotated[
+        Mode | Literal["semantic"],
+        Param(
+            description="all words, any of them, all as they stand, or what is near in meaning:"
+            " best first, on one page, where the log is indexed so"
+        ),
+    ] = Mode.AND,
+    order: Annotated[Order, Param(description="newest first, or best first")] = Order.TIME,
+    limit: Limit = 50,
+    cursor: Annotated[
+        str | None, Param(max_length=100, description="`next_cursor` of the page before")
+    ] = None,
+) -> SearchResults:
+    """Lines that people said, with what was found in them, a page at a time."""
+    within = Query(
+        scope=reader.scope,
+        network=where.network,
+        channel=where.channel,
+        nick=nick,
+        since=span.since,
+        until=span.until,
+        limit=limit,
+    )
+    if mode == "semantic":
+        return SearchResults.of(await reader.near(q, within), first=True)
+    asked = Search(text=q, within=within, mode=mode, order=order, cursor=cursor)
+    return SearchResults.of(await reader.search(asked), first=cursor is None)
+
+
+@router.get("/stats")
+async def show_stats(
+    reader: TheReader, where: InChannel, span: Recently, nick: Nick = None
+) -> LogStats:
+    """Totals of what people said, who said most, and when."""
+    query = Query(
+        scope=reader.scope,
+        network=where.network,
+        channel=where.channel,
+        nick=nick,
+        since=span.since,
+        until=span.until,
+    )
+    totals = await reader.stats(query, top=10)
+    if nick is not None:
+        return LogStats.of(totals)
+    return LogStats.of(totals, await reader.days(query, ZONE), await reader.heat_map(query))
+
+
+@router.get("/stream", response_class=EventSourceResponse, responses=_PROBLEMS_OF_STREAMS)
+async def stream(
+    reader: TheReader,
+    where: InChannel,
+    after_id: Annotated[Id | None, Param(description="begin after this event")] = None,
+    last_event_id: Annotated[
+        Id | None, Header(description="sent by a browser that returns")
+    ] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Events as they happen (Server-Sent Events); a reader that comes back misses none."""
+    query = Query(scope=reader.scope, network=where.network, channel=where.channel)
+    start = after_id if last_event_id is None else last_event_id
+    position = await reader.newest_id() if start is None else start
+    # An id without data is remembered and shown to nobody: a reader who leaves before the first
+    # event still knows where to go on (WHATWG HTML, section 9.2.6).
+    yield ServerSentEvent(id=str(position), retry=2000)
+    async for event in reader.follow(replace(query, after_id=position)):
+        yield ServerSentEvent(id=str(event.id), data=Message.of(event))
+
+
+def _messages(events: Iterable[Event]) -> list[Message]:
+    return [Message.of(event) for event in events]

@@ -1,0 +1,1 @@
+"""Access tokens, cookies and the middleware that checks them."""

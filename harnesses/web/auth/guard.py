@@ -1,0 +1,136 @@
+"""The door: who may come in, and the headers that every answer carries."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import quote, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from harnesses.web.auth.token import Tokens, is_feed
+from terrarium.loopback import host_of, is_loopback
+
+_OPEN = ("/health", "/login", "/favicon.ico")
+_CAPABILITY = "/paste/"  # an address that nobody can guess is the permission to read it
+_READING = ("GET", "HEAD", "OPTIONS")
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    # no-referrer would make browsers send `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+}
+
+
+INDEXABLE = "indexable"  # what a page sets in its state when search engines may list it
+
+
+class Guard:
+    """ASGI middleware around the whole site."""
+
+    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+        self._app = app
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that may not come in, and pass on every other."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        state: dict[str, object] = scope.setdefault("state", {})
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "private, no-cache")
+                if not state.get(INDEXABLE):
+                    headers["X-Robots-Tag"] = "noindex"
+            await send(message)
+
+        request = Request(scope)
+        refusal = self._refusal(request)
+        if scope["method"] == "HEAD":  # answered like GET; the server leaves the body out
+            scope = {**scope, "method": "GET"}
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """The answer to a request that may not come in; else its visitor is noted."""
+        if request.scope["path"].startswith(_CAPABILITY) and request.method in _READING:
+            return None
+        if not self._tokens.required and not is_loopback(host_of(request.headers.get("host", ""))):
+            return refuse(
+                HTTPStatus.FORBIDDEN,
+                "Without a token this site answers only to loopback names such as localhost;"
+                " to use another name, set WEB_TOKEN.",
+            )
+        if request.method not in _READING and not _same_origin(request.headers):
+            return refuse(HTTPStatus.FORBIDDEN, "This must be sent from a page of this site.")
+        path = request.scope["path"]  # request.url would take an encoded # for a fragment
+        if path in _OPEN or path.startswith("/static/"):
+            return None
+        request.state.visitor = self._tokens.visitor(request)
+        given = request.query_params.get("token")
+        if given is not None and not is_feed(path) and self._tokens.opened_by(given) is not None:
+            return self._logged_in(request, given)
+        return None if request.state.visitor else ask_to_log_in(request)
+
+    def _logged_in(self, request: Request, token: str) -> Response:
+        """Take the token out of the address, so that it is not kept in the history."""
+        rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
+        target = local_path(_with_query(request, urlencode(rest)))
+        response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
+        self._tokens.remember(token, response, secure=request.url.scheme == "https")
+        return response
+
+
+def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
+    """The JSON answer to a request that is not let in."""
+    kind = status.name.lower()
+    return JSONResponse(
+        {"error": {"message": message, "type": kind, "param": None}}, status, headers
+    )
+
+
+def local_path(target: str) -> str:
+    """`target` if it is a path of this site, `/` for every address that leads elsewhere."""
+    fine = target.startswith("/") and not target.startswith("//") and "\\" not in target
+    return target if fine and target.isprintable() else "/"
+
+
+def ask_to_log_in(request: Request) -> Response:
+    """The login page for a browser that reads pages, an error that says what to do for the rest."""
+    wants_page = "text/html" in request.headers.get("accept", "")
+    is_api = request.scope["path"].startswith("/api/")
+    if wants_page and request.method == "GET" and not is_api:
+        target = quote(
+            _with_query(request, request.scope["query_string"].decode("latin-1")), safe=""
+        )
+        return RedirectResponse(f"/login?next={target}", HTTPStatus.SEE_OTHER)
+    return refuse(
+        HTTPStatus.UNAUTHORIZED,
+        "Send the token of this site as `Authorization: Bearer TOKEN`; whoever runs it set it"
+        " as WEB_TOKEN or as token in [web].",
+        {"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _with_query(request: Request, query: str) -> str:
+    """The address that was asked for, with another query string."""
+    path = quote(request.scope["path"])
+    return f"{path}?{query}" if query else path
+
+
+def _same_origin(headers: Headers) -> bool:
+    """Whether a request comes from our own page, or from a program, which sends no Origin."""
+    origin = headers.get("origin")
+    if origin is None:
+        return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+    scheme, _, host = origin.partition("://")
+    return scheme in ("http", "https") and host.lower() == headers.get("host", "").lower()

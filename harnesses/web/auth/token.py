@@ -1,0 +1,106 @@
+"""The tokens that open the site, what each opens, and the cookie that a browser gets for one."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from hashlib import sha256
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from harnesses.web.settings import WebSettings, place_of
+from storage.chat_log.event import PUBLIC, Scope
+
+COOKIE = "terrarium_login"
+_YEAR = 365 * 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Somebody at the door: what they may read, and whether they have shown a token.
+
+    Where no token is asked for, everybody counts as known.
+    """
+
+    scope: Scope
+    known: bool = True
+
+    @property
+    def full(self) -> bool:
+        """Whether everything is open to them."""
+        return self.known and self.scope.places is None
+
+
+class Tokens:
+    """The configured bearer tokens, compared in constant time; without any, all is open."""
+
+    def __init__(self, settings: WebSettings) -> None:
+        self._scopes: dict[bytes, Scope] = {}
+        for each in settings.tokens.values():
+            self._scopes[each.token.get_secret_value().encode()] = Scope.of(
+                *map(place_of, each.channels)
+            )
+        if settings.token is not None:
+            self._scopes[settings.token.get_secret_value().encode()] = PUBLIC
+        self._public = Scope.of(*map(place_of, settings.public)) if settings.public else None
+
+    @property
+    def required(self) -> bool:
+        """Whether there is a token at all."""
+        return bool(self._scopes)
+
+    def visitor(self, request: Request) -> Visitor | None:
+        """Who asks, by a bearer token, a login's cookie, or a feed's address; None: nobody
+        who may read anything."""
+        if not self.required:
+            return Visitor(PUBLIC)
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        found = self.opened_by(given.strip()) if scheme.lower() == "bearer" else None
+        if found is None and is_feed(request.scope["path"]):
+            found = self.opened_by(request.query_params.get("token", ""))
+        if found is None:
+            found = self._logged_in(request.cookies.get(COOKIE, ""))
+        if found is not None:
+            return Visitor(found)
+        return Visitor(self._public, known=False) if self._public else None
+
+    def opened_by(self, given: str) -> Scope | None:
+        """What a token opens; None if it is none of ours."""
+        found = None
+        for token, scope in self._scopes.items():  # all of them, so that time tells nothing
+            if hmac.compare_digest(given.encode(), token):
+                found = scope
+        return found
+
+    def remember(self, token: str, response: Response, *, secure: bool) -> None:
+        """Log a browser in for a year with a token that fits.
+
+        Lax, so that a link from elsewhere leads to the page and not to the login. What changes
+        anything is a POST, and the guard takes those from our own pages only.
+        """
+        response.set_cookie(
+            COOKIE,
+            _proof(token.encode()),
+            max_age=_YEAR,
+            httponly=True,
+            samesite="lax",
+            secure=secure,
+        )
+
+    def _logged_in(self, cookie: str) -> Scope | None:
+        found = None
+        for token, scope in self._scopes.items():
+            if hmac.compare_digest(cookie.encode(), _proof(token).encode()):
+                found = scope
+        return found
+
+
+def is_feed(path: str) -> bool:
+    """Whether a token in the address opens this path: feed readers can send nothing else."""
+    return path.startswith("/feed.")
+
+
+def _proof(token: bytes) -> str:
+    """What a browser keeps after a login: a proof that does not tell the token."""
+    return hmac.new(token, b"terrarium web login", sha256).hexdigest()

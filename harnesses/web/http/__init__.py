@@ -1,0 +1,1 @@
+"""HTTP around the pages: compression, CORS, ETags, error responses."""

@@ -1,0 +1,78 @@
+"""Errors as people and programs can read them: a page for browsers, JSON for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from harnesses.web.api.models import Problem, ProblemAnswer
+from harnesses.web.auth.guard import ask_to_log_in
+from harnesses.web.rendering.view import page
+
+_log = structlog.get_logger()
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Give the app one form of error for whatever goes wrong."""
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _broken)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.UNAUTHORIZED:
+        return ask_to_log_in(request)
+    message = str(error.detail)
+    if message == HTTPStatus(error.status_code).phrase:  # not one of ours: say what to do
+        message = _ADVICE.get(error.status_code, message)
+    kind = HTTPStatus(error.status_code).name.lower()
+    return _answer(request, error.status_code, Problem(message=message, type=kind))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    problems = error.errors()
+    message = "; ".join(_explain(problem) for problem in problems)
+    problem = Problem(message=message, type="invalid_request", param=_name(problems[0]["loc"]))
+    return _answer(request, 422, problem)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    _log.error("web.request_failed", path=request.scope["path"], error=type(error).__name__)
+    problem = Problem(
+        message="Something went wrong here, and the log of the web tendril says what. Try again.",
+        type="internal_error",
+    )
+    return _answer(request, 500, problem)
+
+
+_ADVICE = {
+    404: "There is no such page. The channels are at /, the API is described at /openapi.json.",
+    405: "This address does not take this method; /openapi.json says what it takes.",
+}
+
+
+def _answer(request: Request, status: int, problem: Problem) -> Response:
+    path = request.scope["path"]
+    if "text/html" in request.headers.get("accept", "") and not path.startswith("/api/"):
+        return page(request, "problem.html", status=status, problem=problem)
+    return JSONResponse(ProblemAnswer(error=problem).model_dump(), status)
+
+
+def _explain(problem: dict[str, Any]) -> str:
+    text = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "timezone_aware":
+        text += ", for example a Z at the end"
+    return f"{_name(problem['loc'])}: {text}"
+
+
+def _name(location: Sequence[Any]) -> str:
+    return ".".join(str(part) for part in location[1:]) or "request body"

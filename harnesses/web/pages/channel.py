@@ -1,0 +1,188 @@
+"""The pages of one channel: its live end, any line among its neighbours, whole days."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException
+from fastapi import Query as Param
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from harnesses.core.permalinks import channel_path
+from harnesses.web.pages.place import ThePlace
+from harnesses.web.params import Id, Moment
+from harnesses.web.reader import Reader, TheReader
+from harnesses.web.rendering.text import plain_line
+from harnesses.web.rendering.urls import day_path, zone_query
+from harnesses.web.rendering.view import lines, page
+from harnesses.web.rendering.zone import MOST_DAYS, Day, Days, TheZone, local_day
+from storage.chat_log.event import Event, Place
+from storage.chat_log.query import Query
+
+LINES = 200  # of the newest lines
+MOST_LINES = 2000  # of a day on one page
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some lines of a channel, the addresses of those before and after, and whether the page
+    goes on by itself. Whole days know the nearest days around them that have lines."""
+
+    events: list[Event]
+    older: str | None = None
+    newer: str | None = None
+    live: bool = False
+    days: Days | None = None
+    previous_day: date | None = None
+    next_day: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines a page should show; nothing means the newest."""
+
+    at: Annotated[Id | None, Param(description="an event to show among its neighbours")] = None
+    time: Annotated[Moment | None, Param(description="its time, should the id be unknown")] = None
+    before: Id | None = None
+    after: Id | None = None
+    day: Day | None = None
+    days: Annotated[int, Param(ge=1, le=MOST_DAYS)] = 1
+
+
+Asked = Annotated[Wanted, Depends()]
+
+
+@router.get("/channel/{network}/{name:path}")
+async def show_channel(
+    request: Request,
+    reader: TheReader,
+    place: ThePlace,
+    network: str,
+    name: str,
+    wanted: Asked,
+    zone: TheZone,
+) -> Response:
+    """The newest lines of a channel, whole days, or the lines around, before or after an event."""
+    if place != Place(network, name):
+        return RedirectResponse(channel_path(place, **request.query_params), 307)
+    days = Days(wanted.day, wanted.days, zone) if wanted.day else None
+    if days:
+        stretch = await _whole_days(reader, place, days, wanted.after)
+    elif wanted.at is not None:
+        stretch = await _around(reader, place, wanted)
+    else:
+        stretch = await _paged(reader, place, wanted.before, wanted.after)
+    return page(
+        request,
+        "channel.html",
+        place=place,
+        stretch=stretch,
+        tail=channel_path(place, "tail", tz=zone_query(zone)),
+        lines=lines(stretch.events, zone),
+        most_days=MOST_DAYS,
+    )
+
+
+@router.get("/tail/{network}/{name:path}", response_class=EventSourceResponse)
+async def follow_channel(
+    request: Request, reader: TheReader, place: ThePlace, after_id: Id, zone: TheZone
+) -> AsyncIterator[ServerSentEvent]:
+    """New lines of a channel as HTML, for the page that is already open."""
+    returning = request.headers.get("last-event-id", "")
+    start = int(returning) if returning.isdecimal() and len(returning) < 16 else after_id
+    yield ServerSentEvent(id=str(start), retry=2000)
+    async for event in reader.follow(replace(reader.query(place), after_id=start)):
+        day = local_day(event.time, zone).isoformat()
+        html = lines([event], zone)
+        yield ServerSentEvent(id=str(event.id), data={"html": html, "day": day})
+
+
+@router.get("/text/{network}/{name:path}")
+async def show_text(
+    reader: TheReader,
+    place: ThePlace,
+    zone: TheZone,
+    day: Day,
+    days: Annotated[int, Param(ge=1, le=MOST_DAYS)] = 1,
+) -> Response:
+    """Whole days as plain text, however long."""
+    span = Days(day, days, zone)
+
+    async def written() -> AsyncIterator[bytes]:
+        yield f"# {place.channel} on {place.network}, {span.title}, times are {zone.key}\n".encode()
+        shown = None
+        async for event in reader.all(_of_days(reader, place, span)):
+            time = event.time.astimezone(zone)
+            if span.count > 1 and time.date() != shown:
+                shown = time.date()
+                yield f"\n# {shown.isoformat()}\n".encode()
+            yield f"[{time:%H:%M:%S}] {plain_line(event)}\n".encode()
+
+    return StreamingResponse(written(), media_type="text/plain; charset=utf-8")
+
+
+async def _whole_days(reader: Reader, place: Place, days: Days, after: int | None) -> Stretch:
+    query = replace(_of_days(reader, place, days), after_id=after)
+    events, more = await reader.page(query, MOST_LINES, newest=False)
+    before = await reader.last_before(place, days.since)
+    following = await reader.first_from(place, days.until)
+
+    def again(after: int | None) -> str:
+        return day_path(place, days.first, days.zone, days=days.count, after=after)
+
+    return Stretch(
+        events,
+        older=again(None) if after is not None else None,
+        newer=again(events[-1].id) if more else None,
+        live=not more and following is None and days.has_not_ended,
+        days=days,
+        previous_day=local_day(before.time, days.zone) if before else None,
+        next_day=local_day(following.time, days.zone) if following else None,
+    )
+
+
+async def _around(reader: Reader, place: Place, wanted: Wanted) -> Stretch:
+    assert wanted.at is not None
+    event = await reader.get(wanted.at)
+    if event is None or Place(event.network, event.channel) != place:
+        event = await reader.first_from(place, wanted.time) if wanted.time else None
+    if event is None:
+        raise HTTPException(404, f"There is no line {wanted.at} on {place.channel}.")
+    half = LINES // 2
+    around = await reader.context(event.id, half, half)
+    assert around is not None  # it has just been read
+    return _linked(
+        place,
+        [*around.before, event, *around.after],
+        older=len(around.before) == half,
+        newer=len(around.after) == half,
+    )
+
+
+async def _paged(reader: Reader, place: Place, before: int | None, after: int | None) -> Stretch:
+    query = replace(reader.query(place), before_id=before, after_id=after)
+    if after is not None and before is None:
+        events, more = await reader.page(query, LINES, newest=False)
+        return _linked(place, events, older=True, newer=more)
+    events, more = await reader.page(query, LINES)
+    return _linked(place, events, older=more, newer=before is not None)
+
+
+def _linked(place: Place, events: list[Event], *, older: bool, newer: bool) -> Stretch:
+    """Events with the addresses of those around; where none follow the page goes on by itself."""
+    return Stretch(
+        events,
+        older=channel_path(place, before=events[0].id) if older and events else None,
+        newer=channel_path(place, after=events[-1].id) if newer and events else None,
+        live=not newer,
+    )
+
+
+def _of_days(reader: Reader, place: Place, days: Days) -> Query:
+    return replace(reader.query(place), since=days.since, until=days.until)

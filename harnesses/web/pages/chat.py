@@ -1,0 +1,137 @@
+"""The chat box: a conversation of its own for each browser, answered while it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, StringConstraints
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from harnesses.web.rendering.text import answer_html
+from harnesses.web.rendering.view import page
+from harnesses.web.site import Site, TheScope, TheSite, require_known
+from storage.chat_log.event import Scope as LogScope
+
+COOKIE = "terrarium_chat"
+_ID = re.compile(r"[0-9a-f]{32}")
+_YEAR = 365 * 86400
+router = APIRouter(include_in_schema=False, dependencies=[Depends(require_known)])
+Write = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Question(BaseModel):
+    """What is typed into the chat box."""
+
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
+
+
+@router.get("/chat")
+async def show_chat(request: Request, site: TheSite) -> Response:
+    """The box with what has been said before."""
+    conversation = _conversation(request)
+    said = await site.chat.history(_name(conversation)) if conversation else []
+    response = page(request, "chat.html", said=said)
+    if conversation is None:
+        _start(request, response)
+    return response
+
+
+@router.post("/chat")
+async def ask(request: Request, site: TheSite, scope: TheScope, question: Question) -> Response:
+    """Answer as lines of JSON: `{"text"}` for each piece, at last `{"html", "ok"}`."""
+    conversation = _conversation(request)
+    fresh = None if conversation else secrets.token_hex(16)
+    name = _name(conversation or fresh or "")
+    response = Written(lambda write: _answer(site, name, question.text, scope, write))
+    if fresh:
+        _remember(request, response, fresh)
+    return response
+
+
+@router.post("/chat/forget")
+async def forget(request: Request, site: TheSite) -> Response:
+    """Keep nothing of this conversation and begin a new one."""
+    conversation = _conversation(request)
+    if conversation:
+        await site.chat.forget(_name(conversation))
+    response = Response(status_code=303, headers={"Location": "/chat"})
+    _start(request, response)
+    return response
+
+
+class Written(Response):
+    """An answer that `work` writes line by line, and that stops when the reader leaves."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, work: Callable[[Write], Awaitable[None]]) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]  # nobody knows it yet
+        self._work = work
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the head, let `work` write, send the end."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+
+        async def write(value: dict[str, Any]) -> None:
+            line = json.dumps(value, ensure_ascii=False).encode() + b"\n"
+            await send({"type": "http.response.body", "body": line, "more_body": True})
+
+        async def work() -> None:
+            await self._work(write)
+            await send({"type": "http.response.body", "body": b""})
+
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(work())
+            leaving = tasks.create_task(_gone(receive))
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            working.cancel()
+            leaving.cancel()
+
+
+async def _answer(site: Site, conversation: str, text: str, scope: LogScope, write: Write) -> None:
+    async def on_text(piece: str) -> None:
+        await write({"text": piece})
+
+    reply = await site.chat.ask(conversation, text, scope, on_text)
+    await write({"html": answer_html(reply.text), "ok": reply.ok})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _conversation(request: Request) -> str | None:
+    """The random id in the cookie; nobody can guess another browser's."""
+    value = request.cookies.get(COOKIE, "")
+    return value if _ID.fullmatch(value) else None
+
+
+def _name(conversation: str) -> str:
+    return f"browser/{conversation}"
+
+
+def _start(request: Request, response: Response) -> None:
+    _remember(request, response, secrets.token_hex(16))
+
+
+def _remember(request: Request, response: Response, conversation: str) -> None:
+    # Lax, not Strict: who comes here by a link from elsewhere must find the conversation again.
+    response.set_cookie(
+        COOKIE,
+        conversation,
+        max_age=_YEAR,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )

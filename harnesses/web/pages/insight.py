@@ -1,0 +1,140 @@
+"""What can be seen of a channel or a person from afar: statistics, the calendar."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from fastapi import APIRouter, HTTPException
+from fastapi import Query as Param
+from starlette.requests import Request
+from starlette.responses import Response
+
+from harnesses.web.pages.place import ThePlace
+from harnesses.web.reader import Reader, TheReader
+from harnesses.web.rendering.charts import bars, shade, turned
+from harnesses.web.rendering.view import page
+from harnesses.web.rendering.zone import UTC, TheZone, local_day
+from storage.chat_log.event import SPOKEN, Place
+from storage.chat_log.query import Query
+from storage.chat_log.statistics import Day
+
+_TOP = 15
+_DAYS = 90  # of the chart
+_RECENT = 25  # lines of a person
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A day of the calendar, with how much was said."""
+
+    day: date
+    lines: int
+    shade: int
+
+
+@router.get("/stats")
+async def show_all_stats(request: Request, reader: TheReader, zone: TheZone) -> Response:
+    """Statistics of everything that the visitor may read."""
+    return await _stats(request, reader, None, zone)
+
+
+@router.get("/stats/{network}/{name:path}")
+async def show_stats(
+    request: Request, reader: TheReader, place: ThePlace, zone: TheZone
+) -> Response:
+    """Statistics of a channel: when people speak, who, how much, and what is answered."""
+    return await _stats(request, reader, place, zone)
+
+
+@router.get("/calendar/{network}/{name:path}")
+async def show_calendar(
+    request: Request,
+    reader: TheReader,
+    place: ThePlace,
+    zone: TheZone,
+    year: Annotated[int | None, Param(ge=1970, le=2199)] = None,
+) -> Response:
+    """A year of a channel: the days with lines, each a link, the busier the darker."""
+    totals = await reader.stats(reader.query(place), 0)
+    first, last = (local_day(end or datetime.now(UTC), zone) for end in (totals.first, totals.last))
+    shown = year or last.year
+    begin, end = (datetime(each, 1, 1, tzinfo=zone) for each in (shown, shown + 1))
+    days = await reader.days(replace(reader.query(place), since=begin, until=end), zone)
+    return page(
+        request,
+        "calendar.html",
+        place=place,
+        year=shown,
+        years=range(first.year, last.year + 1),
+        months=[
+            month for month in _months(shown, days) if first.replace(day=1) <= month[0] <= last
+        ],
+        lines=sum(day.lines for day in days),
+        weekdays=calendar.day_abbr,
+    )
+
+
+@router.get("/person/{nick:path}")
+async def show_person(
+    request: Request,
+    reader: TheReader,
+    zone: TheZone,
+    nick: str,
+) -> Response:
+    """A nick: where and how much it spoke, and its newest lines."""
+    person = await reader.person(nick)
+    if person is None:
+        raise HTTPException(404, f"{nick} has said nothing that you may read.")
+    query = Query(scope=reader.scope, nick=nick, types=SPOKEN)
+    recent, _ = await reader.page(query, _RECENT)
+    return page(
+        request,
+        "person.html",
+        person=person,
+        bars=bars(person.days, _DAYS, local_day(person.last, UTC)),
+        recent=recent[::-1],
+    )
+
+
+async def _stats(request: Request, reader: Reader, place: Place | None, zone: ZoneInfo) -> Response:
+    query = reader.query(place)
+    totals = await reader.stats(query, _TOP)
+    last = local_day(totals.last or datetime.now(UTC), zone)
+    days = await reader.days(query, zone)
+    heat = turned(await reader.heat_map(query), zone, datetime.now(UTC))
+    most = max(max(row) for row in heat)
+    return page(
+        request,
+        "stats.html",
+        place=place,
+        totals=totals,
+        days_with_lines=len(days),
+        bars=bars(days, _DAYS, last),
+        heat=[[(count, shade(count, most)) for count in row] for row in heat],
+        weekdays=calendar.day_abbr,
+    )
+
+
+def _months(year: int, days: Sequence[Day]) -> list[tuple[date, list[list[Cell | None]]]]:
+    """Each month with its weeks, Monday first."""
+    lines = {day.date: day.lines for day in days}
+    most = max(lines.values(), default=0)
+    months = []
+    for month in range(1, 13):
+        weeks = [
+            [_cell(date(year, month, number), lines, most) if number else None for number in week]
+            for week in calendar.Calendar().monthdayscalendar(year, month)
+        ]
+        months.append((date(year, month, 1), weeks))
+    return months
+
+
+def _cell(day: date, lines: dict[date, int], most: int) -> Cell:
+    count = lines.get(day, 0)
+    return Cell(day, count, shade(count, most))

@@ -1,0 +1,40 @@
+"""The page that asks a browser for the token, once."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi import Query as Param
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from harnesses.web.auth.guard import local_path
+from harnesses.web.auth.token import Tokens
+from harnesses.web.pages.form import read_form
+from harnesses.web.rendering.view import page
+from harnesses.web.site import TheSite
+
+router = APIRouter(include_in_schema=False)
+Next = Annotated[str, Param(max_length=2000)]
+
+
+@router.get("/login")
+async def show_login(request: Request, next: Next = "/") -> Response:
+    """The form; `next` is the page to go on to."""
+    return page(request, "login.html", next=local_path(next), wrong=False)
+
+
+@router.post("/login")
+async def log_in(request: Request, site: TheSite) -> Response:
+    """Take the token and go on, or ask again."""
+    form = await read_form(request)
+    target = local_path(form.get("next", "/"))
+    tokens, token = Tokens(site.settings), form.get("token", "").strip()
+    if tokens.required and tokens.opened_by(token) is None:
+        status = HTTPStatus.UNAUTHORIZED
+        return page(request, "login.html", status=status, next=target, wrong=True)
+    response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
+    tokens.remember(token, response, secure=request.url.scheme == "https")
+    return response

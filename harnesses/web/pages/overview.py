@@ -1,0 +1,34 @@
+"""The pages over the whole log: channels, and the tendrils."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from harnesses.core.tendril.status import reports
+from harnesses.web.reader import TheReader
+from harnesses.web.rendering.charts import spark
+from harnesses.web.rendering.view import page
+from harnesses.web.site import TheSite, require_full
+
+SPARK_DAYS = 30
+SPARK = (96, 24)  # width and height, as the template has them
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def show_channels(request: Request, reader: TheReader) -> Response:
+    """The channels, the most recently active first, with the newest line of each."""
+    lines = await reader.sparklines(SPARK_DAYS)
+    channels = [
+        (each, await reader.last(each.place), spark(lines.get(each.place, ()), *SPARK))
+        for each in await reader.channels()
+    ]
+    return page(request, "channels.html", channels=channels)
+
+
+@router.get("/tendrils", dependencies=[Depends(require_full)])
+async def show_tendrils(request: Request, site: TheSite) -> Response:
+    """The processes that live on the one model, and how they are."""
+    return page(request, "tendrils.html", tendrils=reports(site.data))

@@ -1,0 +1,28 @@
+"""Long answers of the IRC tendril, each for those who have its link.
+
+A link is opened by people of the channel, who have no token of this site: the id, which nobody can
+guess, is the permission, and the guard lets them in. Nothing lists the ids.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from harnesses.web.rendering.text import answer_html
+from harnesses.web.rendering.view import page
+from harnesses.web.site import TheSite
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/paste/{token}")
+async def show_paste(request: Request, site: TheSite, token: str) -> Response:
+    """A whole answer, until it expires."""
+    paste = await site.pastes.get(token)
+    html = answer_html(paste.text) if paste else None
+    status = 200 if paste else 404
+    response = page(request, "paste.html", status=status, paste=paste, html=html)
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,46 @@
+"""How a browser wants its pages: the time zone."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException
+from fastapi import Query as Param
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from harnesses.web.auth.guard import local_path
+from harnesses.web.pages.form import read_form
+from harnesses.web.rendering.view import page
+from harnesses.web.rendering.zone import COOKIE, zone_names
+
+_YEAR = 365 * 86400
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/zone")
+async def show_zones(
+    request: Request, next: Annotated[str, Param(max_length=2000)] = "/"
+) -> Response:
+    """The choice of a time zone; `next` is the page to go back to."""
+    return page(request, "zone.html", next=local_path(next), names=sorted(zone_names()))
+
+
+@router.post("/zone")
+async def choose_zone(request: Request) -> Response:
+    """Keep the choice in a cookie and go back."""
+    form = await read_form(request)
+    name = form.get("zone", "")
+    if name not in zone_names():
+        raise HTTPException(422, f"{name} is no time zone; choose one such as Europe/Vienna.")
+    response = RedirectResponse(local_path(form.get("next", "/")), HTTPStatus.SEE_OTHER)
+    response.set_cookie(
+        COOKIE,
+        name,
+        max_age=_YEAR,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return response

@@ -1,0 +1,111 @@
+"""The search page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends
+from fastapi import Query as Param
+from starlette.requests import Request
+from starlette.responses import Response
+
+from harnesses.core.permalinks import with_query
+from harnesses.web.params import MOST_WORDS, parse_channel
+from harnesses.web.reader import TheReader
+from harnesses.web.rendering.view import page
+from harnesses.web.rendering.zone import TheZone
+from storage.chat_log.query import Query
+from storage.search.models import Facets, Order, Search
+from storage.search.query_parser import parse
+
+_FOUND = 50
+_MONTH = r"(19[7-9]\d|20\d\d|21\d\d)-(0[1-9]|1[0-2])"
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody typed or chose on the page."""
+
+    q: Annotated[str, Param(max_length=MOST_WORDS)] = ""
+    channel: Annotated[str, Param(max_length=300)] = ""
+    nick: Annotated[str, Param(max_length=100)] = ""
+    month: Annotated[str, Param(pattern=f"^({_MONTH})?$")] = ""
+    order: Order = Order.TIME
+    mode: Literal["words", "meaning"] = "words"
+    cursor: Annotated[str | None, Param(max_length=100)] = None
+
+    @property
+    def text(self) -> str:
+        """The search; where nothing is typed, what was chosen lists all that fits it."""
+        if self.q.strip():
+            return self.q
+        choices = {"from": self.nick, "in": self.channel, "since": self.month}
+        return " ".join(f'{key}:"{value}"' for key, value in choices.items() if value)
+
+    def address(self, page: str = "/search", **changes: object) -> str:
+        """The address of this search, or of another that differs in `changes`."""
+        query = {"q": self.q, "channel": self.channel, "nick": self.nick, "month": self.month}
+        order = None if self.order is Order.TIME else self.order
+        mode = None if self.mode == "words" else self.mode
+        return with_query(page, **{**query, "order": order, "mode": mode, **changes})
+
+
+@router.get("/search")
+async def show_search(
+    request: Request, reader: TheReader, zone: TheZone, asked: Annotated[Asked, Depends()]
+) -> Response:
+    """Lines that fit what was typed, and how they spread over channels, people and months."""
+    search = Search(
+        text=asked.text,
+        within=_within(reader.query(), asked),
+        order=asked.order,
+        cursor=asked.cursor,
+        zone=zone,
+    )
+    near = asked.mode == "meaning" and asked.q.strip()
+    found = await (reader.near(asked.q, search.within) if near else reader.search(search))
+    return page(
+        request,
+        "search.html",
+        asked=asked,
+        searched=bool(parse(asked.text, now=datetime.now(UTC))),
+        first=asked.cursor is None,
+        result=found,
+        facets=_facets(found.facets),
+        feed=asked.address("/feed.atom", month=None, order=None),
+        channels=await reader.channels(),
+        meaning=reader.meaning is not None and bool(asked.q.strip()),
+    )
+
+
+def _within(query: Query, asked: Asked) -> Query:
+    where = parse_channel(asked.channel)
+    since, until = _month(asked.month) if asked.month else (None, None)
+    return replace(
+        query,
+        network=where.network,
+        channel=where.channel,
+        nick=asked.nick or None,
+        since=since,
+        until=until,
+        limit=_FOUND,
+    )
+
+
+def _month(month: str) -> tuple[datetime, datetime]:
+    """From its first moment to the first one after it, in UTC, as facets count."""
+    begin = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+    return begin, begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
+
+
+def _facets(facets: Facets) -> list[tuple[str, str, list[tuple[str, int]]]]:
+    """Each facet with its title, the parameter that narrows by it, and the choices."""
+    channels = [(f"{place.network}/{place.channel}", count) for place, count in facets.channels]
+    return [
+        ("Channels", "channel", channels),
+        ("People", "nick", list(facets.nicks)),
+        ("Months", "month", list(facets.months)),
+    ]

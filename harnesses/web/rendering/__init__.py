@@ -1,0 +1,1 @@
+"""Templates, text, links, times and charts of the pages."""

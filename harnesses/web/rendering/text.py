@@ -1,0 +1,138 @@
+"""Untrusted text made fit for a page: what people said on IRC, and what a model wrote."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+
+import nh3
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
+
+from storage.chat_log.event import Event, EventType
+
+NICK_COLOURS = 12
+# mIRC formatting (modern.ircdocs.horse/formatting): colours with their numbers, then all else.
+_FORMATTING = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# A right-to-left override could make an address or a command read as another.
+_BIDI = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
+_TRAILING = ".,;:!?)]}"
+_TAGS = {
+    *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a"),
+    *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
+}
+_markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+def plain(text: str) -> str:
+    """Text without control bytes, IRC formatting and direction overrides."""
+    return _BIDI.sub("", _CONTROL.sub("", _FORMATTING.sub("", text)))
+
+
+def happened(event: Event) -> str:
+    """An event that is not a line somebody said, in words, without the nick before it."""
+    text, target = plain(event.text), plain(event.target)
+    because = f" ({text})" if text else ""
+    return {
+        EventType.JOIN: "joined",
+        EventType.PART: f"left{because}",
+        EventType.QUIT: f"quit{because}",
+        EventType.NICK: f"is now {target}",
+        EventType.KICK: f"kicked {target}{because}",
+        EventType.MODE: f"set mode {text}",
+        EventType.TOPIC: f"set the topic: {text}" if text else "cleared the topic",
+    }.get(event.type, text)
+
+
+def plain_line(event: Event) -> str:
+    """An event as a line of a text file, without its time."""
+    nick = plain(event.nick)
+    match event.type:
+        case EventType.PRIVMSG:
+            return f"<{nick}> {plain(event.text)}"
+        case EventType.NOTICE:
+            return f"-{nick}- {plain(event.text)}"
+        case EventType.ACTION:
+            return f"* {nick} {plain(event.text)}"
+    return f"*** {nick} {happened(event)}"
+
+
+def said(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
+    """A line of IRC as HTML: addresses are links, the pieces `marks` (start and end, in order and
+    apart) are marked."""
+    shown, marked = _without_codes(text, marks)
+    parts, position = [], 0
+    for match in _ADDRESS.finditer(shown):
+        address = _without_trailing(match.group())
+        end = match.start() + len(address)
+        parts.append(_marked(shown, position, match.start(), marked))
+        parts.append(_link(address, _marked(shown, match.start(), end, marked)))
+        position = end
+    return Markup().join([*parts, _marked(shown, position, len(shown), marked)])
+
+
+def answer_html(text: str) -> Markup:
+    """A model's Markdown as HTML: no raw HTML, no images, nothing that runs."""
+    html = nh3.clean(
+        _markdown.render(plain_lines(text)),
+        tags=_TAGS,
+        attributes={"a": {"href", "title"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+    return Markup(html)  # noqa: S704 - nh3 has just cleaned it
+
+
+def plain_lines(text: str) -> str:
+    """Like `plain`, but lines and tabs stay."""
+    return "".join(part if part in "\n\t" else plain(part) for part in re.split(r"([\n\t])", text))
+
+
+def nick_colour(nick: str) -> int:
+    """A number that stays with a nick, whoever else is there and however it is spelled."""
+    name = nick.lower().rstrip("_`^0123456789-|")
+    return zlib.crc32((name or nick).encode()) % NICK_COLOURS
+
+
+def _without_codes(
+    text: str, marks: Sequence[tuple[int, int]]
+) -> tuple[str, Sequence[tuple[int, int]]]:
+    """The text as it is shown, and where the marks are in that."""
+    shown, moved, position = "", [], 0
+    for start, end in marks:
+        shown += plain(text[position:start])
+        begin = len(shown)
+        shown += plain(text[start:end])
+        moved.append((begin, len(shown)))
+        position = end
+    return shown + plain(text[position:]), moved
+
+
+def _marked(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]) -> Markup:
+    """A piece of a text as HTML, with those marks that reach into it."""
+    parts, position = [], begin
+    for start, stop in marks:
+        start, stop = max(start, begin), min(stop, end)
+        if start < stop:
+            parts.append(escape(text[position:start]))
+            parts.append(Markup("<mark>{}</mark>").format(text[start:stop]))
+            position = stop
+    return Markup().join([*parts, escape(text[position:end])])
+
+
+def _without_trailing(address: str) -> str:
+    """The end of a sentence is no part of an address, a bracket that it opened is."""
+    while address[-1] in _TRAILING:
+        if address[-1] == ")" and address.count("(") >= address.count(")"):
+            break
+        address = address[:-1]
+    return address
+
+
+def _link(address: str, shown: Markup) -> Markup:
+    return Markup('<a href="{}" rel="noopener noreferrer nofollow ugc">{}</a>').format(
+        address, shown
+    )

@@ -1,0 +1,28 @@
+"""The addresses of pages."""
+
+from __future__ import annotations
+
+from datetime import date
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
+
+from harnesses.core.permalinks import channel_path
+from storage.chat_log.event import Place
+
+
+def day_path(
+    place: Place, day: date, zone: ZoneInfo, page: str = "channel", days: int = 1, **query: object
+) -> str:
+    """A day (or several) of a channel; which lines those are depends on the zone, so it is said."""
+    span = days if days > 1 else None
+    return channel_path(place, page, day=day.isoformat(), days=span, tz=zone_query(zone), **query)
+
+
+def zone_query(zone: ZoneInfo) -> str | None:
+    """What `tz` must be for this zone; UTC goes without saying."""
+    return None if zone.key == "UTC" else zone.key
+
+
+def person_path(nick: str) -> str:
+    """The page about a nick."""
+    return f"/person/{quote(nick, safe='')}"

@@ -1,0 +1,114 @@
+"""Pages: the template engine, and how a stretch of the log is laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from harnesses.core.permalinks import channel_path, moment, permalink
+from harnesses.web.rendering.text import answer_html, happened, nick_colour, plain, said
+from harnesses.web.rendering.urls import day_path, person_path, zone_query
+from harnesses.web.rendering.zone import UTC, in_words, local_day, short, zone_of
+from storage.chat_log.event import SPOKEN, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A line that was said, or a run of quiet events (joins, parts, modes) that is folded.
+
+    `day` is set where the block begins a new day.
+    """
+
+    events: tuple[Event, ...]
+    spoken: bool
+    day: date | None
+
+
+def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[Block]:
+    """Lay out events in order of time, by the days of a zone."""
+    quiet: list[Event] = []
+    shown: date | None = None
+    for event in events:
+        today = local_day(event.time, zone)
+        new_day = today != shown
+        if quiet and (event.type in SPOKEN or new_day):
+            yield Block(tuple(quiet), spoken=False, day=None)
+            quiet = []
+        if new_day:
+            yield Block((), spoken=False, day=today)
+        shown = today
+        if event.type in SPOKEN:
+            yield Block((event,), spoken=True, day=None)
+        else:
+            quiet.append(event)
+    if quiet:
+        yield Block(tuple(quiet), spoken=False, day=None)
+
+
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A whole page; `values` are what its template names."""
+    visitor = getattr(request.state, "visitor", None)  # nobody yet at the login
+    query = request.scope["query_string"].decode("latin-1")
+    path = request.scope["path"]
+    html = _templates.get_template(template).render(
+        path=path,
+        here=quote(path) + (f"?{query}" if query else ""),
+        visitor=visitor,
+        zone=zone_of(request),
+        **values,
+    )
+    return HTMLResponse(html, status)
+
+
+def lines(events: Sequence[Event], zone: ZoneInfo) -> Markup:
+    """Only the lines of a log, at the times of a zone."""
+    laid = list(blocks(events, zone))
+    html = _templates.get_template("lines.html").render(blocks=laid, zone=zone)
+    return Markup(html)  # noqa: S704 - rendered with autoescape
+
+
+def _ago(time: datetime) -> str:
+    """How long ago a time was, roughly."""
+    seconds = (datetime.now(UTC) - time).total_seconds()
+    if seconds < 60:
+        return "just now"
+    for size, name in ((31_557_600, "year"), (2_629_800, "month"), (86_400, "day"), (3600, "hour")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' * (count > 1)} ago"
+    return f"{int(seconds // 60)} min ago"
+
+
+_templates = Environment(
+    loader=PackageLoader("harnesses.web"),
+    autoescape=select_autoescape(default=True),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.filters |= {
+    "said": said,
+    "plain": plain,
+    "answer": answer_html,
+    "happened": happened,
+    "ago": _ago,
+    "colour": nick_colour,
+    "permalink": permalink,
+    "moment": moment,
+    "channel_path": channel_path,
+    "day_path": day_path,
+    "person_path": person_path,
+    "in_words": in_words,
+    "short": short,
+    "local_day": local_day,
+}
+_templates.globals |= {"zone_query": zone_query}

@@ -1,0 +1,146 @@
+"""Rules that keep a run from going round in circles, asked before a tool is executed.
+
+All calls of one reply are judged in order, and counted, before the first of them runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from llm.agent.limits import Limits
+from llm.messages.message import ToolCall
+from llm.tools.toolbox import Traits
+
+_SAME = 3  # the proposal of an identical call that is not run
+_ROUNDS = 3  # the round of two calls in turn at which the run is ended
+
+Act = Literal["allow", "drop", "steer", "stop"]
+Key = tuple[str, str]
+"""A call: its tool, and its arguments as `canonical` has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a proposed call: it runs (`allow`); it does not, as a budget is used up
+    (`drop`), or as something else would help (`steer`); it does not and ends the run (`stop`).
+    `words` tell the model why."""
+
+    act: Act = "allow"
+    words: str = ""
+
+
+ALLOW = Verdict()
+_SAME_CALL = Verdict("steer", "the same call was made before; use its result")
+_IN_TURN = Verdict("stop", "the same two calls were made again and again; answer now")
+_ENDED = Verdict("drop", "the run has been ended; answer with what you have")
+_NO_CALLS = Verdict("drop", "no tool calls are left; answer with what you have")
+_NO_MESSAGES = Verdict("drop", "no more messages to people may be sent; answer instead")
+_NO_STEP = Verdict("steer", "do something before you say how it goes")
+
+
+class Guardrails:
+    """What one run has proposed and done so far; `traits` tells of a tool what kind it is."""
+
+    def __init__(self, limits: Limits, traits: Callable[[str], Traits]) -> None:
+        self._limits = limits
+        self._traits = traits
+        self._left = limits.calls
+        self._messages = limits.messages
+        self._proposed: Counter[Key] = Counter()
+        self._lately: deque[Key] = deque(maxlen=2 * _ROUNDS - 1)
+        self._uses: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()  # of each tool since it last worked
+        self._quiet = 0  # rounds since the last one with a real tool
+        self._stepped = True  # whether something was done since the last message to people
+        self._stopped = False
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the run may call no more tools."""
+        quiet = self._quiet >= self._limits.quiet_rounds
+        return self._left <= 0 or self._stopped or quiet
+
+    def judge(self, calls: Sequence[ToolCall]) -> list[Verdict]:
+        """What becomes of each call of one reply, counted as if the allowed ones had run."""
+        verdicts = [self._judge(call) for call in calls]
+        self._count_round(call.name for call in calls)
+        return verdicts
+
+    def weary(self, tool: str) -> str:
+        """Why a tool that was allowed must not run after all, as it has failed meanwhile."""
+        if self._failures[tool] < self._limits.failures:
+            return ""
+        return f"{tool} has failed {self._limits.failures} times; do without it"
+
+    def ran(self, tool: str, *, ok: bool) -> None:
+        """A tool has run, and worked or failed."""
+        self._failures[tool] = 0 if ok else self._failures[tool] + 1
+
+    def _judge(self, call: ToolCall) -> Verdict:
+        key = (call.name, canonical(call.arguments))
+        self._proposed[key] += 1
+        self._lately.append(key)
+        verdict = self._objection(key) or self._budget(call.name)
+        if verdict is None:
+            self._count(call.name)
+        elif verdict.act == "stop":
+            self._stopped = True
+        return verdict or ALLOW
+
+    def _objection(self, key: Key) -> Verdict | None:
+        """To a run that goes round in circles."""
+        if self._stopped:
+            return _ENDED
+        if self._in_turn():
+            return _IN_TURN
+        if self._proposed[key] >= _SAME:
+            return _SAME_CALL
+        words = self.weary(key[0])
+        return Verdict("steer", words) if words else None
+
+    def _in_turn(self) -> bool:
+        """Whether two calls have been made in turn, and the last one begins their third round."""
+        lately = list(self._lately)
+        if len(lately) < 2 * _ROUNDS - 1:
+            return False
+        return lately[0] != lately[1] and lately[:-2] == lately[2:]
+
+    def _budget(self, tool: str) -> Verdict | None:
+        """What is used up."""
+        traits, limits = self._traits(tool), self._limits
+        most = limits.research_uses if traits.research else limits.uses
+        if self._left <= 0:
+            return _NO_CALLS
+        if self._uses[tool] >= most:
+            return Verdict("drop", f"{tool} has been used {most} times; do without it")
+        if traits.speaks and self._messages <= 0:
+            return _NO_MESSAGES
+        if traits.speaks and not self._stepped:
+            return _NO_STEP
+        return None
+
+    def _count(self, tool: str) -> None:
+        traits = self._traits(tool)
+        self._left -= 1
+        self._uses[tool] += 1
+        if traits.speaks:
+            self._messages -= 1
+            self._stepped = False
+        elif not traits.quiet:
+            self._stepped = True
+
+    def _count_round(self, tools: Iterable[str]) -> None:
+        quiet = all(self._traits(tool).quiet for tool in tools)
+        self._quiet = self._quiet + 1 if quiet else 0
+
+
+def canonical(arguments: str) -> str:
+    """The arguments as one spelling of the same JSON; what is no JSON stays as it is."""
+    try:
+        return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments

@@ -1,0 +1,43 @@
+"""How much a run may do, by what has set it off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from llm.client.settings import AgentSettings
+
+Profile = Literal["standard", "command", "job", "proactive", "event", "thought"]
+"""What sets a run off: a question (`standard`), a command that asks the model for a small thing, a
+job of the clock, and what the bot does unasked: by itself, on an event, or because of a thought."""
+
+UNASKED: frozenset[Profile] = frozenset({"proactive", "event", "thought"})
+"""Profiles of runs that nobody waits for, so that they may end without a word."""
+
+_ITERATIONS: dict[Profile, float] = {"command": 2 / 3, "job": 5 / 2}  # of a question's
+_CALLS: dict[Profile, int] = {"proactive": 8, "event": 4, "thought": 2}  # at most
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Calls of the model (`iterations`) and of tools (`calls`); of one tool (`uses`, and
+    `research_uses` of one that looks things up); `failures` of one tool in a row; `quiet_rounds`
+    in a row in which the model only keeps its notes; `messages` to people."""
+
+    iterations: int = 12
+    calls: int = 20
+    uses: int = 5
+    research_uses: int = 15
+    failures: int = 3
+    quiet_rounds: int = 5
+    messages: int = 4
+
+    @classmethod
+    def of(cls, settings: AgentSettings, profile: Profile = "standard") -> Limits:
+        """Those of a profile: the settings are a question's; a command may ask the model two
+        thirds as often, a job of the clock two and a half times."""
+        return cls(
+            iterations=max(1, round(settings.max_iterations * _ITERATIONS.get(profile, 1))),
+            calls=min(settings.max_tool_calls, _CALLS.get(profile, settings.max_tool_calls)),
+            messages=settings.max_messages,
+        )

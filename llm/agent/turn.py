@@ -1,0 +1,185 @@
+"""The turn: think, act, observe, until there is an answer. It always ends in one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from llm.agent.control_tools import Deferring, Escalation
+from llm.agent.guardrails import Guardrails
+from llm.agent.history_compaction import condensed
+from llm.agent.limits import UNASKED, Limits, Profile
+from llm.agent.tool_executor import Execution
+from llm.agent.trace import Trace, now
+from llm.agent.turn_result import Outcome
+from llm.client.client import AgentClient, Call, OnText, ToolChoice
+from llm.client.settings import AgentSettings
+from llm.messages.errors import ModelError
+from llm.messages.message import Message, Reply, Usage
+from llm.tools.toolbox import Toolbox
+
+Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
+"""Given the steps of the run so far, the whole prompt, fitted to the model's window."""
+
+Joining = Callable[[], Awaitable[Sequence[Message]]]
+"""Returns what people have added to their question since it was last called."""
+
+SPEECHLESS = "I have no good answer to that."
+
+_IN_WORDS: Message = {"role": "user", "content": "Answer in plain words, without calling anything."}
+"""Follows an answer that was only the call of a tool that does not exist."""
+
+_CONFIDENCE, _FORCED, _LONG = 0.8, 0.2, 0.1
+_MANY = 3  # iterations, beyond which an answer is less sure
+_DOUBTED = 0.6  # an answer below is asked for again
+
+_log = structlog.get_logger()
+
+
+class Turn:
+    """One run of the model with tools, within the limits of the settings and the profile.
+
+    `call` is what goes with its requests now; where there is a `smart` model, the run may go over
+    to that. `trace` is told all that happens.
+    """
+
+    def __init__(
+        self,
+        client: AgentClient,
+        settings: AgentSettings,
+        toolbox: Toolbox,
+        call: Call,
+        on_text: OnText | None = None,
+        joining: Joining | None = None,
+        *,
+        profile: Profile = "standard",
+        smart: str = "",
+        trace: Trace | None = None,
+    ) -> None:
+        self.call = call
+        self._client = client
+        self._settings = settings
+        self._on_text = on_text
+        self._joining = joining
+        self._smart = smart if smart != call.model else ""
+        self._unasked = profile in UNASKED
+        self._limits = Limits.of(settings, profile)
+        self._trace = trace or Trace()
+        self._escalation, self._deferring = Escalation(), Deferring()
+        offered = [self._escalation] if self._smart else []
+        full = toolbox.plus(*offered, *([self._deferring] if self._unasked else []))
+        self._tools = toolbox
+        self._guard = Guardrails(self._limits, full.traits)
+        self._execution = Execution(full, self._guard, settings, self._trace, self._left)
+        self._steps: list[Message] = []
+        self._usage = Usage()
+        self._iterations = 0
+        self._deadline = 0.0
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools that the model is offered now."""
+        return self._execution.toolbox.schemas()
+
+    async def run(self, fit: Fit) -> Outcome:
+        """Go on until the model answers. Raises ModelError when it cannot be asked."""
+        self._deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        while self._may_go_on():
+            prompt, reply = await self._ask(fit, "auto")
+            if not reply.calls:
+                return await self._answered(fit, reply)
+            self._steps.append(reply.message())
+            self._steps += await self._execution.results(reply.calls, prompt)
+            if self._deferring.deferral:
+                return self._ended(Reply(silent=True), forced=False)
+            if self._escalation.asked:
+                self._go_over()
+        return await self._forced(fit)
+
+    def _left(self) -> float:
+        return self._deadline - asyncio.get_running_loop().time()
+
+    def _may_go_on(self) -> bool:
+        last = self._limits.iterations - 1  # one is kept for the forced answer
+        return self._left() > 0 and self._iterations < last and not self._guard.exhausted
+
+    async def _ask(
+        self, fit: Fit, choice: ToolChoice, *, shown: bool = True
+    ) -> tuple[list[Message], Reply]:
+        """The prompt, and what the model makes of it."""
+        self._iterations += 1
+        if self._iterations > 1 and self._joining:
+            self._steps += await self._joining()
+        on_text = self._on_text if shown else None
+        if on_text and self._iterations > 1:
+            await on_text("")
+        prompt = await fit(condensed(self._steps))
+        began = now()
+        reply = await self._client.chat(
+            prompt, self.call, tools=self.schemas, tool_choice=choice, on_text=on_text
+        )
+        self._usage += reply.usage
+        model = self.call.model or self._settings.model
+        self._trace.asked(model, reply.usage, began, len(reply.calls))
+        return prompt, reply
+
+    async def _answered(self, fit: Fit, reply: Reply) -> Outcome:
+        """An answer without calls; an empty one, where somebody waits, is asked for once more."""
+        if reply.text or reply.silent or (self._unasked and not reply.is_call):
+            return self._ended(reply, forced=False)
+        if reply.is_call:
+            return await self._forced(lambda steps: fit([*steps, _IN_WORDS]))
+        return await self._forced(fit)
+
+    async def _forced(self, fit: Fit) -> Outcome:
+        """One last call without tools: the person gets an answer, whatever happened.
+
+        One that would not be sure, and changed nothing, is asked for again from a better model;
+        so nobody is shown it while it is written.
+        """
+        again = bool(self._smart) and not self._trace.changed and self._doubted()
+        _, reply = await self._ask(fit, "none", shown=not again)
+        if again and self._left() > 0:
+            reply = await self._second(fit, reply)
+        return self._ended(reply, forced=True)
+
+    def _doubted(self) -> bool:
+        """Whether a forced answer now would be too little sure."""
+        long = self._iterations + 1 > _MANY
+        return _CONFIDENCE - _FORCED - (_LONG if long else 0.0) < _DOUBTED
+
+    async def _second(self, fit: Fit, first: Reply) -> Reply:
+        """The answer of the better model; the first, when it has none."""
+        self._go_over()
+        try:
+            _, reply = await self._ask(fit, "none")
+        except ModelError as error:
+            _log.warning("turn.no_second_answer", error=str(error))
+            return first
+        return reply if reply.text or reply.silent else first
+
+    def _go_over(self) -> None:
+        """Let the better model go on, with the results so far."""
+        self._escalation.asked = False
+        self.call, self._smart = replace(self.call, model=self._smart), ""
+        kept = [self._deferring] if self._unasked else []
+        self._execution.toolbox = self._tools.plus(*kept)
+        self._execution.restart()
+
+    def _ended(self, reply: Reply, *, forced: bool) -> Outcome:
+        text = reply.text or ("" if reply.silent or self._unasked else SPEECHLESS)
+        final = Reply(text, reply.thought).message() | {"content": text}
+        return Outcome(
+            text,
+            (*self._steps, final),
+            self._usage,
+            self._iterations,
+            forced,
+            reply.status,
+            self._deferring.deferral,
+            self.call.model,
+        )

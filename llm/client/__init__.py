@@ -1,0 +1,1 @@
+"""The client of the agent server: calls, token counts, models, usage."""

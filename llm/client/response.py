@@ -1,0 +1,211 @@
+"""The agent server's HTTP response, and the reply that is assembled from its chunks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from pydantic import ValidationError
+
+from llm.client.schemas import CallPart, Chunk, Delta, error_in_stream, error_of
+from llm.messages.errors import ModelError, Refused, TimedOut, Unreachable
+from llm.messages.message import Message, Reply, ToolCall, Usage
+from llm.parsing.stream_parser import Utterance
+from terrarium.http.connection import BrokenError, Connection
+from terrarium.http.pool import Connections, UnreachableError
+from terrarium.sse import EventData
+
+OK = 200
+FAREWELL = 0.05
+"""Seconds in which a stream must end after its last event for its connection to be kept."""
+
+_LONGEST_BODY = 64 * 1024 * 1024  # bytes of an answer that comes whole
+
+
+class Answer:
+    """The `status`, the `headers` and the body. What is read of it raises ModelError."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.status = connection.status
+        self.headers: Mapping[str, str] = connection.headers
+
+    async def piece(self) -> bytes:
+        """What has come of the body since the last time; nothing at its end."""
+        with _translated():
+            return await self._connection.read()
+
+    async def whole(self) -> bytes:
+        """The whole body."""
+        body = bytearray()
+        while piece := await self.piece():
+            body += piece
+            if len(body) > _LONGEST_BODY:
+                raise Refused(f"more than {_LONGEST_BODY} bytes", self.status)
+        return bytes(body)
+
+    async def error(self) -> ModelError:
+        """What an answer other than 200 stands for."""
+        return error_of(self.status, self.headers, await self.whole())
+
+
+@asynccontextmanager
+async def answering(
+    connections: Connections,
+    method: str,
+    path: str,
+    content: bytes | None,
+    headers: Mapping[str, str],
+) -> AsyncIterator[Answer]:
+    """The answer to a request; on leaving, what has not been read of it is broken off. Raises
+    ModelError."""
+    with _translated():
+        connection = await connections.ask(method, path, content, headers)
+    whole = False
+    try:
+        yield Answer(connection)
+        whole = True
+    finally:
+        connection.leave(FAREWELL if whole else 0)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """The errors of a connection as ours."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise TimedOut("the server is silent") from error
+    except (UnreachableError, BrokenError) as error:
+        raise Unreachable(f"{type(error).__name__}: {error}") from error
+
+
+OnText = Callable[[str], Awaitable[None]]
+"""Is given each piece of a text as it is written; in a turn, an empty one says that the model
+begins anew, as what it wrote before came with tool calls."""
+
+DONE = b"[DONE]"
+"""The data of the last event of a stream."""
+
+_CHARACTERS = 4  # of a token, about
+_LONGEST = 100_000  # characters of an answer; nobody reads the rest, and its end may never come
+
+
+class Gathering:
+    """The answer as far as it has come."""
+
+    def __init__(
+        self, on_text: OnText | None, utterance: Utterance, prompt: Sequence[Message] = ()
+    ) -> None:
+        self._on_text = on_text
+        self._prompt = prompt
+        self._utterance = utterance
+        self._thought = ""
+        self._left = _LONGEST
+        self._calls: dict[int, ToolCall] = {}
+        self._usage = Usage()
+        self._pieces = 0
+        self._done = False
+
+    @property
+    def full(self) -> bool:
+        """Whether enough has come; the rest is left unread."""
+        return self._left <= 0 or self._utterance.ended
+
+    @property
+    def given(self) -> bool:
+        """Whether somebody has read a piece, so that asking again would say it twice."""
+        return bool(self._on_text and self._utterance.shown)
+
+    async def add(self, data: bytes) -> None:
+        """Take in the data of one server-sent event."""
+        if data == DONE:
+            self._done = True
+            return
+        chunk = _chunk(data)
+        if chunk.error:
+            raise error_in_stream(chunk.error)
+        if chunk.usage:
+            self._usage = chunk.usage.usage()
+        for choice in chunk.choices:
+            await self._add_delta(choice.delta)
+            self._done = self._done or choice.finish_reason is not None
+
+    async def finish(self) -> None:
+        """Give what was held back. Raises Unreachable when the stream ended too early."""
+        if not self._done and not self.full:
+            raise Unreachable("the answer ended before its end")
+        await self._show(self._utterance.finish())
+
+    def reply(self) -> Reply:
+        """The whole answer; calls that are written as text count when there are no others."""
+        utterance = self._utterance
+        return Reply(
+            utterance.shown.strip(),
+            (self._thought + utterance.thought).strip(),
+            tuple(call for _, call in sorted(self._calls.items())) or utterance.calls,
+            self._usage if self._usage.prompt else self._estimated(),
+            utterance.status,
+            utterance.silent,
+            utterance.is_call,
+        )
+
+    async def _add_delta(self, delta: Delta) -> None:
+        self._pieces += 1
+        self._thought += self._within(delta.reasoning_content)
+        await self._show(self._utterance.feed(self._within(delta.content)))
+        for position, part in enumerate(delta.tool_calls or ()):
+            index = position if part.index is None else part.index
+            self._calls[index] = _joined(self._calls.get(index), part)
+
+    def _estimated(self) -> Usage:
+        """The tokens of an answer that was left before its end, where the server counts them."""
+        if not self.full:
+            return self._usage
+        characters = sum(len(message.get("content") or "") for message in self._prompt)
+        return Usage(characters // _CHARACTERS, self._pieces)
+
+    def _within(self, text: str | None) -> str:
+        """As much of `text` as is still read."""
+        text = (text or "")[: self._left]
+        self._left -= len(text)
+        return text
+
+    async def _show(self, text: str) -> None:
+        if text and self._on_text:
+            await self._on_text(text)
+
+
+async def take(answer: Answer, gathering: Gathering) -> None:
+    """Gather a stream of events, or the whole answer of a server that does not stream."""
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip()
+    if kind == "application/json":
+        await gathering.add(await answer.whole())
+    elif kind == "text/event-stream":
+        events = EventData()
+        while piece := await answer.piece():
+            arrived = events.feed(piece)
+            for data in arrived:
+                await gathering.add(data)
+            if gathering.full or DONE in arrived:
+                return
+    else:
+        raise Refused(f"{kind or 'something'} is no answer of an OpenAI API", 200)
+
+
+def _chunk(data: bytes) -> Chunk:
+    try:
+        return Chunk.model_validate_json(data)
+    except ValidationError as error:
+        raise Refused("not a chunk of the chat API", 200) from error
+
+
+def _joined(call: ToolCall | None, part: CallPart) -> ToolCall:
+    """A tool call with one more piece of it."""
+    known = call or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
+    return ToolCall(
+        part.id or known.id,
+        part.function.name or known.name,
+        known.arguments + (part.function.arguments or ""),
+    )

@@ -1,0 +1,89 @@
+"""The table `[agent]`: how a tendril speaks to the agent server, and how long a turn may take."""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import AliasChoices, Field, SecretStr
+
+from llm.scheduling.cron_schedule import ZoneName, parse_zone, system_zone
+from terrarium.config import Section
+
+
+class AgentSettings(Section):
+    """What every tendril's turn shares."""
+
+    table: ClassVar[str] = "agent"
+
+    api_url: str = Field(
+        "http://127.0.0.1:8080",
+        description="address of the agent server, or of any server with an OpenAI-compatible API",
+    )
+    api_key: SecretStr | None = Field(None, description="bearer key that names this tendril")
+    personas: dict[str, Path] = Field(
+        default_factory=dict,
+        description="a Markdown file, by tendril, that takes the place of its persona",
+    )
+    personas_dir: Path = Field(
+        Path("personas"),
+        description="folder of more personas, NAME.md each, that a channel can have by their names;"
+        " inside the data folder unless absolute",
+    )
+    skills_dir: Path = Field(
+        Path("skills"),
+        description="folder of skills, one folder each; their Python runs with the bot's own"
+        " rights; inside the data folder unless absolute",
+    )
+    model: str = Field("terra", description="model or alias to ask for")
+    temperature: float = Field(
+        0.3,
+        ge=0,
+        le=2,
+        description="0 for the likeliest words; small models ramble when it is high",
+    )
+    max_tokens: int = Field(256, ge=1, description="longest answer, in tokens")
+    max_context_messages: int = Field(
+        50,
+        ge=0,
+        validation_alias=AliasChoices("max_context_messages", "agent_max_context_messages"),
+        description="how many lines that people said the model is shown at least",
+    )
+    timezone: ZoneName | None = Field(
+        None,
+        description="time zone in which people mean times of day, by its IANA name "
+        '("Europe/Vienna"); unset: the system\'s',
+    )
+    max_iterations: int = Field(12, ge=1, description="model calls in one turn")
+    max_tool_calls: int = Field(20, ge=0, description="tool calls in one turn")
+    max_messages: int = Field(
+        4, ge=0, description="messages that tools may send to people in one turn"
+    )
+    review_over: int = Field(
+        0,
+        ge=0,
+        description="an answer of more characters is scored by the model and, when it is weak,"
+        " written anew before anybody sees it, so nothing is shown while it is written; 0: none is",
+    )
+    timeout: float = Field(300, gt=0, description="wall time of one turn, in seconds")
+    model_timeout: float = Field(120, gt=0, description="wall time of one model call, in seconds")
+    tool_timeout: float = Field(30, gt=0, description="wall time of one tool call, in seconds")
+    trace_days: int = Field(
+        14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"
+    )
+    trace_words: bool = Field(
+        False,
+        description="whether a trace has the question and the answer; those of private"
+        " conversations never have",
+    )
+
+    @property
+    def zone_name(self) -> str:
+        """The IANA name of the zone in which people mean times: the system's unless it is set."""
+        return self.timezone or system_zone()
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone of that name."""
+        return parse_zone(self.zone_name)

@@ -1,0 +1,1 @@
+"""Commands in plain words, recognised without a model."""

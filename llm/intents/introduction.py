@@ -1,0 +1,72 @@
+"""What the bot says of itself, in written words: true for the model and the tendril of the moment,
+and the same whatever the model would make up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm.intents.forms import ABILITIES, BOT, IDENTITY, MODEL
+
+TOPICS = (ABILITIES, IDENTITY, MODEL, BOT)
+"""What may be asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What there is to be said: the bot's `name`, its `model` by name, whether that chooses tools
+    by itself, the `web_address` of the log where people can open it, and what a command begins
+    with (`prefix`)."""
+
+    name: str
+    model: str
+    chooses_tools: bool
+    web_address: str = ""
+    prefix: str = "."
+
+    def said(self, topic: str) -> str:
+        """Return two or three short lines about a topic; about who it is for any other word."""
+        match topic:
+            case "abilities":
+                return self._abilities()
+            case "model":
+                return self._model()
+            case "bot":
+                return f"Yes, I am a bot: {self._what()}."
+            case _:
+                return self._identity()
+
+    def _what(self) -> str:
+        model = f" ({self.model})" if self.model else ""
+        return f"a program with a language model{model} that runs where I am hosted"
+
+    def _identity(self) -> str:
+        return (
+            f"I am {self.name}, a bot: {self._what()}. I keep the log of this place and answer"
+            f" questions about it and about anything else.\n{self._further()}"
+        )
+
+    def _abilities(self) -> str:
+        prefix = self.prefix
+        tools = " and call tools for it" if self.chooses_tools else ""
+        return (
+            f"I answer questions{tools}, and find what was said here: {prefix}search pump.\n"
+            "Without my model I work out sums, units, dates and time zones, roll dice, remind you"
+            ' ("remind me in 20 minutes to check the oven") and remember things ("remember that my'
+            ' tea is oolong").\n'
+            f"{self._further()}"
+        )
+
+    def _model(self) -> str:
+        kind = (
+            "It chooses by itself when to use tools"
+            if self.chooses_tools
+            else "It is a small one that cannot use tools by itself"
+        )
+        return (
+            f"My model is {self.model or 'not reachable at the moment'}. {kind}, and what it says"
+            " may be wrong; sums, dates, reminders and searches do not pass through it."
+        )
+
+    def _further(self) -> str:
+        web = f" The log to read and search is at {self.web_address}" if self.web_address else ""
+        return f"My commands: {self.prefix}help.{web}"

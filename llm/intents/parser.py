@@ -1,0 +1,256 @@
+"""Commands in plain words: "remind me in 20 minutes to check the oven", "what can you do?".
+
+What is certainly meant as a command is recognised here, in English and in German, and needs no
+model. Everything else is a question: precision comes before completeness, as a question that is
+taken for a command is not answered at all, and what removes data is heard in its exact form only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from llm.intents.forms import WHOLE
+from llm.scheduling.time_phrases import without_time
+from llm.skills.phrasing import forms, found_in, plain, wish_in
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A command by its name, as the tendrils know it, and the words that belong to it."""
+
+    command: str
+    words: str = ""
+
+
+_MY = r"(?:my|mein(?:e|en|er|em)?)"
+_ASKING = re.compile(
+    r"(?:again |of |about |that )?(?:what|who|whose|where|why|how|which|when|whether|if|was|wer|wo"
+    r"|wie|warum|wann|welche[rns]?|ob)\b",
+    re.IGNORECASE,
+)
+_REMIND = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        r"(?:remind me|don'?t let me forget|do not let me forget)[ ,:]+(?P<rest>.+)",
+        r"erinnere? mich(?: bitte)?(?: mal)?[ ,:]+(?P<rest>.+)",
+        r"(?:set|create|add|make)(?: me| up)? (?:a |an )?reminder(?: for me)?[ ,:]+(?P<rest>.+)",
+        r"(?:stelle?|setze?) (?:mir )?(?:eine )?erinnerung[ ,:]+(?P<rest>.+)",
+    )
+)
+_REMIND_LAST = re.compile(
+    r"(?P<time>[^?]{2,60}?),? (?:please )?(?:remind me|erinnere? mich)(?: bitte)?,? (?P<rest>"
+    r"(?:to|that|of|about|an|daran)\b.+)",
+    re.IGNORECASE,
+)
+_ALARM = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        r"(?P<kind>wake) me(?: up)? (?P<rest>.+)|(?P<german>wecke?) mich (?P<rest2>.+)",
+        r"(?:set |start )?(?:an? )?(?P<kind>alarm|timer)(?: clock)?(?: of)? (?P<rest>.+)",
+        r"(?:stelle? )?(?:einen |den )?(?P<kind>wecker|timer) (?P<rest>.+)",
+        r"(?P<kind>ping|nudge|notify|alert) me (?P<rest>(?:in|at|on|every|tomorrow|tonight)\b.+)",
+    )
+)
+_ALARM_TEXTS = {"wake": "wake up", "alarm": "alarm", "timer": "the time is up"}
+_FOR_CLOCK = re.compile(
+    r"(?:for|to|auf|für) (?=\d{1,2}(?:[:.]\d\d)?(?: ?[ap]m\b| uhr\b| o'?clock\b|$|[ ,:]+(?!\w*m)))",
+    re.IGNORECASE,
+)
+_FOR = re.compile(r"(?:for|auf|für) ", re.IGNORECASE)
+
+_CANCEL = r"(?:cancel|delete|remove|drop|lösche|streiche)"
+_CANCELS = forms(
+    rf"{_CANCEL} (?:my |the |meine |die )?(?:reminder|erinnerung)"
+    r"(?: number| no\.?| nr\.?| nummer)? ?#?(?P<what>\d{1,12})",
+    rf"{_CANCEL} (?P<what>all)(?: of)?(?: my| the)? reminders|{_CANCEL} my reminders",
+    rf"{_CANCEL} (?:alle )?(?:meine )?erinnerungen",
+    rf"{_CANCEL} (?:my |the )?reminder (?:about|to|for|of|that) (?P<what>.+)",
+    rf"{_CANCEL} (?:my |the )(?P<what>.+) reminder",
+)
+
+_REMEMBER = re.compile(
+    r"(?:remember|memori[sz]e|make a note|take a note|note|keep in mind|merke? dir)"
+    r"(?P<that>,? that|,? dass|(?: this)?:)?,? (?P<rest>.+)",
+    re.IGNORECASE,
+)
+_OF_MINE = re.compile(r"(?:i|i'm|i've|my|we|we're|our|ich|wir|mein\w*|unser\w*)\b", re.IGNORECASE)
+_NO_FACT = re.compile(
+    r"(?:time|day|one|night|evening|guy|girl|man|woman|song|movie|film|thing|old|feeling|person"
+    r"|place|summer|winter|year|week|episode|scene|you|your|du|dein\w*)\b",
+    re.IGNORECASE,
+)
+_STATES = re.compile(
+    r"\b(?:is|are|was|were|=|ist|sind|heißt|bin|am|have|has|like|likes|love|hate|live|work|use"
+    r"|need|prefer|drink|eat|speak|mag|wohne|arbeite|nutze|trinke|habe|hat|come|moved)\b|'m\b|:",
+    re.IGNORECASE,
+)
+_FACT = forms(
+    rf"(?:what|who|where|when|which|was|wer|wo|wann|wie)(?:'?s| is| are| was| were| ist| sind| war"
+    rf"| heißt) {_MY} (?P<key>.+)",
+    rf"(?:do you (?:know|remember)|tell me|recall|what did i say) (?:what )?{_MY} (?P<key>.+?)"
+    r"(?: is| are| was)?",
+    rf"(?:what|when|where|who) {_MY} (?P<key>.+) (?:is|are|was)",
+)
+_FACT_OF_SELF = (
+    (forms(r"(?:where|wo) (?:do i live|wohne ich|is my home)"), "home"),
+    (forms(r"(?:what is my name|what am i called|who am i|wie heiße ich|wer bin ich)"), "name"),
+)
+_FORGET_FACT = forms(
+    rf"(?:forget|delete|remove|vergiss)(?: about| that)? {_MY} (?P<key>.+?)"
+    r"(?: (?:is|are|ist) .+)?(?: again)?",
+)
+
+_SEARCH = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        r"search(?: (?:the |this )?(?:log|logs|channel|chat|history))? for (?P<words>.+)",
+        r"search (?:the |this )?(?:log|logs|channel|chat|history):? (?P<words>.+)",
+        r"(?:find|look for|look up|search|show me) (?:all |any |the |old )?"
+        r"(?:messages|lines|mentions|posts)(?: here)?"
+        r" (?:about|with|of|containing|that mention|mentioning|on) (?P<words>.+)",
+        r"suche? nach (?P<words>.+)",
+        r"(?:suche?|finde) (?:nachrichten|zeilen) (?:über|mit|zu) (?P<words>.+)",
+    )
+)
+_NO_SEARCH = re.compile(
+    r"\b(?:on|in|with|via) (?:the )?(?:web|internet|online|wikipedia|duckduckgo)\b"
+    r"|\bmeaning\b|\bgoogle\b",
+    re.IGNORECASE,
+)
+# These remove data, or end the log of somebody: no other words for them are understood.
+_EXACT = {
+    "forget me": Intent("forget", "me"),
+    "vergiss mich": Intent("forget", "me"),
+    "nolog": Intent("nolog"),
+    "nolog off": Intent("nolog", "off"),
+}
+_MOST_SEARCHED = 8  # words
+_ARTICLE = re.compile(r"^(?:the|any|der|die|das|den|dem) ", re.IGNORECASE)
+
+
+def read_intent(text: str, facts: Collection[str] = ()) -> Intent | None:
+    """Return the command that a question to the bot really is, None when it is a question.
+
+    `facts` are the names of what is remembered about whoever asks: only a known one is looked up
+    or forgotten (see `may_ask_for_fact`).
+    """
+    wish = wish_in(text)
+    if not wish:
+        return None
+    asked = wish.lower()
+    if exact := _EXACT.get(plain(text).lower().rstrip(" .!")):
+        return exact
+    for (command, words), questions in WHOLE.items():
+        if found_in(questions, asked) is not None:
+            return Intent(command, words)
+    return (
+        _reminder(wish)
+        or _cancelling(asked)
+        or _of_fact(asked, facts)
+        or _remembering(wish, is_question=_is_question(text))
+        or _searching(wish)
+    )
+
+
+def may_ask_for_fact(text: str) -> bool:
+    """Whether a question may be for something that is remembered, so that it is worth to look up
+    what is."""
+    asked = wish_in(text).lower()
+    every = (_FACT, _FORGET_FACT, *(questions for questions, _ in _FACT_OF_SELF))
+    return any(found_in(questions, asked) is not None for questions in every)
+
+
+def _is_question(text: str) -> bool:
+    """Whether a text ends as a question that is no polite order."""
+    said = plain(text)
+    polite = re.match(r"(?:\w+[,:]? )?(?:please |can |could |would |will |kannst )", said, re.I)
+    return said.rstrip().endswith("?") and not polite
+
+
+def _reminder(wish: str) -> Intent | None:
+    if wish.lower() in ("remind me", "erinnere mich", "set a reminder", "set reminder"):
+        return Intent("remind")
+    for form in _REMIND:
+        if match := form.fullmatch(wish):
+            rest = _FOR_CLOCK.sub("at ", match["rest"])
+            if _ASKING.match(rest):
+                return None
+            is_timed = without_time(_FOR.sub("", rest, count=1)) is not None
+            if is_timed:
+                return Intent("remind", _FOR.sub("", rest, count=1) if _FOR.match(rest) else rest)
+            is_task = re.match(r"(?:to (?!the\b|a\b|my\b)\w|daran)", rest, re.IGNORECASE)
+            return Intent("remind", rest) if is_task else None
+    if match := _REMIND_LAST.fullmatch(wish):
+        if without_time(match["time"]) == "" and not _ASKING.match(match["rest"]):
+            return Intent("remind", f"{match['time']} {match['rest']}")
+        return None
+    return _alarm(wish)
+
+
+def _alarm(wish: str) -> Intent | None:
+    for form in _ALARM:
+        if match := form.fullmatch(wish):
+            found = {name: part for name, part in match.groupdict().items() if part}
+            rest = found.get("rest") or found.get("rest2", "")
+            rest = _FOR.sub("", _FOR_CLOCK.sub("at ", rest), count=1)
+            text = without_time(rest)
+            kind = (found.get("kind") or "wake").lower()
+            kind = "alarm" if kind == "wecker" else kind
+            if text is None or (kind == "wake" and text):
+                return None
+            if text and kind in ("ping", "nudge", "notify", "alert"):
+                return Intent("remind", rest)
+            return Intent("remind", rest if text else f"{rest} {_ALARM_TEXTS.get(kind, kind)}")
+    return None
+
+
+def _cancelling(asked: str) -> Intent | None:
+    found = found_in(_CANCELS, asked)
+    if found is None:
+        return None
+    return Intent("reminders", f"cancel {found.get('what') or 'all'}")
+
+
+def _of_fact(asked: str, facts: Collection[str]) -> Intent | None:
+    """A known fact that is asked for, or is to be forgotten."""
+    known = {_compared(key): key for key in facts}
+    for own, of_self in _FACT_OF_SELF:
+        if of_self in known and found_in(own, asked) is not None:
+            return Intent("recall", known[of_self])
+    for command, questions in (("recall", _FACT), ("forget", _FORGET_FACT)):
+        found = found_in(questions, asked)
+        key = known.get(_compared(found["key"])) if found else None
+        if key:
+            return Intent(command, f"my {key}" if command == "forget" else key)
+    return None
+
+
+def _compared(key: str) -> str:
+    """A fact's name as it is compared: "favorite_tea" is "favourite tea"."""
+    return _ARTICLE.sub("", re.sub(r"[\s_-]+", " ", key.lower())).replace("favorite", "favourite")
+
+
+def _remembering(wish: str, *, is_question: bool) -> Intent | None:
+    match = _REMEMBER.fullmatch(wish)
+    if not match or is_question:
+        return None
+    rest, that = match["rest"].strip(), (match["that"] or "").strip(" ,").lower()
+    verb = wish.split()[0].lower()
+    if _NO_FACT.match(rest) or not _STATES.search(rest):
+        return None
+    is_sure = that.endswith(":") or (that in ("that", "dass") and verb in ("remember", "memorize"))
+    if not is_sure and not (_OF_MINE.match(rest) and (verb != "note" or that)):
+        return None
+    return Intent("remember", f"that {rest}" if that in ("that", "dass") else rest)
+
+
+def _searching(wish: str) -> Intent | None:
+    if _NO_SEARCH.search(wish):
+        return None
+    for form in _SEARCH:
+        if match := form.fullmatch(wish):
+            words = _ARTICLE.sub("", match["words"].strip())
+            return Intent("search", words) if len(words.split()) <= _MOST_SEARCHED else None
+    return None

@@ -1,0 +1,1 @@
+"""Questions about the log that are answered without a model."""

@@ -1,0 +1,236 @@
+"""Lines of the log as an answer: each with its time, its speaker and a link, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+from itertools import zip_longest
+
+from llm.log_questions.parser import LogQuestion, Wish, read_log_question
+from llm.log_questions.time_spans import ALL_TIME
+from storage.chat_log.event import SPOKEN, Event, EventType
+from storage.chat_log.query import Query
+from storage.passages.passages import PEOPLE, Passage, Spoken
+from storage.protocols import LogReader
+
+MOST_LINES = 3
+"""Lines of an answer."""
+
+_LOOKED_AT = 60  # passages of which the newest or the oldest is wanted
+_COVERED = 0.6  # share of a topic's weight that a line about it has
+_LONGEST = 350  # characters of a line that are quoted
+_NEAR = 0.03  # score of a line that is worth showing where none answers the question
+
+NEAREST = "Nobody said that here in these words; nearest:"
+"""Before lines of which none is surely the answer."""
+
+Link = Callable[[Event], str | None]
+"""The address of the page that shows an event, None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedAnswer:
+    """Lines of the log as an answer. `lead` is a sentence before them, or all there is to say
+    when there are none; `score` the chance that the first line is what was wanted. `is_about_log`:
+    the question asked who said what, so that the lines are the answer itself."""
+
+    lead: str
+    lines: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+    score: float = 0.0
+    is_about_log: bool = False
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the first line likely is the answer."""
+        return bool(self.lines) and self.lead != NEAREST
+
+    @property
+    def text(self) -> str:
+        """What people get, at most four lines."""
+        return "\n".join([*([self.lead] if self.lead else []), *self.lines])
+
+
+@dataclass(frozen=True, slots=True)
+class Quoting:
+    """How lines are quoted: in which zone's time, with what `link`, the nick as `nick` writes it
+    (so that nobody is highlighted)."""
+
+    zone: tzinfo = UTC
+    link: Link = lambda _: None
+    nick: Callable[[str], str] = str
+
+    def line(self, event: Event) -> str:
+        """An event as people read it, on one line."""
+        said = " ".join(event.text.split())
+        said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+        who = self.nick(event.nick)
+        spoken = f"* {who} {said}" if event.type is EventType.ACTION else f"<{who}> {said}"
+        address = self.link(event)
+        stamp = f"[{event.time.astimezone(self.zone):%Y-%m-%d %H:%M}]"
+        return f"{stamp} {spoken}" + (f"  {address}" if address else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Questioner:
+    """Who asks, the nicks that are known where they ask, and when it is (None: now)."""
+
+    nick: str = ""
+    nicks: Collection[str] = ()
+    now: datetime | None = None
+
+
+PLAIN = Quoting()
+"""In UTC, without links."""
+
+
+async def answer_about_log(
+    log: LogReader,
+    text: str,
+    within: Query,
+    asking: Questioner,
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
+) -> QuotedAnswer | None:
+    """The answer to any question, None when it is none to the log: a question about what was said
+    always has one, be it that there is none; another has one where somebody said it. Raises
+    Unavailable."""
+    question = read_log_question(
+        text, asking.nicks, who=asking.nick, now=asking.now, zone=quoting.zone
+    )
+    if question is not None and await _is_known(log, question, within, asking):
+        found = await answer_from_log(log, question, within, quoting, spoken)
+        return replace(found, is_about_log=True)
+    return await answer_plainly(log, text, within, quoting, spoken)
+
+
+async def nearest_lines(
+    log: LogReader,
+    question: str,
+    within: Query,
+    near: Sequence[Event] = (),
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
+) -> QuotedAnswer:
+    """Return the lines that come nearest to a question which no line surely answers; none when
+    nothing comes near. `near` are those that are near in meaning, best first. Raises
+    Unavailable."""
+    passages = await log.passages_for_model(question, replace(within, limit=MOST_LINES), spoken)
+    by_words = [each.event for each in passages.found if each.score >= _NEAR]
+    by_meaning = [event for event in near if not spoken.leaves_out(event)]
+    merged = [event for pair in zip_longest(by_meaning, by_words) for event in pair if event]
+    events = list({event.id: event for event in merged}.values())[:MOST_LINES]
+    return QuotedAnswer(NEAREST if events else "", tuple(map(quoting.line, events)), tuple(events))
+
+
+async def answer_from_log(
+    log: LogReader,
+    question: LogQuestion,
+    within: Query,
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
+) -> QuotedAnswer:
+    """The lines that somebody wants of the log, at most MOST_LINES, or a sentence that there are
+    none. `within` says what may be read, and which line asks (`before_id`); nobody who has opted
+    out is quoted. Raises Unavailable."""
+    query = replace(within, nick=question.nick, types=SPOKEN, own=False)
+    timed = question.span.within(query)
+    if not question.topic:
+        return await _of_person(log, question, timed, quoting, spoken)
+    answer = await _about(log, question, timed, quoting, spoken)
+    if not answer.lines and question.span:
+        for topic in (question.whole_topic, question.topic):
+            ever = replace(question, topic=topic, span=ALL_TIME)
+            other = await _about(log, ever, query, quoting, spoken)
+            if other.lines:
+                return replace(other, lead="Not in that time, but:")
+    return answer
+
+
+async def answer_plainly(
+    log: LogReader,
+    question: str,
+    within: Query,
+    quoting: Quoting = PLAIN,
+    spoken: Spoken = PEOPLE,
+) -> QuotedAnswer | None:
+    """The line or lines that answer a plain question, None when nobody said it: then it is no
+    question to the log. Raises Unavailable."""
+    passages = await log.passages_for_model(question, replace(within, limit=MOST_LINES), spoken)
+    said = passages.said
+    if not said:
+        return None
+    events = _shown(said)
+    return QuotedAnswer("", tuple(map(quoting.line, events)), tuple(events), said[0].score)
+
+
+async def _is_known(
+    log: LogReader, question: LogQuestion, within: Query, asking: Questioner
+) -> bool:
+    """Whether a question is about somebody of the log: "what did Einstein say?" mostly is not."""
+    nick = question.nick
+    if nick is None or nick.lower() in {each.lower() for each in asking.nicks}:
+        return True
+    return bool(await log.find(replace(within, nick=nick, types=SPOKEN, own=False, limit=1)))
+
+
+async def _of_person(
+    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, spoken: Spoken
+) -> QuotedAnswer:
+    """The last or first thing that somebody said."""
+    most = 1 if question.about_time or question.wish is not Wish.BEST else MOST_LINES
+    query = replace(query, limit=_LOOKED_AT)
+    if question.wish is Wish.OLDEST:
+        found = await log.shown_to_model(await log.find(query, newest=False))
+    else:
+        found = (await log.for_model(query))[0][::-1]
+    events = [event for event in found if not spoken.leaves_out(event)][:most]
+    nick = quoting.nick(question.nick or "")
+    if not events:
+        return QuotedAnswer(f"{nick} said nothing here{question.span.phrase}.")
+    lead = ""
+    if question.about_time:
+        first = "first" if question.wish is Wish.OLDEST else "last"
+        time = events[0].time.astimezone(quoting.zone)
+        lead = f"{quoting.nick(events[0].nick)} {first} spoke here on {time:%Y-%m-%d at %H:%M}:"
+    return QuotedAnswer(lead, tuple(map(quoting.line, events)), tuple(events), 1.0)
+
+
+async def _about(
+    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, spoken: Spoken
+) -> QuotedAnswer:
+    """What was said about a topic."""
+    best = question.wish is Wish.BEST
+    passages = await log.passages_for_model(
+        question.topic,
+        replace(query, limit=_LOOKED_AT),
+        replace(spoken, oldest=question.wish is Wish.OLDEST, mentions=True),
+    )
+    fitting = [each for each in passages.found if each.coverage >= _COVERED]
+    if not fitting:
+        return QuotedAnswer(_nobody(question, quoting, passages.searched_back_to))
+    if not best:
+        most = max(each.coverage for each in fitting)
+        fitting = [each for each in fitting if each.coverage >= most - 0.01]
+        fitting.sort(key=lambda each: each.event.id, reverse=question.wish is Wish.NEWEST)
+    events = [each.event for each in fitting[: MOST_LINES if best else 1]]
+    lead = ""
+    if question.about_time:
+        time = events[0].time.astimezone(quoting.zone)
+        lead = f"That was on {time:%Y-%m-%d at %H:%M}:"
+    lines = tuple(map(quoting.line, events))
+    return QuotedAnswer(lead, lines, tuple(events), fitting[0].coverage)
+
+
+def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -> str:
+    who = quoting.nick(question.nick) if question.nick else "Nobody"
+    said = "has not said that here" if question.nick else "said that here"
+    back = f" (searched back to {back_to.astimezone(quoting.zone):%Y-%m-%d})" if back_to else ""
+    return f"{who} {said}{question.span.phrase}{back}."
+
+
+def _shown(said: Sequence[Passage]) -> list[Event]:
+    """The best line, and others only where they are nearly as good."""
+    least = said[0].score - 0.1
+    return [each.event for each in said if each.score >= least]

@@ -1,0 +1,127 @@
+"""What passes between a tendril and the model: messages, tool calls, replies, usage."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from llm.messages.escaping import neutral
+
+Status = Literal["active", "awaiting_answer", "closed", "idle"]
+"""How it is with a conversation, as the model sees it."""
+
+Message = dict[str, Any]
+"""A message in the OpenAI chat format. In memory it may also have `name` (who asked) and
+`reasoning_content` (what was thought), which `wire` leaves out."""
+
+_SENT = ("role", "content", "tool_calls", "tool_call_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the model proposes; `arguments` is JSON text, as the model wrote it.
+
+    `source` is what the model wrote when it was text; `cut` tells that its end was missing.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    source: str = ""
+    cut: bool = False
+
+    def message_part(self) -> dict[str, Any]:
+        """The call as an assistant message carries it.
+
+        Servers parse the arguments of earlier calls and refuse the whole prompt when they cannot,
+        so what is no JSON object goes back as an empty one; the result says what was wrong.
+        """
+        arguments = self.arguments if _is_object(self.arguments) else "{}"
+        function = {"name": self.name, "arguments": arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the server counted them; `cached` are the prompt's that were not read anew."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of the model: text for people, what it thought, the tools it wants, how it is
+    with the conversation; `silent` when it wants to say nothing, `is_call` when it only tried to
+    call a tool that does not exist."""
+
+    text: str = ""
+    thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    status: Status | None = None
+    silent: bool = False
+    is_call: bool = False
+
+    def message(self) -> Message:
+        """The reply as memory keeps it."""
+        message: Message = {"role": "assistant", "content": self.text or None}
+        if self.thought:
+            message["reasoning_content"] = self.thought
+        if self.calls:
+            message["tool_calls"] = [call.message_part() for call in self.calls]
+        return message
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def wire(message: Message) -> Message:
+    """The message as it is sent: only the fields of the chat format.
+
+    What the model said is made harmless too, the arguments of its calls included: anybody can make
+    it repeat a tag.
+    """
+    sent = {key: message[key] for key in _SENT if key in message}
+    if sent["role"] == "assistant" and sent["content"]:
+        sent["content"] = neutral(sent["content"])
+    if "tool_calls" in sent:
+        sent["tool_calls"] = [_harmless(call) for call in sent["tool_calls"]]
+    return sent
+
+
+def _harmless(call: Message) -> Message:
+    """A call as templates may write it into the prompt: its name is a word. Arguments without a
+    reserved tag stay as the model wrote them, which is what the engine has in its cache."""
+    function = call["function"]
+    name = re.sub(r"[^\w-]+", "_", function["name"])[:64] or "_"
+    given: Any = json.loads(function["arguments"])
+    harmless = _neutral_in(given)
+    arguments = function["arguments"] if harmless == given else json.dumps(harmless)
+    return call | {"function": {"name": name, "arguments": arguments}}
+
+
+def _neutral_in(value: Any) -> Any:
+    """JSON with all its texts, keys included, made harmless."""
+    match value:
+        case str():
+            return neutral(value)
+        case list():
+            return [_neutral_in(item) for item in value]
+        case dict():
+            return {neutral(key): _neutral_in(item) for key, item in value.items()}
+    return value

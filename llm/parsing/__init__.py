@@ -1,0 +1,1 @@
+"""Parsers of model output: thoughts, tool calls, structured answers."""

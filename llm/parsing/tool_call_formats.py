@@ -1,0 +1,182 @@
+"""The forms in which small models write a tool call as text, read into calls.
+
+An object (`{"name": ..., "arguments": {...}}` and its kin, or a list of such), a function call
+(`name(x=1)`), and the name with parameters of a `<<TOOL:name:parameters>>` tag.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from llm.messages.message import ToolCall
+from llm.parsing.lenient_json import Incomplete, Unreadable, read_arguments, read_value
+
+_NAMES = ("name", "tool", "tool_name", "action")
+_ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input")
+_BESIDE = {"id", "type", "function"}
+HEADS = frozenset({*_NAMES, *_ARGUMENTS, *_BESIDE, "tool_calls"})
+"""The keys with which an object may begin that is a call."""
+
+_FUNCTION = re.compile(r"[ \t\r\n]*+([A-Za-z_][\w.-]*+)(?=\()")
+_BLANK = re.compile(r"[ \t\r\n;,]*+")
+_SOME_NAME = re.compile(r"""["']?name["']?\s*:\s*["']([\w.-]{1,64})""")
+
+Parameters = Mapping[str, Sequence[str]]
+"""The names of the tools that there are, with those of their parameters."""
+
+
+class Forms:
+    """Reads calls of the tools that there are; names are told apart without regard to case."""
+
+    def __init__(self, known: Parameters) -> None:
+        self._known = known
+        self._spelling = {name.lower(): name for name in known}
+
+    @classmethod
+    def of(cls, schemas: Iterable[Mapping[str, Any]]) -> Forms:
+        """For the tools that OpenAI's `tools` field lists."""
+        functions = [schema.get("function", {}) for schema in schemas]
+        return cls(
+            {
+                each["name"]: tuple(each.get("parameters", {}).get("properties", {}))
+                for each in functions
+            }
+        )
+
+    def knows(self, name: str) -> bool:
+        """Whether there is such a tool."""
+        return name.lower() in self._spelling
+
+    def may_begin(self, word: str) -> bool:
+        """Whether the name of a tool begins so."""
+        return any(name.startswith(word.lower()) for name in self._spelling)
+
+    def objects(self, value: Any, source: str, *, cut: bool, strict: bool) -> list[ToolCall] | None:
+        """The calls that a JSON value is, or None. Where `strict`, it must hold nothing else and
+        name only tools that there are."""
+        if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
+            value = value["tool_calls"]
+        calls = [_named(each) for each in (value if isinstance(value, list) else [value])]
+        if not calls or any(call is None for call in calls):
+            return None
+        whole = [call for call in calls if call is not None]
+        if strict and not all(fits and self.knows(name) for name, _, fits in whole):
+            return None
+        return [self._call(name, arguments, source, cut=cut) for name, arguments, _ in whole]
+
+    def tag(self, name: str, parameters: str, source: str, *, cut: bool = False) -> ToolCall:
+        """The call of a tag; parameters that are no object are the tool's first one."""
+        text = parameters.strip()
+        if not text:
+            return self._call(name, {}, source, cut=cut)
+        if text[0] in "{[\"'":
+            try:
+                read = read_value(text)
+            except (Unreadable, Incomplete):
+                return self._call(name, text, source, cut=cut)
+            value = read.value if not text[read.end :].strip() else text
+            return self._call(name, self._placed(name, [value], {}), source, cut=cut or read.cut)
+        named = self._by_name(name, text)
+        return self._call(name, named or self._placed(name, [text], {}), source, cut=cut)
+
+    def function(self, text: str, start: int, *, final: bool) -> tuple[ToolCall, int] | None:
+        """The call of a known tool that begins at `start`, and where it ends; None when there is
+        none. Raises Incomplete when it may become one."""
+        match = _FUNCTION.match(text, start)
+        if match is None or not self.knows(match[1]):
+            return None
+        try:
+            read = read_arguments(text, match.end(), final=final)
+        except Unreadable:
+            return None
+        arguments = self._placed(match[1], read.positional, read.named)
+        source = text[match.start() : read.end]
+        return self._call(match[1], arguments, source, cut=read.cut), read.end
+
+    def several(
+        self, body: str, source: str, *, final: bool, strict: bool, functions: bool = True
+    ) -> list[ToolCall]:
+        """All calls that a text consists of, with `functions` written as such too.
+
+        Raises Incomplete when the text ends within one, and Unreadable for what is none.
+        """
+        calls: list[ToolCall] = []
+        at = _blank(body, 0)
+        while at < len(body):
+            if functions and (found := self.function(body, at, final=final)):
+                calls.append(found[0])
+                at = found[1]
+            else:
+                read = read_value(body, at, final=final)
+                some = self.objects(read.value, source, cut=read.cut, strict=strict)
+                if some is None:
+                    raise Unreadable
+                calls += some
+                at = read.end
+            at = _blank(body, at)
+        return calls
+
+    def end_of_calls(self, text: str, begin: int, closer: re.Pattern[str]) -> int:
+        """Where the calls that begin there end and `closer` follows. Raises as `several` does."""
+        at = _blank(text, begin)
+        while not closer.match(text, at):
+            found = self.function(text, at, final=False)
+            at = _blank(text, found[1] if found else read_value(text, at, final=False).end)
+        return at
+
+    def broken(self, body: str, source: str) -> ToolCall:
+        """A call that cannot be read: its arguments stay as they are, and tell so when it runs."""
+        match = _SOME_NAME.search(body)
+        return self._call(match[1] if match else "", body.strip() or "{", source, cut=False)
+
+    def _call(self, name: str, arguments: Any, source: str, *, cut: bool) -> ToolCall:
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        spelt = self._spelling.get(name.lower(), name)
+        return ToolCall(f"call_{uuid.uuid4().hex[:12]}", spelt, written, source, cut)
+
+    def _placed(
+        self, name: str, positional: Sequence[Any], named: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Arguments by name; a lone object in the first place is all of them."""
+        if len(positional) == 1 and isinstance(positional[0], dict) and not named:
+            return positional[0]
+        parameters = self._known.get(self._spelling.get(name.lower(), ""), ())
+        places = [*parameters, *(f"argument_{n + 1}" for n in range(len(parameters), 99))]
+        return {**dict(zip(places, positional, strict=False)), **named}
+
+    def _by_name(self, name: str, text: str) -> dict[str, Any]:
+        """Parameters written as `x=1, y="a"`, if they are just that."""
+        try:
+            read = read_arguments(f"({text})", 0, final=False)
+        except (Unreadable, Incomplete):
+            return {}
+        known = self._known.get(self._spelling.get(name.lower(), ""), ())
+        fits = not read.positional and read.end == len(text) + 2
+        return read.named if fits and set(read.named) <= set(known) else {}
+
+
+def _named(value: Any) -> tuple[str, Any, bool] | None:
+    """Name and arguments of an object that is a call, and whether it holds nothing else."""
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("function"), dict):
+        value = {**value["function"], **{key: value[key] for key in value if key == "id"}}
+    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
+    if name is None:
+        return None
+    key = next((key for key in _ARGUMENTS if key in value), None)
+    arguments = value[key] if key else {}
+    if arguments is None:
+        arguments = {}
+    fits = isinstance(arguments, dict | str) and set(value) <= {*_NAMES, *_ARGUMENTS, *_BESIDE}
+    return name, arguments if isinstance(arguments, dict | str) else json.dumps(arguments), fits
+
+
+def _blank(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    assert match is not None
+    return match.end()

@@ -1,0 +1,1 @@
+"""Prompts: persona, log window, conversation turns, budget."""

@@ -1,0 +1,139 @@
+"""The prompt for a small model: one sentence of persona, what belongs to the question, and that.
+
+Measured on models of 0.1 to 0.5 billion parameters: each line that does not belong to the question
+costs right answers, tags and explanations are recited, and the model copies its own earlier
+answers. So lines are shown only when the search found them for this question or when it asks about
+the talk itself, and of earlier turns only the last, when the question goes on from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from llm.messages.errors import ContextTooLong
+from llm.messages.escaping import neutral
+from llm.messages.message import Message
+from llm.messages.user_message import Question
+from llm.prompt.budget import PromptBudget
+from llm.prompt.context_manager import Conversation, Counter
+from llm.prompt.log_window import LogView
+from llm.prompt.question_cues import goes_on, is_about_time
+from storage.chat_log.event import Event, EventType
+
+_CHARACTERS = 3  # of a token, at least, in most texts
+_LATELY = timedelta(hours=1)  # for which a last turn is something to go on from
+_LONGEST_ANSWER = 400  # characters of it that are shown
+_RECENT = 12  # lines, for a question about the talk itself
+_UNSAID = "If these lines do not answer the question, say that you find nothing about it here."
+
+_ABOUT_TALK = re.compile(
+    r"\b(?:summar\w+|sum (?:it |this |that )?up|tl;?dr|recap|catch me up|what did i miss"
+    r"|what (?:just )?happened|what(?:'s| is) (?:going on|happening|the (?:topic|talk|discussion))"
+    r"|(?:talk|talking|discuss|discussing|arguing|chatting|saying|said) (?:about )?"
+    r"(?:here|now|just)"
+    r"|(?:are|were|is) (?:they|people|everyone|everybody|we|you all|folks) \w+ing"
+    r"|this (?:channel|conversation|discussion|chat|thread)|just (?:said|now|asked|mentioned)"
+    r"|fasse? .*zusammen|worum geht)\b",
+    re.IGNORECASE,
+)
+
+
+class CompactContext:
+    """The prompt for one question to a small model; `found` are the lines that answer it. One that
+    only people here can answer `is_unsure` when none of these lines surely does: then the model is
+    told to say so, and where there are none it is shown the last lines.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        system: str,
+        question: Question,
+        view: LogView | None,
+        found: Sequence[Event],
+        *,
+        notes: str = "",
+        is_unsure: bool = False,
+        budget: PromptBudget,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._conversation = conversation
+        self._system = system
+        self._question = question
+        self._view = view
+        self._lines = list(found)
+        self._notes = notes
+        self._is_unsure = is_unsure
+        self._budget = budget.tokens or 0
+        self._now = now
+        self._past: list[Message] = []
+
+    async def load(self) -> None:
+        """Read the last turn where the question goes on from it, and the last lines where it is
+        about them."""
+        conversation, text = self._conversation, self._question.text
+        if goes_on(text) and not self._lines:
+            turns = await conversation.store.turns(conversation.name, limit=1)
+            if turns and self._now() - turns[-1].time < _LATELY:
+                self._past = _retold(turns[-1].messages)
+        if self._view:
+            self._view = await self._view.settled()
+            if not self._lines and (self._is_unsure or _ABOUT_TALK.search(text)):
+                self._lines = await self._view.recent(_RECENT)
+        if self._is_unsure:
+            self._notes = "\n".join(filter(None, [self._notes, _UNSAID]))
+
+    async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
+        """Return the messages, the oldest lines left out beyond the budget.
+
+        The size is estimated, not counted: a small prompt is far below any window. Raises
+        ContextTooLong for a question that is itself too long.
+        """
+        while self._lines and sum(map(len, map(_line, self._lines))) > self._budget * _CHARACTERS:
+            self._lines.pop(0)
+        messages = [*self._messages(), *steps]
+        characters = sum(len(message["content"] or "") for message in messages)
+        if characters > self._budget * _CHARACTERS:
+            counted = await count(messages)
+            if counted.tokens > counted.window - reserve:
+                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.window}")
+        return messages
+
+    async def remember(self, messages: Sequence[Message]) -> None:
+        """Keep the question and the messages that answer it."""
+        live = self._view if self._view and self._view.since is None else None
+        anchor = await live.asked() if live else 0
+        await self._conversation.remember(
+            anchor, self._now(), (self._question.message(), *messages)
+        )
+
+    def _messages(self) -> list[Message]:
+        question = neutral(self._question.text)
+        notes = [self._notes] if self._notes else []
+        if is_about_time(self._question.text):
+            notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
+        lines = [_line(event) for event in self._lines]
+        asked = f"Question: {question}\nAnswer:"
+        content = "\n".join([*lines, *notes, *([""] if lines or notes else []), asked])
+        system: Message = {"role": "system", "content": self._system}
+        return [system, *self._past, {"role": "user", "content": content}]
+
+
+def _line(event: Event) -> str:
+    """A line as a small model reads it best: who, and what they said."""
+    text = " ".join(event.text.split())
+    action = event.type is EventType.ACTION
+    return neutral(f"* {event.nick} {text}" if action else f"<{event.nick}> {text}")
+
+
+def _retold(messages: Sequence[Message]) -> list[Message]:
+    """The question and the answer of an earlier turn, without its tools."""
+    answer = next((m["content"] for m in reversed(messages) if m["role"] == "assistant"), None)
+    if not answer:
+        return []
+    return [
+        {"role": "user", "content": f"Question: {neutral(messages[0]['content'])}\nAnswer:"},
+        {"role": "assistant", "content": answer[:_LONGEST_ANSWER]},
+    ]

@@ -1,0 +1,315 @@
+"""The prompt of a conversation: what the channel just said, and its own clean memory.
+
+The layout is append-only, so that the engine's prefix cache holds: the system message; then log
+lines and turns in order of arrival; then the newest lines and the question. Where the prompt
+begins is remembered with the conversation, and moves rarely and far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from llm.client.client import Count
+from llm.messages.errors import ContextTooLong
+from llm.messages.escaping import neutral
+from llm.messages.log_format import EARLIER, block, line
+from llm.messages.message import Message
+from llm.messages.sections import Section, joined, within
+from llm.messages.user_message import Question
+from llm.prompt.log_window import Lines, LogView, Shown
+from storage.chat_log.event import Event
+from storage.memory.conversations import Turn, Window
+from storage.protocols import ConversationStore
+
+_DROPPED = "[left out: too long]"
+_CHARACTERS = 3  # of a token, at least, in most texts
+_STABLE, _BESIDE = 3, 6  # the sections of a kind get one such part of the window, at most
+_MOST_MESSAGES = 30  # of earlier turns in a prompt; beyond, the oldest two thirds leave at once
+
+Counter = Callable[[Sequence[Message]], Awaitable[Count]]
+"""Counts the tokens of a prompt and of the model's window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Where a prompt's memory is kept: under `name` in `store`, with `person`, in `room`."""
+
+    store: ConversationStore
+    name: str
+    room: str = ""
+    person: str = ""
+
+    async def remember(
+        self, anchor: int, now: datetime, messages: Sequence[Message], related: Sequence[int] = ()
+    ) -> None:
+        """Store a finished turn: the question, asked by the log event `anchor`, and the answer."""
+        turn = Turn(anchor, now, tuple(messages), related=tuple(related))
+        await self.store.add(self.name, turn, self.room or self.name, self.person)
+
+
+class Context:
+    """The prompt for one question of a conversation.
+
+    `stable` sections are the same for all questions of a room and stand behind the `system` text;
+    those `beside` the question belong to it alone. `found` are lines that answer it, however long
+    ago they were said. `budget` is how many tokens of lines and turns
+    are worth reading for this model; None: as many as its window holds.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        system: str,
+        question: Question,
+        view: LogView | None,
+        *,
+        found: Sequence[Event] = (),
+        stable: Sequence[Section] = (),
+        beside: Sequence[Section] = (),
+        budget: int | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._conversation = conversation
+        self._system = system
+        self._stable = list(stable)
+        self._beside = list(beside)
+        self._found = [event.id for event in found]
+        self._budget = budget
+        self._now = now
+        self._question = question
+        self._view = view
+        self._known = Window()
+        self._next_turn = 0  # the id from which on turns are shown when none is left
+        self._turn_start = 0
+        self._turns: list[Turn] = []
+        self._shown = Shown(0, [])
+        self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
+
+    async def load(self) -> None:
+        """Read the turns and the log lines that belong to the prompt."""
+        conversation = self._conversation
+        self._known, turns = await conversation.store.recall(conversation.name)
+        self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
+        cut = sum(len(turn.messages) for turn in turns) > _MOST_MESSAGES
+        self._turns = _newest(turns, _MOST_MESSAGES // 3) if cut else turns
+        self._turn_start = self._first_turn()
+        if self._view:
+            view = self._view = await self._view.settled()
+            related = [*self._found, *await view.related(self._question.text)]
+            await self._load_lines(view, related, cut=cut)
+
+    async def _load_lines(self, view: LogView, related: Sequence[int], *, cut: bool) -> None:
+        """Read the newest lines, and those from further back: what each turn was shown, what is
+        `related` to the question, and for a first question what the asker said last.
+
+        Lines begin anew when turns were `cut`, so that the prompt's start moves once, not twice.
+        """
+        as_turns = _anchors(self._turns)
+        before = {event for turn in self._turns for event in turn.related}
+        start = 0 if cut else self._known.log_start
+        lines = await view.lines(start, as_turns, before.union(related), own=not self._turns)
+        self._shown = lines.newest.without(as_turns)
+        self._relate(lines, related)
+
+    def _relate(self, lines: Lines, related: Sequence[int]) -> None:
+        """Take from `lines` those from further back that are shown nowhere else."""
+        found = {event.id: event for event in lines.named}
+        as_turns = _anchors(self._turns)
+        shown = as_turns | {event.id for event in self._shown.events}
+        for turn in self._turns:
+            self._related[turn.id] = [found[event] for event in turn.related if event in found]
+            shown.update(turn.related)
+        fresh = {event: found[event] for event in related if event in found}
+        fresh |= {event.id: event for event in lines.own}
+        self._related[0] = [
+            fresh[event]
+            for event in sorted(fresh)
+            if event not in shown and fresh[event].reply_to not in as_turns
+        ]
+
+    async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
+        """Return the messages, `steps` of the run included, with `reserve` tokens left to answer.
+
+        Sections are cut to their share of the window. When lines and turns exceed the budget, or
+        the whole exceeds the window, the past is cut to half of the limit. When that does not do,
+        what is beside the question leaves, then the oldest tool results, then the stable sections.
+        Raises ContextTooLong when the rest is still too much.
+        """
+        kept = list(steps)
+        counted = await count(self._messages(kept))
+        if self._cut_sections(counted.window * _CHARACTERS):
+            counted = await count(self._messages(kept))
+        room = counted.window - reserve
+        await self._fit_past(counted, room, kept, count)
+        messages = self._messages(kept)
+        counted = await count(messages)
+        while counted.tokens > room and (
+            _leave_out_last(self._beside)
+            or _leave_out_result(kept)
+            or _leave_out_last(self._stable)
+        ):
+            messages = self._messages(kept)
+            counted = await count(messages)
+        if counted.tokens > room:
+            raise ContextTooLong(f"{counted.tokens} tokens, room for {room}")
+        return messages
+
+    async def _fit_past(
+        self, counted: Count, room: int, steps: Sequence[Message], count: Counter
+    ) -> None:
+        """Cut lines and turns, in one step to half of what was allowed, when they are too many."""
+        while self._has_past():
+            characters = self._past_characters()
+            over_budget = self._budget is not None and characters > self._budget * _CHARACTERS
+            if counted.tokens <= room and not over_budget:
+                return
+            share = 1 - room / 2 / counted.tokens if counted.tokens > room else 0.0
+            whole = sum(map(_length, self._messages(steps)))
+            excess = share * whole
+            if over_budget and self._budget is not None:
+                excess = max(excess, characters - self._budget * _CHARACTERS / 2)
+            await self._leave_out(excess)
+            counted = await count(self._messages(steps))
+
+    async def remember(self, messages: Sequence[Message]) -> None:
+        """Keep the question and the messages that answer it, and where the prompt begins."""
+        live = self._live()
+        anchor = await live.asked() if live else 0
+        related = [event.id for event in self._related.get(0, ())]
+        conversation = self._conversation
+        await conversation.remember(
+            anchor, self._now(), (self._question.message(), *messages), related
+        )
+        log_start = self._shown.start if live else self._known.log_start
+        window = Window(log_start, self._turn_start)
+        if window != self._known:
+            await conversation.store.move_window(conversation.name, window)
+
+    def _live(self) -> LogView | None:
+        """The view, when it goes on from one question to the next and holds the questions."""
+        return self._view if self._view and self._view.since is None else None
+
+    def _first_turn(self) -> int:
+        return self._turns[0].id if self._turns else self._next_turn
+
+    def _has_past(self) -> bool:
+        return bool(self._turns or self._shown.events or self._related.get(0))
+
+    def _past_characters(self) -> int:
+        """The approximate size of all lines and turns in the prompt."""
+        related = sum(len(line(event)) for events in self._related.values() for event in events)
+        return related + sum(map(_size, self._shown.events)) + sum(map(_size, self._turns))
+
+    def _messages(self, steps: Sequence[Message]) -> list[Message]:
+        system = "\n\n".join(filter(None, (self._system, joined(self._stable))))
+        messages: list[Message] = [{"role": "system", "content": system}]
+        lines: list[Event] = []
+        for item in _in_order(self._shown.events, self._turns):
+            if isinstance(item, Event):
+                lines.append(item)
+            else:
+                question = asked(item.messages[0], lines, self._related.get(item.id, ()))
+                messages += [question, *map(_sent, item.messages[1:])]
+                lines = []
+        question = asked(
+            self._question.message(), lines, self._related.get(0, ()), joined(self._beside)
+        )
+        return [*messages, question, *map(_sent, steps)]
+
+    def _cut_sections(self, window: int) -> bool:
+        """Give the sections their share of a window of so many characters; whether that cut any."""
+        stable = within(self._stable, window // _STABLE)
+        beside = within(self._beside, window // _BESIDE)
+        cut = (stable, beside) != (self._stable, self._beside)
+        self._stable, self._beside = stable, beside
+        return cut
+
+    async def _leave_out(self, characters: float) -> None:
+        """Leave out the oldest of the past, of so many characters or a little more."""
+        characters -= sum(len(line(event)) for event in self._related.pop(0, ()))
+        past = _in_order(self._shown.events, self._turns)
+        while past and characters > 0:
+            characters -= _size(past.pop(0))
+        turns = [item for item in past if isinstance(item, Turn)]
+        if len(turns) < len(self._turns):
+            self._turns = turns
+            self._turn_start = self._first_turn()
+            self._related = {turn.id: self._related.get(turn.id, []) for turn in turns}
+        events = [item for item in past if isinstance(item, Event)]
+        live = self._live()
+        if live is None:
+            self._shown = Shown(self._shown.start, events)
+        else:
+            start = events[0].id if events else live.anchor
+            # Questions and answers that are shown as turns no longer are log lines now.
+            self._shown = (await live.newest(start, ())).without(_anchors(turns))
+
+
+def asked(
+    question: Message, events: Sequence[Event], related: Sequence[Event] = (), beside: str = ""
+) -> Message:
+    """Return a question as it is sent: the lines just before it, those from further back that
+    belong to it, what else does, then who asked it, once."""
+    text = neutral(f"{question['name']} asks: {question['content']}")
+    more = f"{beside}\n\n" if beside else ""
+    return {"role": "user", "content": block(events) + block(related, EARLIER) + more + text}
+
+
+def _sent(step: Message) -> Message:
+    """A step as it is sent; one of a person is a question that joined the first one."""
+    return asked(step, ()) if "name" in step else step
+
+
+def _newest(turns: list[Turn], most: int) -> list[Turn]:
+    """The newest turns of at most so many messages; never part of a turn, always the last one."""
+    kept = turns[-1:]
+    for turn in reversed(turns[:-1]):
+        if sum(len(each.messages) for each in [turn, *kept]) > most:
+            break
+        kept.insert(0, turn)
+    return kept
+
+
+def _anchors(turns: Sequence[Turn]) -> set[int]:
+    """The log events that are shown as turns: the questions, those that joined included."""
+    joined_ones = {message.get("anchor", 0) for turn in turns for message in turn.messages}
+    return joined_ones | {turn.anchor for turn in turns}
+
+
+def _in_order(events: Sequence[Event], turns: Sequence[Turn]) -> list[Event | Turn]:
+    """Log lines and turns in order of arrival."""
+    past: list[Event | Turn] = []
+    rest = list(events)
+    for turn in turns:
+        before = [event for event in rest if event.id < turn.anchor]
+        rest = rest[len(before) :]
+        past += [*before, turn]
+    return past + rest
+
+
+def _size(item: Event | Turn) -> int:
+    """About how many characters an item of the past has in the prompt."""
+    if isinstance(item, Event):
+        return len(line(item))
+    return sum(map(_length, item.messages))
+
+
+def _length(message: Message) -> int:
+    """About how many characters a message has in the prompt."""
+    return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
+
+
+def _leave_out_last(sections: list[Section]) -> bool:
+    """Leave out the last section, if there is one."""
+    return bool(sections) and bool(sections.pop())
+
+
+def _leave_out_result(steps: list[Message]) -> bool:
+    """Replace the oldest tool result that is still whole."""
+    for index, step in enumerate(steps):
+        if step["role"] == "tool" and step["content"] != _DROPPED:
+            steps[index] = step | {"content": _DROPPED}
+            return True
+    return False

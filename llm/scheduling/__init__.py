@@ -1,0 +1,1 @@
+"""Background jobs, cron schedules, times in plain words."""

@@ -1,0 +1,491 @@
+"""When something is to happen, as people write it: "in 20 minutes", "every monday at 9".
+
+The time may stand before or after what is to happen, and once within it:
+
+    in 20 minutes     10m     in half an hour     in an hour and a half     2 hours from now
+    at 18:00     at 6pm     at noon     half past six     18 Uhr
+    tomorrow     tomorrow at 9     tonight at 8     next friday at 5pm     on the 24th at 18:00
+    2026-12-24 18:00     on 24 December     am 24.12. um 18 Uhr     übermorgen
+    every day at 9     every weekday at 8:30     every monday and thursday     every hour
+
+A day without a time of day means nine o'clock, or what its part of the day says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+
+from llm.scheduling.cron_schedule import Timetable
+from llm.scheduling.days import day_in, moved, weekday_of
+
+PARTS_OF_DAY: Mapping[str, time] = {
+    **dict.fromkeys(("morning", "früh", "vormittag", "morgen"), time(9)),
+    **dict.fromkeys(("noon", "mittag"), time(12)),
+    **dict.fromkeys(("afternoon", "nachmittag"), time(15)),
+    **dict.fromkeys(("evening", "abend"), time(19)),
+    **dict.fromkeys(("tonight",), time(20)),
+    **dict.fromkeys(("night", "nacht"), time(21)),
+}
+"""When something is said that is to happen in a part of the day."""
+
+_ENGLISH = "one two three four five six seven eight nine ten eleven twelve"
+_GERMAN = "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"
+HOUR_WORDS: Mapping[str, int] = {
+    word: number for words in (_ENGLISH, _GERMAN) for number, word in enumerate(words.split(), 1)
+}
+_HOURS = "|".join(sorted(HOUR_WORDS, key=len, reverse=True))
+_MORE_WORDS = {
+    "fifteen": 15.0,
+    "twenty": 20.0,
+    "thirty": 30.0,
+    "forty": 40.0,
+    "sixty": 60.0,
+    "ninety": 90.0,
+    "fünfzehn": 15.0,
+    "zwanzig": 20.0,
+    "dreißig": 30.0,
+    "couple of": 2.0,
+    "few": 3.0,
+    "anderthalb": 1.5,
+    "eineinhalb": 1.5,
+    "zweieinhalb": 2.5,
+} | dict.fromkeys(("a", "an", "ein", "eine", "einer", "einem", "einen"), 1.0)
+_HALVES = ("half an", "half a", "einer halben", "halben")
+_QUARTERS = ("quarter of an", "viertel")
+
+WEEKDAY = (
+    r"(?:mon|tue(?:s)?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?"
+    r"|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?"
+)
+"""A weekday; with an s, each of them."""
+
+_NUMBER = "|".join(sorted((*HOUR_WORDS, *_MORE_WORDS), key=len, reverse=True))
+_COUNT = (
+    rf"(?:(?:a )?(?P<{{0}}>\d{{{{1,6}}}}(?:[.,]\d{{{{1,2}}}})?(?=\s|[a-z])"
+    rf"|(?<![a-zäöüß])(?:(?:one|a) and a half|half an?|einer halben|(?:a )?quarter of an"
+    rf"|(?:einer )?viertel|{_NUMBER})(?=\s|stunde)))"
+)
+_SHORT = r"s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?"
+_LONG = r"sekunden?|minuten?|stunden?|tage?n?|wochen?"
+_UNIT = rf"(?:{_SHORT}|{_LONG})(?![a-zäöüß])"
+_SPAN = rf"{_COUNT.format('c')}\s*{_UNIT}(?:\s+and a half)?".replace("(?P<c>", "(?:")
+_SPANS = rf"{_SPAN}(?:(?:\s*,)?\s*(?:(?:and|und)\s+)?{_SPAN})*"
+_MONTHS = rf"(?:\d{{1,3}}|{_NUMBER})\s+(?:months?|years?|monate?n?|jahre?n?)(?!\w)"
+
+PARTS = re.compile(
+    rf"{_COUNT.format('count')}\s*(?P<unit>{_UNIT})(?P<half>\s+and a half)?", re.IGNORECASE
+)
+"""One part of a span: "2 hours", "an hour and a half"."""
+
+MONTHS = re.compile(
+    rf"(?P<count>\d{{1,3}}|{_NUMBER})\s+(?P<unit>months?|years?|monate?n?|jahre?n?)"
+)
+"""A span that the calendar decides."""
+
+_CLOCK = (
+    r"(?P<at>(?:at|um|by|around|gegen)\s+)?(?:"
+    r"(?P<hour>\d{1,2})(?:[:.](?P<minute>[0-5]?\d{2}|\d\d))?"
+    r"(?:\s*(?P<half>[ap]\.?m\b\.?)|\s*(?P<oclock>uhr|o'?clock)\b(?:\s+(?P<past>[0-5]\d)\b)?)?"
+    r"(?!\w|:\d)"
+    r"|(?P<named>noon|midday|midnight|mittag|mitternacht)\b"
+    r"|(?P<relative>half past|quarter past|quarter to|halb|viertel nach|viertel vor)\s+"
+    rf"(?P<of>\d{{1,2}}|{_HOURS})\b(?:\s*(?P<half2>[ap])\.?m\b)?"
+    # A word alone is no time: "tomorrow one thing".
+    rf"|(?P<hourword>(?(at)(?:{_HOURS})|(?!)))\b(?:\s*(?P<half3>[ap])\.?m\b|\s+o'?clock|\s+uhr)?"
+    r")"
+)
+# With "at", or plainly a time of day: a number alone is none.
+_SURE_CLOCK = (
+    r"(?=(?:at|um|by|around|gegen)\s|\d{1,2}:\d\d|\d{1,2}(?:[:.]\d\d)?\s*(?:[ap]\.?m\b|uhr|o'?clock)"
+    r"|noon|midnight|midday|mitternacht|half past|quarter |viertel )" + _CLOCK
+)
+_PART = r"(?:morning|noon|afternoon|evening|night|früh|vormittag|mittag|nachmittag|abend|nacht)"
+_MONTH_NAME = (
+    r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli"
+    r"|aug(?:ust)?|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\b\.?"
+)
+_ORDINAL = r"\d{1,2}(?:st|nd|rd|th)"
+_DATED = (
+    r"\d{4}-\d\d-\d\d(?!\d)"
+    rf"|(?:the\s+)?{_ORDINAL}\s+(?:of\s+)?{_MONTH_NAME}(?:,?\s+\d{{4}}\b)?"
+    rf"|\d{{1,2}}\.?\s+{_MONTH_NAME}(?:,?\s+\d{{4}}\b)?"
+    rf"|{_MONTH_NAME}\s+(?:the\s+)?\d{{1,2}}(?:st|nd|rd|th)?(?![\d:])(?:,?\s+\d{{4}}\b)?"
+    r"|\d{1,2}\.\s?\d{1,2}\.(?:\s?\d{4})?(?!\d)"
+)
+_NEAR = (
+    rf"tonight|(?:today|tomorrow)(?:\s+{_PART})?\b|(?:the\s+)?day after tomorrow(?:\s+{_PART})?\b"
+    rf"|this\s+{_PART}\b|heute(?:\s+{_PART})?\b|morgen(?:\s+{_PART})?\b|übermorgen(?:\s+{_PART})?\b"
+)
+_ON_DAY = rf"(?:(?:on|this|next|coming|am|nächsten|kommenden)\s+)(?:{WEEKDAY})\b(?:\s+{_PART}\b)?"
+_ON_NTH = rf"on the\s+{_ORDINAL}\b|am\s+\d{{1,2}}\.(?!\d)"
+# A weekday alone may be part of what is to happen ("monday's meeting"), unless it is at an end.
+_DAY = (
+    rf"(?P<day>(?:(?:on|am)\s+)?(?:{_DATED})|{_ON_NTH}|{_NEAR}|{_ON_DAY}"
+    rf"|(?:{WEEKDAY})\b(?!')(?:\s+{_PART}\b)?)"
+)
+_SURE_DAY = rf"(?P<day>(?:(?:on|am)\s+)?(?:{_DATED})|{_ON_NTH}|{_NEAR}|{_ON_DAY})"
+_EVERY = (
+    r"(?:(?:every|each|jede[nrs]?)\s+(?:single\s+)?)(?P<every>hour|stunde|day|tag|weekday|werktag"
+    rf"|weekend|wochenende|week|woche|month|monat|morgen|{_PART}|{_ORDINAL}(?:\s+of the month)?"
+    rf"|(?:{WEEKDAY})(?:(?:\s*,|\s+and|\s+und)+\s*(?:{WEEKDAY}))*)\b"
+)
+_ADVERB = (
+    r"(?P<every>daily|hourly|weekly|monthly|täglich|stündlich|wöchentlich|monatlich|werktags"
+    r"|(?:on\s+)?weekdays|(?:on\s+)?(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
+)
+_ON = rf"(?:\s+(?:on|am)\s+(?P<on>(?:the\s+)?{_ORDINAL}|{WEEKDAY}))?"
+_THEN = rf"(?:[\sT,]+(?:{_CLOCK}))?"
+
+_IN = rf"(?:in|after)\s+(?P<counts>{_SPANS}|{_MONTHS})"
+_FROM_NOW = rf"(?P<counts>{_SPANS}|{_MONTHS})\s+(?:from now|later)\b"
+
+_FORMS = (
+    rf"{_EVERY}{_ON}(?:[\s,]+(?:{_SURE_CLOCK}))?",
+    rf"{_ADVERB}{_ON}(?:[\s,]+(?:{_SURE_CLOCK}))?",
+    _IN,
+    _FROM_NOW,
+    rf"{_SURE_CLOCK}(?:,?\s+{_SURE_DAY})?",
+)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_BEFORE, _AFTER = r"(?<![\w'.:/-])", r"(?![\w'/-])"
+
+LEADING = tuple(_compiled(form + _AFTER) for form in (*_FORMS, _DAY + _THEN))
+"""Those with which a text may begin."""
+
+TRAILING = tuple(_compiled(_BEFORE + form + "$") for form in (*_FORMS, _DAY + _THEN))
+"""Those with which it may end."""
+
+ANYWHERE = tuple(
+    _compiled(_BEFORE + form + _AFTER)
+    for form in (*_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
+)
+"""Those that are certain within a text too."""
+
+BARE = _compiled(
+    rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
+)
+"""A span alone, with which a text may begin: "10m tea"."""
+
+
+def count_of(word: str) -> float:
+    """Return the number that stands before a unit: "2", "1.5", "half an", "einer"."""
+    word = word.lower().strip()
+    if word[0].isdigit():
+        return float(word.replace(",", "."))
+    if word.startswith(_HALVES):
+        return 0.5
+    if word.endswith("and a half"):
+        return 1.5
+    if word.removeprefix("a ").removeprefix("einer ").startswith(_QUARTERS):
+        return 0.25
+    return float(HOUR_WORDS.get(word) or _MORE_WORDS.get(word, 1.0))
+
+
+FORMS = (
+    "in 20 minutes, 10m, in half an hour, at 18:00, at 6pm, tomorrow at 9, tonight at 8,"
+    " next friday at 5pm, on the 24th at 18:00, 2026-12-24 18:00, every day at 9,"
+    " every weekday at 8:30, every monday and thursday at 9, every hour"
+)
+"""Examples of all that is understood."""
+
+FURTHEST = timedelta(days=366)
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "t": 86_400, "w": 604_800}
+_MORNING = time(9)  # of a day without a time
+_NTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th|\.)$")
+_LATE_PARTS = frozenset(
+    ("afternoon", "nachmittag", "evening", "abend", "night", "nacht", "tonight")
+)
+_PAST = re.compile(
+    r"\b(?:yesterday|gestern|vorgestern|last (?:week|night|year))\W*$", re.IGNORECASE
+)
+_FILLING = re.compile(
+    r"(?:[\s:,;-]+|(?:to|that|about|of|dass|daran|zu)\b(?=[\s,:])"
+    r"|an (?=(?:den|die|das|dem|mein\w*|unser\w*)\s))*",
+    re.IGNORECASE,
+)
+_TAIL = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))?[\s,;:?!-]*$", re.I)
+_DROPPED = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))[\s.?!]*$", re.I)
+
+
+class NotUnderstood(ValueError):
+    """No form that is known, or a time that cannot be; the message is for whoever wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """The first time, in UTC, and for what comes again the cron expression `rule`."""
+
+    due: datetime
+    rule: str = ""
+
+
+def when(text: str, now: datetime, zone: tzinfo) -> tuple[When, str]:
+    """Return the time that `text` names, as meant at `now` in `zone`, and the text without it.
+
+    Raises NotUnderstood.
+    """
+    parts, rest = _parted(text)
+    if not parts:
+        raise NotUnderstood(f"I understand times like these: {FORMS}.")
+    found = _resolved(parts, now, zone)
+    if not now < found.due <= now + FURTHEST:
+        raise NotUnderstood("That time has passed, or is more than a year away.")
+    return found, rest
+
+
+def without_time(text: str) -> str | None:
+    """Return a text without the time that `when` finds in it, None when it finds none."""
+    parts, rest = _parted(text)
+    return rest if parts else None
+
+
+def _parted(text: str) -> tuple[dict[str, str], str]:
+    """The named parts of the time in a text, in lower case, and the rest of the text."""
+    said = " ".join(text.split())
+    match = _found(said)
+    if match is None:
+        return {}, said
+    before, after = said[: match.start()], said[match.end() :]
+    parts = {name: part.lower() for name, part in match.groupdict().items() if part}
+    if parts.get("day") and not _has_clock(parts):
+        before, after = _with_other(before, after, parts, "clock")
+    elif _has_clock(parts) and not parts.get("day") and not parts.get("every"):
+        before, after = _with_other(before, after, parts, "day")
+    return parts, _cleaned(before, after)
+
+
+def _found(said: str) -> re.Match[str] | None:
+    """The time in a text: at its beginning, else at its end, else within it."""
+    end = _TAIL.search(said)
+    body = said[: end.start()] if end else said
+    places: tuple[tuple[tuple[re.Pattern[str], ...], Callable[..., re.Match[str] | None]], ...] = (
+        ((*LEADING, BARE), lambda pattern: pattern.match(said)),
+        (TRAILING, lambda pattern: pattern.search(body)),
+        (ANYWHERE, lambda pattern: pattern.search(said)),
+    )
+    for patterns, find in places:
+        found = [match for pattern in patterns if (match := find(pattern)) and match[0].strip()]
+        if found:
+            best = max(found, key=lambda match: (-match.start(), match.end()))
+            if _PAST.search(said[: best.start()]):
+                return None
+            return best
+    return None
+
+
+def _with_other(before: str, after: str, parts: dict[str, str], other: str) -> tuple[str, str]:
+    """Add the time of day, or the day, that stands apart: "tomorrow call mum at 9"."""
+    tail = _TAIL.search(after)
+    body = after[: tail.start()] if tail else after
+    for pattern in TRAILING:
+        match = pattern.search(body)
+        if match and match[0] and match.start() > 0:
+            found = {name: part.lower() for name, part in match.groupdict().items() if part}
+            is_clock = _has_clock(found) and not found.get("day")
+            is_day = bool(found.get("day")) and not _has_clock(found)
+            if (is_clock if other == "clock" else is_day) and not found.get("every"):
+                parts |= found
+                return before, body[: match.start()]
+    return before, after
+
+
+def _resolved(parts: dict[str, str], now: datetime, zone: tzinfo) -> When:
+    if "every" in parts:
+        return _again(parts, now, zone)
+    if "counts" in parts:
+        return When(_later(parts["counts"], now, zone))
+    return When(_once(parts, now, zone))
+
+
+def _has_clock(parts: dict[str, str]) -> bool:
+    return any(parts.get(name) for name in ("hour", "hourword", "named", "relative"))
+
+
+def _later(counts: str, now: datetime, zone: tzinfo) -> datetime:
+    if match := MONTHS.fullmatch(counts):
+        local = now.astimezone(zone)
+        day = moved(local.date(), f"{count_of(match['count']):.0f} {match['unit']}")
+        return _at(day, local.time(), zone) if day else now
+    seconds = 0.0
+    for match in PARTS.finditer(counts):
+        number = count_of(match["count"]) + 0.5 * bool(match["half"])
+        unit = match["unit"]
+        seconds += number * (3600 if unit.startswith("stunde") else _UNITS[unit[0]])
+    return now + timedelta(seconds=min(seconds, 1e9))
+
+
+def _once(parts: dict[str, str], now: datetime, zone: tzinfo) -> datetime:
+    """The next time that fits what was written."""
+    local = now.astimezone(zone)
+    today, name = local.date(), parts.get("day", "")
+    part = _part_of(name)
+    clock, later = _clock_of(parts, part)
+    if not name:
+        hours = (0, 12) if _is_of_twelve(parts, clock) else (0,)
+        todays = [_at(today, clock.replace(hour=(clock.hour + more) % 24), zone) for more in hours]
+        coming = [first for first in todays if first > now]
+        return min(coming) if coming else _at(today + timedelta(days=1), clock, zone)
+    if not _has_clock(parts) and not part and name in ("today", "heute"):
+        raise NotUnderstood("At what time today? Write for example: today at 18:00.")
+    day = _day(name, today, part)
+    if (weekday := _weekday(name)) is not None:
+        ahead = (weekday - today.weekday()) % 7
+        day = today + timedelta(days=ahead)
+        if _at(day, clock, zone) <= now or (ahead == 0 and "next" in name):
+            day += timedelta(days=7)
+    elif _NTH.search(name) and _at(day, clock, zone) <= now:
+        day = _day(name, today + timedelta(days=1), part)
+    return _at(day + timedelta(days=later), clock, zone)
+
+
+def _is_of_twelve(parts: dict[str, str], clock: time) -> bool:
+    """Whether a time in words, such as "half past six", may be one of the afternoon."""
+    in_words = parts.get("relative") or parts.get("hourword")
+    return bool(in_words) and not _half_of(parts) and clock.hour < 12
+
+
+def _half_of(parts: dict[str, str]) -> str:
+    """ "a" or "p", where the half of the day is written."""
+    return next((parts[name][0] for name in ("half", "half2", "half3") if parts.get(name)), "")
+
+
+def _day(name: str, today: date, part: str) -> date:
+    """The day of a name such as "tomorrow evening" or "on the 24th of december"."""
+    name = re.sub(r"^(?:on|am|next|this|coming|the|nächsten|kommenden)\s+", "", name)
+    name = re.sub(r"^the\s+", "", name)
+    if name.startswith(("today", "tonight", "this", "heute")) or name == part:
+        return today
+    ahead = {"tomorrow": 1, "morgen": 1, "übermorgen": 2, "day": 2}.get(name.split()[0])
+    if ahead:
+        return today + timedelta(days=ahead)
+    if match := _NTH.fullmatch(name):
+        return _of_month(int(match[1]), today)
+    day = day_in(name.replace(" ,", ","), today)
+    if day is None and _weekday(name) is None:
+        raise NotUnderstood(f"{name} is no date.")
+    return max(date(1970, 1, 2), min(day or today, date(9000, 1, 1)))  # too far, or passed
+
+
+def _of_month(number: int, today: date) -> date:
+    """The next day of a month that has a number."""
+    for step in range(366):
+        day = today + timedelta(days=step)
+        if day.day == number:
+            return day
+    raise NotUnderstood(f"No month has a day {number}.")
+
+
+def _weekday(name: str) -> int | None:
+    match = re.search(rf"\b({WEEKDAY})\b", name)
+    return weekday_of(_full(match[1])) if match else None
+
+
+def _full(name: str) -> str:
+    """A weekday as `weekday_of` knows it."""
+    name = name.removesuffix("s") if name.endswith(("days", "tags")) else name
+    return name if weekday_of(name) is not None else name[:3]
+
+
+def _part_of(name: str) -> str:
+    """The part of the day that a name ends with: "tomorrow evening", "tonight"."""
+    words = name.split()
+    is_part = bool(words) and words[-1] in PARTS_OF_DAY and (len(words) > 1 or name == "tonight")
+    return words[-1] if is_part else ""
+
+
+def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> When:
+    every, local = parts["every"], now.astimezone(zone)
+    if every in ("hour", "stunde", "hourly", "stündlich"):
+        rule = f"{local.minute} * * * *"
+    else:
+        part = every if every in PARTS_OF_DAY else ""
+        clock, _ = _clock_of(parts, part)
+        rule = f"{clock.minute} {clock.hour} {_days_of(every, parts.get('on', ''), local)}"
+    return When(Timetable(rule, zone).after(now), rule)
+
+
+def _days_of(every: str, on: str, local: datetime) -> str:
+    """The last three fields of a cron expression."""
+    named = [weekday_of(_full(day)) for day in re.findall(rf"\b({WEEKDAY})\b", f"{every} {on}")]
+    numbers = [str(1 + day) for day in named if day is not None]
+    if numbers:
+        return f"* * {','.join(numbers)}"
+    if every in ("weekday", "werktag", "werktags", "weekdays"):
+        return "* * 1-5"
+    if every in ("weekend", "wochenende"):
+        return "* * 6"
+    if every in ("week", "woche", "weekly", "wöchentlich"):
+        return f"* * {local.isoweekday()}"
+    if every in ("month", "monat", "monthly", "monatlich"):
+        nth = re.search(r"\d{1,2}", on)
+        return f"{_month_day(nth[0]) if nth else min(local.day, 28)} * *"
+    if nth := re.match(r"\d{1,2}", every):
+        return f"{_month_day(nth[0])} * *"
+    return "* * *"
+
+
+def _month_day(number: str) -> int:
+    if not 1 <= int(number) <= 31:
+        raise NotUnderstood(f"No month has a day {number}.")
+    return int(number)
+
+
+def _clock_of(parts: dict[str, str], part: str) -> tuple[time, int]:
+    """The time of day that was written, and how many days later than said it is: "tonight at 1"
+    is tomorrow. Raises NotUnderstood."""
+    if not _has_clock(parts):
+        return PARTS_OF_DAY.get(part, _MORNING), 0
+    if named := parts.get("named"):
+        is_midnight = named in ("midnight", "mitternacht")
+        return time(0 if is_midnight else 12), int(is_midnight and bool(part))
+    hour, minute = _hour_and_minute(parts)
+    half = _half_of(parts)
+    if half and not 1 <= hour <= 12:
+        raise NotUnderstood(f"{hour} {half}m is no time of day.")
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    elif part in _LATE_PARTS and hour <= 12:
+        if part in ("night", "nacht", "tonight") and (hour == 12 or hour < 5):
+            return time(hour % 12, minute), 1
+        hour = hour % 12 + 12
+    try:
+        return time(hour, minute), 0
+    except ValueError:
+        raise NotUnderstood(f"{hour}:{minute:02} is no time of day.") from None
+
+
+def _hour_and_minute(parts: dict[str, str]) -> tuple[int, int]:
+    if relative := parts.get("relative"):
+        hour = HOUR_WORDS.get(parts["of"]) or int(parts["of"])
+        minutes = {"half past": 30, "quarter past": 15, "viertel nach": 15}.get(relative)
+        if minutes is None:  # "quarter to seven", "halb sieben"
+            minutes, hour = (30 if relative == "halb" else 45), (hour - 1) % 24
+        return hour, minutes
+    if word := parts.get("hourword"):
+        return HOUR_WORDS[word], 0
+    return int(parts["hour"]), int(parts.get("minute") or parts.get("past") or 0)
+
+
+def _at(day: date, clock: time, zone: tzinfo) -> datetime:
+    return datetime.combine(day, clock, zone).astimezone(UTC)
+
+
+def _cleaned(before: str, after: str) -> str:
+    """What is left of a text without its time."""
+    text = f"{before.strip()} {after.strip()}".strip() if before.strip() else after
+    text = text[match.end() :] if (match := _FILLING.match(text)) else text
+    tail = (
+        _DROPPED.search(text)
+        if re.search(r"\b(?:please|pls|bitte|thanks|danke)\b", text, re.I)
+        else None
+    )
+    return (text[: tail.start()] if tail else text).rstrip(" ,;:-")

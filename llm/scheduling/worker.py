@@ -1,0 +1,137 @@
+"""The worker: does the jobs of a database file beside the answers, never in their way."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+from llm.messages.errors import Busy, Unreachable
+from storage.db.errors import StorageError
+from storage.queues.jobs import LEASE, Job, Jobs
+from terrarium.clock import Clock
+
+Handler = Callable[[Job], Awaitable[object]]
+"""Does a job; what it returns (JSON, without anybody's words) is kept as its result. An error is
+another attempt later; a server that is away or full costs no attempt."""
+
+_AT_ONCE = 4
+_LOOK = 30.0  # seconds until what other processes have added, or left to us, is seen
+_AWAY = timedelta(minutes=1)  # until a server that is away or full is asked again
+_SWEEP = timedelta(hours=1)
+
+_log = structlog.get_logger()
+
+
+class Worker:
+    """Does jobs of the kinds that have a handler, a few at once, of one lane one at a time.
+
+    Of all processes that are given the same `lock`, a file, one works at a time. `idle` is set
+    while nothing runs or is due.
+    """
+
+    def __init__(
+        self, jobs: Jobs, handlers: Mapping[str, Handler], clock: Clock, lock: Path
+    ) -> None:
+        self._jobs = jobs
+        self._handlers = handlers
+        self._clock = clock
+        self._lock = lock
+        self._running = 0
+        self._swept: datetime | None = None
+        self.idle = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work for ever."""
+        async with self._alone(), asyncio.TaskGroup() as tasks:
+            while True:
+                self._jobs.news.clear()
+                due = None
+                try:
+                    now = await self._begin(tasks)
+                    due = await self._jobs.next_due(self._handlers, now)
+                except StorageError as error:
+                    _log.error("worker.no_jobs", error=str(error))
+                await self._rest(due)
+
+    async def _begin(self, tasks: asyncio.TaskGroup) -> datetime:
+        """Begin what may run now, and return when that was. Other jobs that are due then wait for
+        one that runs, and its end is news."""
+        if self._swept is None:
+            await self._jobs.recover(self._handlers)
+        now = self._clock.now()
+        if self._swept is None or now - self._swept >= _SWEEP:
+            await self._jobs.sweep(now)
+            self._swept = now
+        while self._running < _AT_ONCE:
+            job = await self._jobs.claim(self._lock.stem, self._handlers, now)
+            if job is None:
+                break
+            self._running += 1
+            tasks.create_task(self._do(job))
+        return now
+
+    async def _rest(self, due: datetime | None) -> None:
+        """Wait for news, for the time at which a job is due, or for a while."""
+        if self._running == 0 and not self._jobs.news.is_set():
+            self.idle.set()
+        async with asyncio.TaskGroup() as tasks:
+            waits = [tasks.create_task(self._jobs.news.wait())]
+            if due:
+                waits.append(tasks.create_task(self._until(due)))
+            await asyncio.wait(waits, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+            for each in waits:
+                each.cancel()
+        self.idle.clear()
+
+    async def _until(self, time: datetime) -> Literal[True]:
+        await self._clock.sleep_until(time)
+        return True
+
+    async def _do(self, job: Job) -> None:
+        try:
+            (result,) = await asyncio.gather(self._limited(job), return_exceptions=True)
+            await self._tell(job, result)
+        except asyncio.CancelledError:  # we are to stop: that is no fault of the job
+            with suppress(StorageError):
+                await asyncio.shield(self._jobs.postponed(job, self._clock.now()))
+            raise
+        except StorageError as error:  # its lease ends, and it is done again
+            _log.error("worker.not_told", kind=job.kind, job=job.id, error=str(error))
+        self._running -= 1
+        self._jobs.news.set()
+
+    async def _limited(self, job: Job) -> object:
+        async with asyncio.timeout(LEASE.total_seconds()):
+            return await self._handlers[job.kind](job)
+
+    async def _tell(self, job: Job, result: object) -> None:
+        if not isinstance(result, BaseException):
+            await self._jobs.done(job, result)
+            _log.info("worker.done", kind=job.kind, job=job.id)
+        elif isinstance(result, Unreachable | Busy):
+            await self._jobs.postponed(job, self._clock.now() + _AWAY)
+        elif isinstance(result, Exception):
+            _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=result)
+            await self._jobs.failed(job, type(result).__name__)
+        else:
+            raise result
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Hold the lock, which the kernel frees however a process ends."""
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("a") as file:
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(_LOOK)
+            yield

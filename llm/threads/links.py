@@ -1,0 +1,114 @@
+"""Which earlier line a line replies to, or whether it starts a conversation.
+
+A multinomial logit over the last lines and "starts one". Its features are the usual ones of
+conversation disentanglement (Elsner and Charniak 2008; Kummerfeld et al. 2019): how near a line
+is, who said it and to whom, who has spoken since, which words it shares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from operator import itemgetter
+
+from llm.threads.bins import Bins, Layout, Weights
+from llm.threads.reply import KINDS, MOST_SHARED, RELATIONS, Reply
+from llm.threads.utterance import MOST_WORDS, Utterance
+
+NEAR = 120  # lines back in which the parent is looked for
+_MOST_PARENTS = 6
+_LEAST_CHANCE = 0.01
+_SHARPNESS = 0.8  # below 1, doubt between parents is kept; chosen on the training files
+
+_distances = Bins((1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 48, 64, 85), NEAR)
+_gaps = Bins((0, 1, 2, 3, 5, 8, 12, 20, 40, 90), 91)
+_lengths = Bins((1, 2, 3, 5, 8, 12, 18), MOST_WORDS)
+_shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MOST_SHARED)
+_since = Bins((0, 1, 3, 5, 8, 13, 22, 36, 64, 120), 121)
+_few = Bins((0, 1, 2), NEAR)
+
+_layout = Layout()
+_DISTANCE = _layout.block(len(RELATIONS), _distances.bins)
+_GAP = _layout.block(len(RELATIONS), _gaps.bins)
+_KIND = _layout.block(len(RELATIONS), len(KINDS))
+_OWN_BETWEEN = _layout.block(len(RELATIONS), _few.bins)
+_THEIR_BETWEEN = _layout.block(len(RELATIONS), _few.bins)
+_SHARED = _layout.block(len(RELATIONS), _shares.bins)
+_LENGTH = _layout.block(len(RELATIONS), _lengths.bins)
+_SAME_ADDRESSEE = _layout.block(2)
+_START_SINCE = _layout.block(_since.bins + 1)
+_START_LENGTH = _layout.block(_lengths.bins)
+_START_ASKS = _layout.block(2, 2)
+_START_CIRCLE = _layout.block(_few.bins)
+SIZE = _layout.size
+
+_PLACES = [
+    (
+        _distances.places(_DISTANCE, relation),
+        _gaps.places(_GAP, relation),
+        range(_KIND + relation * len(KINDS), _KIND + (relation + 1) * len(KINDS)),
+        _few.places(_OWN_BETWEEN, relation),
+        _few.places(_THEIR_BETWEEN, relation),
+        _shares.places(_SHARED, relation),
+        _lengths.places(_LENGTH, relation),
+    )
+    for relation in RELATIONS
+]
+"""Where the bins are, by relation: computed here once, not for each of many candidates."""
+
+Features = tuple[int, ...]
+"""For each feature, the place of its bin in the list of weights."""
+
+
+def features(reply: Reply, earlier: Iterable[Utterance]) -> list[Features]:
+    """The features of each candidate of `earlier`, which come newest first."""
+    n, speaker, shared = reply.line.n, reply.line.speaker, reply.shared
+    spoken: dict[int, int] = {}
+    rows: list[Features] = []
+    for each in earlier:
+        distances, gaps, kinds, own, theirs, shares, lengths = _PLACES[reply.relation(each)]
+        since = spoken.get(each.speaker, 0)
+        rows.append(
+            (
+                distances[n - each.n],
+                gaps[min(reply.minutes_since(each), _gaps.most)],
+                kinds[reply.kind(each)],
+                own[spoken.get(speaker, 0)],
+                theirs[since],
+                shares[shared.get(each.n, 0)],
+                lengths[each.length],
+                _SAME_ADDRESSEE + reply.shares_addressee(each),
+            )
+        )
+        spoken[each.speaker] = since + 1
+    return rows
+
+
+def start_features(reply: Reply, since: int | None) -> Features:
+    """The features of "starts a conversation"; the speaker's last line is `since` lines back."""
+    line = reply.line
+    silent = _since.bins if since is None else _since[min(since, _since.most)]
+    return (
+        _START_SINCE + silent,
+        _START_LENGTH + _lengths[line.length],
+        _START_ASKS + 2 * (line.addressee is not None) + line.asks,
+        _START_CIRCLE + _few[min(len(reply.circle), _few.most)],
+    )
+
+
+def parents(
+    weights: Weights, reply: Reply, earlier: list[Utterance], since: int | None
+) -> list[tuple[Utterance, float]]:
+    """The likeliest parents among `earlier` (newest first), each with its chance."""
+    scores = [
+        weights[a] + weights[b] + weights[c] + weights[d]
+        + weights[e] + weights[f] + weights[g] + weights[h]
+        for a, b, c, d, e, f, g, h in features(reply, earlier)
+    ]  # fmt: skip
+    start = sum(weights[place] for place in start_features(reply, since))
+    most = max([start, *scores])
+    chances = [math.exp(_SHARPNESS * (score - most)) for score in scores]
+    whole = sum(chances) + math.exp(_SHARPNESS * (start - most))
+    best = sorted(zip(earlier, chances, strict=True), key=itemgetter(1), reverse=True)
+    likely = [(each, chance / whole) for each, chance in best[:_MOST_PARENTS]]
+    return [(each, chance) for each, chance in likely if chance > _LEAST_CHANCE]

@@ -1,0 +1,1 @@
+"""Tools: their schema and validation, and the tools over the log."""

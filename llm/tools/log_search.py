@@ -1,0 +1,130 @@
+"""Tools over the chat log, confined to a scope."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from pydantic import Field
+
+from llm.messages.escaping import neutral
+from llm.messages.log_format import line, stamp
+from llm.tools.semantic_search import Meaning, near_to
+from llm.tools.toolbox import tool
+from storage.chat_log.event import Event, Scope
+from storage.chat_log.pending_event import Entry
+from storage.log import Query
+from storage.passages.passages import PEOPLE, Spoken
+from storage.passages.question_words import asks, question_words
+from storage.protocols import LogReader
+from storage.search.models import Order, Search
+
+_DEFAULT = 20  # lines in a result
+_MOST = 100
+_MOST_NEAR = 6  # of those that are only near in meaning
+_COMMANDS = 2  # times the wanted lines are read, as some are commands
+
+
+class LogTools:
+    """What the model may look up in `log`: only what `scope` shows, and only what came before
+    the event `before`, which asks, or a line on its way into the log, which is there when the model
+    has an answer. Lines that are not `spoken`, as commands, are left out, and the bot's own. What
+    no words find is looked for by `meaning`, where there is such an index."""
+
+    def __init__(
+        self,
+        log: LogReader,
+        scope: Scope,
+        before: int | Entry | None = None,
+        meaning: Meaning | None = None,
+        spoken: Spoken = PEOPLE,
+    ) -> None:
+        self._log = log
+        self._scope = scope
+        self._before = before
+        self._meaning = meaning
+        self._spoken = spoken
+
+    @tool(reads=True, research=True)
+    async def search_chat_logs(
+        self,
+        query: Annotated[
+            str,
+            Field(
+                max_length=200,
+                description='words that a line must have; also "a phrase", or, -without;'
+                " or a whole question",
+            ),
+        ] = "",
+        user: Annotated[str, Field(max_length=64, description="nick who said it")] = "",
+        hours: Annotated[int, Field(ge=0, le=87_600, description="how far back; 0: all")] = 0,
+        limit: Annotated[int, Field(ge=1, le=_MOST, description="most lines")] = _DEFAULT,
+        before: Annotated[
+            str,
+            Field(max_length=32, description="only lines before this time, YYYY-MM-DD HH:MM:SS"),
+        ] = "",
+    ) -> str:
+        """Search the chat log for lines that were said earlier than those you see."""
+        until = _moment(before)
+        if before and until is None:
+            return f"{neutral(before)!r} is no time: write it as 2026-03-01 12:00:00"
+        anchor = self._before.id if isinstance(self._before, Entry) else self._before
+        within = Query(
+            scope=self._scope,
+            before_id=anchor or None,
+            nick=user or None,
+            own=False,
+            since=datetime.now(UTC) - timedelta(hours=hours) if hours else None,
+            until=until,
+            limit=limit,
+        )
+        if asks(query) and question_words(query).words:
+            return await self._answers(query, within)
+        lines = await self._worded(query, within)
+        return "\n".join(lines or await self._near(query, within)) or "nothing found"
+
+    async def _worded(self, query: str, within: Query) -> list[str]:
+        """The newest lines with some words, in order of time."""
+        reading = replace(within, limit=_COMMANDS * within.limit)
+        page = await self._log.search_for_model(
+            Search(text=query, within=reading, order=Order.TIME)
+        )
+        events = [hit.event for hit in page.hits if not self._spoken.leaves_out(hit.event)]
+        lines = [self._shown(event) for event in events[: within.limit][::-1]]
+        if len(events) > within.limit or page.next_cursor is not None:
+            oldest = events[: within.limit][-1:]
+            lines += [f"(more before {stamp(event.time)})" for event in oldest]
+        if page.searched_back_to is not None:
+            lines.append(f"(searched back to {stamp(page.searched_back_to)} only)")
+        return lines
+
+    async def _answers(self, question: str, within: Query) -> str:
+        """The lines that likeliest answer a question, best first."""
+        passages = await self._log.passages_for_model(question, within, self._spoken)
+        events = [passage.event for passage in passages.said]
+        if not events:
+            near = await self._near(question, within)
+            return "\n".join(["no line answers that", *near])
+        return "\n".join(["best first:", *map(self._shown, events)])
+
+    async def _near(self, text: str, within: Query) -> list[str]:
+        """What is near in meaning to words that no line has."""
+        near = await near_to(self._meaning, text, replace(within, limit=_MOST_NEAR))
+        shown = await self._log.shown_to_model(near)
+        lines = [self._shown(event) for event in shown if not self._spoken.leaves_out(event)]
+        return ["no line has these words; nearest in meaning:", *lines] if lines else []
+
+    def _shown(self, event: Event) -> str:
+        """A line as the model reads it; with its channel where there are several."""
+        one_place = self._scope.places is not None and len(self._scope.places) == 1
+        return line(event) if one_place else f"{neutral(event.channel)} {line(event)}"
+
+
+def _moment(text: str) -> datetime | None:
+    """A time as lines show it, in UTC; None for what is none."""
+    try:
+        time = datetime.fromisoformat(text.strip().strip("[]"))
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,0 +1,1 @@
+"""The events of the chat log: written in order, indexed, counted, removed."""

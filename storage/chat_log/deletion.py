@@ -1,0 +1,79 @@
+"""Taking events out of the log, with every trace of them in the index and the counts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from functools import partial
+
+from storage.chat_log import counters, fts_index
+from storage.db.database import Database
+
+_EMPTY = """
+SELECT id FROM channels c
+WHERE private AND NOT EXISTS (SELECT 1 FROM events WHERE channel_id = c.id)"""
+_STEP = 500  # events of one transaction, which others wait for
+
+
+async def remove(database: Database, ids: Sequence[int]) -> int:
+    """Remove events, some at a time, so that nobody who writes waits long; how many there were.
+
+    Raises Unavailable.
+    """
+    return sum(
+        [
+            await _removed(database, ids[start : start + _STEP])
+            for start in range(0, len(ids), _STEP)
+        ]
+    )
+
+
+async def _removed(database: Database, ids: Sequence[int]) -> int:
+    wanted = json.dumps(ids)
+
+    def remove_all(db: sqlite3.Connection) -> int:
+        sql = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?))"
+        rows = db.execute(sql, [wanted]).fetchall()
+        private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private")}
+        fts_index.take(db, rows)
+        counters.take(db, rows, private)
+        db.executemany("DELETE FROM events WHERE id = ?", [row[:1] for row in rows])
+        # A private conversation bears the name of a person.
+        for table, key in (("totals", "channel_id"), ("week", "channel_id"), ("channels", "id")):
+            db.execute(f"DELETE FROM {table} WHERE {key} IN ({_EMPTY})")
+        return len(rows)
+
+    return await database.write(remove_all)
+
+
+async def scrub(database: Database) -> None:
+    """Write the pieces of the index anew that still hold words of removed events, and drop the
+    stretches of which nothing is left. Raises Unavailable."""
+    stretches = await database.all("SELECT number, lines FROM partitions WHERE removed > 0")
+    for number, lines in stretches:
+        if lines == 0:
+            await _drop(database, number)
+        else:
+            await _merge(database, number)
+
+
+async def _drop(database: Database, number: int) -> None:
+    def drop(db: sqlite3.Connection) -> None:
+        sql = "SELECT 1 FROM partitions WHERE number = ? AND lines = 0"
+        if db.execute(sql, [number]).fetchone():  # nothing has been written meanwhile
+            fts_index.drop(db, number)
+
+    await database.write(drop)
+
+
+async def _merge(database: Database, number: int) -> None:
+    def step(db: sqlite3.Connection, begin: bool) -> bool:
+        more = fts_index.merge(db, number, begin=begin)
+        if not more:
+            db.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
+        return more
+
+    more = await database.write(partial(step, begin=True))
+    while more:
+        more = await database.write(partial(step, begin=False))

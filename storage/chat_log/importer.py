@@ -1,0 +1,124 @@
+"""Old logs into the log: what is there already is not added again.
+
+No source is remembered. An event is there already when the log has as many like it - same place,
+kind, nick, target and words, within the same minute or second - as the source has had so far. So
+a file may be read twice, grow, lie in two copies, or tell of days that the bot itself has logged;
+and a line that was said three times in a minute is kept three times.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import groupby
+
+from storage.chat_log.event import Event
+from storage.chat_log.rows import storable
+from storage.chat_log.writer import insert
+from storage.db.database import Database, to_micros
+
+_MINUTE, _SECOND = 60_000_000, 1_000_000  # microseconds
+_REMEMBERED = timedelta(days=1)  # a source may go back in time by so much
+
+_LIKE = """
+SELECT type, time, nick, target, text FROM events
+WHERE channel_id = (SELECT id FROM channels WHERE network = ?1 AND name = ?2)
+    AND time >= ?3 AND time < ?4
+    AND id BETWEEN ?3 / 1000 AND ?4 / 1000 + (SELECT coalesce(max(drift), 0) FROM partitions)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """An event of a source; `exact` says that its time has seconds."""
+
+    event: Event
+    exact: bool
+
+    @property
+    def grain(self) -> int:
+        """Within how many microseconds another event has the same time."""
+        return _SECOND if self.exact else _MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class _Likeness:
+    """What makes two events the same for an import; `time` is in units of `grain`."""
+
+    place: tuple[str, str]
+    type: str
+    grain: int
+    time: int
+    nick: str
+    target: str
+    text: str
+
+
+class Source:
+    """One file on its way into the log."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._seen: Counter[_Likeness] = Counter()
+
+    async def add(self, events: Sequence[Old]) -> int:
+        """Add those that the log does not have yet, in one transaction; returns how many.
+
+        Raises Unavailable.
+        """
+        events = [Old(storable(old.event), old.exact) for old in events]
+
+        def add_new(db: sqlite3.Connection) -> int:
+            known = _known(db, events)
+            new = []
+            for old in events:
+                like = _likeness(old)
+                self._seen[like] += 1
+                if self._seen[like] > known[like]:
+                    new.append(old.event)
+            insert(db, new)
+            return len(new)
+
+        added = await self._database.write(add_new)
+        self._forget_before(events)
+        return added
+
+    def _forget_before(self, events: Iterable[Old]) -> None:
+        """Drop what no later line can be like, so that memory does not grow with the file."""
+        newest = max((to_micros(old.event.time) for old in events), default=0)
+        oldest = newest - _REMEMBERED // timedelta(microseconds=1)
+        kept = {like: n for like, n in self._seen.items() if like.time * like.grain >= oldest}
+        self._seen = Counter(kept)
+
+
+def _known(connection: sqlite3.Connection, events: Sequence[Old]) -> Counter[_Likeness]:
+    """How many events like these the log has."""
+
+    def by_place(old: Old) -> tuple[str, str, int]:
+        return (old.event.network, old.event.channel.lower(), old.grain)
+
+    known: Counter[_Likeness] = Counter()
+    for (network, channel, grain), group in groupby(sorted(events, key=by_place), key=by_place):
+        times = [to_micros(old.event.time) // grain for old in group]
+        values = [network, channel, min(times) * grain, (max(times) + 1) * grain]
+        for row in connection.execute(_LIKE, values):
+            type, time, nick, target, text = row
+            place = (network, channel)
+            known[_Likeness(place, type, grain, time // grain, nick, target, text)] += 1
+    return known
+
+
+def _likeness(old: Old) -> _Likeness:
+    event = old.event
+    return _Likeness(
+        (event.network, event.channel.lower()),
+        event.type.value,
+        old.grain,
+        to_micros(event.time) // old.grain,
+        event.nick,
+        event.target,
+        event.text,
+    )

@@ -1,0 +1,95 @@
+"""Who and what is not logged: people who have opted out, and lines that are marked."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from storage.chat_log.event import SPOKEN, Event
+from storage.db.database import Database
+
+MARK = "[nolog]"
+"""A line that has this in it, in any case, is not kept."""
+
+# RFC 1459, section 2.2: on many networks these are one letter in two cases. Where they are not,
+# one person more is left in peace.
+_CASES = str.maketrans("[]\\~", "{}|^")
+
+Name = tuple[str, str]
+"""A network and a folded nick or account of it."""
+
+
+def name_of(network: str, name: str) -> Name:
+    """A nick or an account as it is compared."""
+    return network, name.lower().translate(_CASES)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may be kept. `nicks` and `accounts` are those of people who have opted out."""
+
+    nicks: frozenset[Name] = frozenset()
+    accounts: frozenset[Name] = frozenset()
+
+    def keeps(self, event: Event) -> bool:
+        """Whether the log may have an event. Those of our own are the caller's to judge."""
+        marked = event.type in SPOKEN and MARK in event.text.lower()
+        return not marked and (event.own or not self.hides(event))
+
+    def hides(self, event: Event) -> bool:
+        """Whether an event is of, or was done to, somebody who has opted out."""
+        if not self.nicks and not self.accounts:
+            return False
+        names = (event.nick, event.target) if event.target else (event.nick,)
+        return any(self.hides_person(event.network, name, event.account) for name in names)
+
+    def hides_person(self, network: str, nick: str, account: str | None) -> bool:
+        """Whether somebody has opted out."""
+        if account and name_of(network, account) in self.accounts:
+            return True
+        return name_of(network, nick) in self.nicks
+
+
+def rules(connection: sqlite3.Connection) -> Rules:
+    """The rules as of now."""
+    rows = connection.execute("SELECT network, nick, account FROM unlogged").fetchall()
+    return Rules(
+        frozenset((network, nick) for network, nick, _ in rows),
+        frozenset((network, account) for network, _, account in rows if account),
+    )
+
+
+class OptOuts:
+    """The people who have opted out, in a database file. `rules` are as of the last `load`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.rules = Rules()
+
+    async def load(self) -> Rules:
+        """Read the rules."""
+        self.rules = await self._database.read(rules)
+        return self.rules
+
+    async def add(self, network: str, nick: str, account: str | None) -> None:
+        """Log nothing more of a person. A nick that an account has opted out stays that one's."""
+        owner = name_of(network, account)[1] if account else None
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT INTO unlogged VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET account = excluded.account WHERE account IS NULL",
+                [*name_of(network, nick), owner],
+            )
+        await self.load()
+
+    async def remove(self, network: str, nick: str, account: str | None) -> bool:
+        """Log a person again, unless it was another account that opted the nick out; whether
+        they are logged now."""
+        owner = name_of(network, account)[1] if account else None
+        async with self._database.transaction() as db:
+            await db.execute(
+                "DELETE FROM unlogged WHERE network = ?1 AND"
+                " (account = ?3 OR nick = ?2 AND account IS NULL)",
+                [*name_of(network, nick), owner],
+            )
+        return name_of(network, nick) not in (await self.load()).nicks

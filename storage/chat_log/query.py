@@ -1,0 +1,176 @@
+"""Which events somebody wants, and the one place that says which events they may have.
+
+Every reading of the log, be it a list, a search, a count or the live end, first asks `channels_in`
+which channels it may look at, and looks at no others.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from storage.chat_log.event import Event, EventType, Scope
+from storage.chat_log.rows import event_of
+from storage.db.database import Row, to_micros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which events to read: every field narrows. Times are aware, `since` is the first moment and
+    `until` the first one after; `before_id` and `after_id` leave out the event they name; `ids` are
+    the only ones wanted; `limit`
+    is the most events of an answer, or the hits on a page."""
+
+    scope: Scope
+    network: str | None = None
+    channel: str | None = None
+    nick: str | None = None
+    account: str | None = None
+    user: str | None = None
+    host: str | None = None
+    types: frozenset[EventType] | None = None
+    own: bool | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before_id: int | None = None
+    after_id: int | None = None
+    ids: frozenset[int] | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """Channels by id, and the ids of all `others`; `public` when they are all the public ones."""
+
+    rows: Mapping[int, Row]
+    others: frozenset[int]
+    public: bool
+
+
+def _visible(scope: Scope) -> tuple[str, list[Any]]:
+    """The condition on `channels c` that keeps a reader inside a scope: the only one there is."""
+    if scope.places is None:
+        return "TRUE" if scope.private else "NOT c.private", []
+    if not scope.places:
+        return "FALSE", []
+    pairs = ", ".join("(?, ?)" for _ in scope.places)
+    values = [part for place in scope.places for part in (place.network, place.channel)]
+    ids = f"SELECT v.id FROM channels v WHERE (v.network, v.name) IN (VALUES {pairs})"
+    return f"c.id IN ({ids})", values
+
+
+def channels_in(connection: sqlite3.Connection, query: Query) -> Channels:
+    """The channels that a query may see and asks for."""
+    where, values = _visible(query.scope)
+    for column, value in (("network", query.network), ("name", query.channel)):
+        if value is not None:
+            where += f" AND c.{column} = ?"
+            values.append(value)
+    rows = connection.execute(f"SELECT *, {where} AS seen FROM channels c", values).fetchall()
+    seen = {row["id"]: row for row in rows if row["seen"]}
+    others = frozenset(row["id"] for row in rows if not row["seen"])
+    return Channels(seen, others, all(row["seen"] != row["private"] for row in rows))
+
+
+def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[Event]:
+    """The newest (or oldest) events that fit, in order of time either way."""
+    if query.limit == 0:
+        return []
+    return _events(connection, query, channels_in(connection, query), newest=newest)
+
+
+def newest(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Event]]:
+    """The newest events that fit each query, in order of time."""
+    known: dict[tuple[Any, ...], Channels] = {}
+
+    def events(query: Query) -> list[Event]:
+        place = query.scope, query.network, query.channel
+        if place not in known:
+            known[place] = channels_in(connection, query)
+        return _events(connection, query, known[place], newest=True)
+
+    return [events(query) if query.limit else [] for query in queries]
+
+
+def _events(
+    connection: sqlite3.Connection, query: Query, channels: Channels, *, newest: bool
+) -> list[Event]:
+    rows = found(connection, query, channels, newest=newest)
+    events = [event_of(row, channels.rows[row["channel_id"]]) for row in rows]
+    return events[::-1] if newest else events
+
+
+def found(
+    connection: sqlite3.Connection,
+    query: Query,
+    channels: Channels,
+    *,
+    newest: bool,
+    extra: tuple[str, list[Any]] = ("", []),
+) -> list[Row]:
+    """The rows of the newest (or oldest) events that fit, those first; `extra` is a further
+    condition with its values.
+
+    Each channel has its own index, in order, so that one where little is said is found as fast as
+    one where much is; all channels together need none, unless it is for a person.
+    """
+    where, values = conditions(connection, query)
+    where, values = where + extra[0], [*values, *extra[1]]
+    order = "DESC" if newest else "ASC"
+    sql = f"SELECT * FROM events WHERE {{}} AND {where} ORDER BY id {order} LIMIT {query.limit}"
+    if not channels.others and query.nick is None:
+        return connection.execute(sql.format("TRUE"), values).fetchall()
+    lists = [
+        connection.execute(sql.format("channel_id = ?"), [channel_id, *values]).fetchall()
+        for channel_id in channels.rows
+    ]
+    ordered = merge(*lists, key=lambda row: row["id"], reverse=newest)
+    return list(islice(ordered, query.limit))
+
+
+def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[Any]]:
+    """The condition on `events` of all that a query asks for but its channels."""
+    parts, values = ["TRUE"], []
+    begin, end = id_range(connection, query)
+    for sql, value in (
+        ("nick = ?", query.nick),
+        ("account = ?", query.account),
+        ("user = ?", query.user),
+        ("host = ?", query.host),
+        ("own = ?", query.own),
+        ("time >= ?", query.since and to_micros(query.since)),
+        ("time < ?", query.until and to_micros(query.until)),
+        ("id >= ?", begin),
+        ("id <= ?", end),
+    ):
+        if value is not None:
+            parts.append(sql)
+            values.append(value)
+    if query.ids is not None:
+        parts.append("id IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(sorted(query.ids)))
+    if query.types is not None:
+        parts.append(f"type IN ({', '.join('?' for _ in query.types)})")
+        values.extend(sorted(query.types))
+    return " AND ".join(parts), values
+
+
+def id_range(connection: sqlite3.Connection, query: Query) -> tuple[int | None, int | None]:
+    """The first and the last id that can fit a query, None where it asks for no end.
+
+    An id is its event's time in milliseconds or a little more (see `storage.chat_log.event_ids`).
+    """
+    begins = [] if query.after_id is None else [query.after_id + 1]
+    ends = [] if query.before_id is None else [query.before_id - 1]
+    if query.since is not None:
+        begins.append(to_micros(query.since) // 1000)
+    if query.until is not None:
+        drift = connection.execute("SELECT coalesce(max(drift), 0) FROM partitions").fetchone()[0]
+        ends.append(max(1, to_micros(query.until) // 1000) + drift)
+    return max(begins, default=None), min(ends, default=None)

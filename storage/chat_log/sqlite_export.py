@@ -1,0 +1,73 @@
+"""A copy of log events in one plain table, for whoever wants to ask it with SQL of their own.
+
+It has no user names and hosts, which can identify people, so that it can be given away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiosqlite
+
+from storage.chat_log.event import Event
+
+_TABLE = """
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY,
+    network TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    private INTEGER NOT NULL, -- 1 in a conversation with one person
+    type TEXT NOT NULL, -- PRIVMSG, NOTICE, ACTION, JOIN, PART, QUIT, NICK, KICK, MODE, TOPIC
+    time TEXT NOT NULL, -- ISO 8601, UTC
+    nick TEXT NOT NULL,
+    account TEXT,
+    target TEXT NOT NULL, -- whom a KICK or a NICK is about
+    text TEXT NOT NULL,
+    own INTEGER NOT NULL, -- 1 when the bot itself said it
+    reply_to INTEGER -- the message that the bot answers
+)
+"""
+_INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INDEX = "CREATE INDEX messages_channel_time ON messages (network, channel, time)"
+
+
+class OpenCopy:
+    """The copy while it is being written. Get one with `opened`."""
+
+    def __init__(self, connection: aiosqlite.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, path: Path) -> AsyncIterator[OpenCopy]:
+        """A copy in the empty file `path`; on leaving it is whole."""
+        async with aiosqlite.connect(path) as connection:
+            await connection.execute("PRAGMA synchronous = OFF")  # whoever asks keeps the file
+            await connection.execute(_TABLE)
+            yield cls(connection)
+            await connection.execute(_INDEX)
+            await connection.commit()
+
+    async def add(self, events: Sequence[Event]) -> None:
+        """Write events."""
+        await self._connection.executemany(_INSERT, [_row(event) for event in events])
+        await self._connection.commit()
+
+
+def _row(event: Event) -> tuple[object, ...]:
+    return (
+        event.id,
+        event.network,
+        event.channel,
+        event.private,
+        event.type.value,
+        event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        event.nick,
+        event.account,
+        event.target,
+        event.text,
+        event.own,
+        event.reply_to,
+    )

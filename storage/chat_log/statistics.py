@@ -1,0 +1,345 @@
+"""Numbers about the log, from what `storage.chat_log.counters` has counted.
+
+All count spoken lines, and all times are UTC unless a zone is named.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any
+
+from storage.chat_log.counters import EVERYWHERE
+from storage.chat_log.event import SPOKEN, Place, Scope, folded
+from storage.chat_log.query import Channels, Query, channels_in, conditions, found
+from storage.db.database import Row, from_micros, to_micros
+
+_HOUR = 3_600_000_000  # microseconds
+_DAY = 24 * _HOUR
+_WEEK = 7 * 24  # hours
+_EVER = 1 << 40  # hours or days, more than any time has
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A place in the log with the number and time of its events."""
+
+    place: Place
+    private: bool
+    events: int
+    last_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Totals of spoken lines: all, people, our own answers, first and last time, and the most
+    talkative."""
+
+    lines: int
+    people: int
+    replies: int
+    first: datetime | None
+    last: datetime | None
+    top: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day on which something was said, and how many of the lines were our own answers."""
+
+    date: date
+    lines: int
+    replies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What there is of one nick: as it was last spelled, lines in all and per place (the most
+    first), and the days."""
+
+    nick: str
+    lines: int
+    first: datetime
+    last: datetime
+    places: tuple[tuple[Place, int], ...]
+    days: tuple[Day, ...]
+
+
+HeatMap = tuple[tuple[int, ...], ...]
+"""Seven rows, Monday first, of the lines in each of 24 hours."""
+
+
+def channels(connection: sqlite3.Connection, scope: Scope) -> list[Channel]:
+    """The places in scope, the most recently active first."""
+    seen = channels_in(connection, Query(scope=scope)).rows
+    rows = connection.execute(
+        "SELECT channel_id, events,"
+        " (SELECT time FROM events e WHERE e.channel_id = t.channel_id ORDER BY id DESC LIMIT 1)"
+        " AS last FROM totals t WHERE channel_id IN (SELECT value FROM json_each(?))"
+        " ORDER BY last DESC",
+        [json.dumps(list(seen))],
+    )
+    return [
+        Channel(_place(seen[row[0]]), bool(seen[row[0]]["private"]), row[1], _time(row[2]))
+        for row in rows
+    ]
+
+
+def stats(connection: sqlite3.Connection, query: Query, top: int) -> Stats:
+    """Totals of the spoken lines that fit, and the `top` most talkative."""
+    seen = channels_in(connection, query)
+    if _timeless(query):
+        lines, replies, people, best = _of_all_time(connection, query, seen, top)
+    else:
+        said = _said(connection, query, seen)
+        lines, replies, people = sum(r[1] for r in said), sum(r[2] for r in said), len(said)
+        best = [(row[0], row[1]) for row in said[:top]]
+    spoken = replace(query, types=SPOKEN if query.types is None else query.types & SPOKEN, limit=1)
+    ends = [found(connection, spoken, seen, newest=newest) for newest in (False, True)]
+    first, last = (from_micros(rows[0]["time"]) if rows else None for rows in ends)
+    return Stats(lines, people, replies, first, last, tuple(best))
+
+
+def heat_map(connection: sqlite3.Connection, query: Query) -> HeatMap:
+    """When people speak: all lines of the channels of `query`, whatever else it says."""
+    ids = _counted_as(channels_in(connection, query))
+    rows = connection.execute(
+        f"SELECT slot, sum(lines) FROM week WHERE channel_id IN ({_marks(ids)}) GROUP BY slot", ids
+    )
+    lines = {row[0]: row[1] for row in rows}
+    return tuple(tuple(lines.get(day * 24 + hour, 0) for hour in range(24)) for day in range(7))
+
+
+def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[Day]:
+    """The days of `zone` on which something was said, in order: on the channels of `query`,
+    between its `since` and `until`. An hour that midnight divides belongs to the day before."""
+    ids = _counted_as(channels_in(connection, query))
+    where = f"channel_id IN ({_marks(ids)})"
+    first, last = connection.execute(
+        f"SELECT min(hour), max(hour) FROM hours WHERE {where}", ids
+    ).fetchone()
+    if first is None:
+        return []
+    begin = max(first, to_micros(query.since) // _HOUR) if query.since else first
+    end = min(last + 1, -(-to_micros(query.until) // _HOUR)) if query.until else last + 1
+    found: dict[int, tuple[int, int]] = {}
+    for start, stop, offset in _offsets(zone, begin, end):
+        for day, lines, replies in connection.execute(
+            "SELECT (hour * 3600 + ?) / 86400 AS day, sum(lines), sum(replies) FROM hours"
+            f" WHERE {where} AND hour >= ? AND hour < ? GROUP BY day",
+            [offset, *ids, start, stop],
+        ):
+            known = found.get(day, (0, 0))
+            found[day] = (known[0] + lines, known[1] + replies)
+    return [Day(_date(day), lines, replies) for day, (lines, replies) in sorted(found.items())]
+
+
+def sparklines(
+    connection: sqlite3.Connection, scope: Scope, until: datetime, count: int
+) -> dict[Place, tuple[int, ...]]:
+    """For each place in scope the lines of each of the last `count` days of 24 hours, the newest
+    last, which ends at `until`; places that were silent are left out."""
+    seen = channels_in(connection, Query(scope=scope)).rows
+    end = -(-to_micros(until) // _HOUR)
+    rows = connection.execute(
+        f"SELECT channel_id, (? - 1 - hour) / 24 AS age, sum(lines) FROM hours"
+        f" WHERE channel_id IN ({_marks(seen)}) AND hour >= ? AND hour < ? GROUP BY 1, 2",
+        [end, *seen, end - 24 * count, end],
+    )
+    lines: dict[int, list[int]] = {}
+    for channel_id, age, said in rows:
+        lines.setdefault(channel_id, [0] * count)[count - 1 - age] = said
+    return {_place(seen[channel_id]): tuple(each) for channel_id, each in lines.items()}
+
+
+def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> Person | None:
+    """What a nick has said in scope, None when that is nothing."""
+    query = Query(scope=scope, nick=nick, types=SPOKEN, limit=1)
+    seen = channels_in(connection, query)
+    last = found(connection, query, seen, newest=True)
+    first = found(connection, query, seen, newest=False)
+    if not last or not first:
+        return None
+    values = [nick, *seen.rows]
+    where = f"nick = ? AND channel_id IN ({_marks(seen.rows)})"
+    places = connection.execute(
+        f"SELECT channel_id, sum(lines) AS said FROM people_days WHERE {where}"
+        " GROUP BY channel_id ORDER BY said DESC",
+        values,
+    ).fetchall()
+    spoken = connection.execute(
+        f"SELECT day, sum(lines), sum(replies) FROM people_days WHERE {where}"
+        " GROUP BY day ORDER BY day",
+        values,
+    )
+    return Person(
+        nick=last[0]["nick"],
+        lines=sum(row[1] for row in places),
+        first=from_micros(first[0]["time"]),
+        last=from_micros(last[0]["time"]),
+        places=tuple((_place(seen.rows[row[0]]), row[1]) for row in places),
+        days=tuple(Day(_date(row[0]), row[1], row[2]) for row in spoken),
+    )
+
+
+def _timeless(query: Query) -> bool:
+    """Whether a query asks for nothing but channels, a nick and whose lines."""
+    return query == Query(
+        scope=query.scope,
+        network=query.network,
+        channel=query.channel,
+        nick=query.nick,
+        own=query.own,
+        limit=query.limit,
+    )
+
+
+def _of_all_time(
+    connection: sqlite3.Connection, query: Query, seen: Channels, top: int
+) -> tuple[int, int, int, list[tuple[str, int]]]:
+    """Lines, our answers among them, people and the most talkative, from what is counted."""
+    if query.nick is not None:
+        said = _said_on(connection, query, f"channel_id IN ({_marks(seen.rows)})", [*seen.rows])
+        lines, replies = sum(row[1] for row in said), sum(row[2] for row in said)
+        return lines, replies, len(said), [(row[0], row[1]) for row in said[:top]]
+    ids = _counted_as(seen)
+    where, values = f"channel_id IN ({_marks(ids)})", [*ids]
+    total, own, replies = connection.execute(
+        "SELECT coalesce(sum(lines), 0), coalesce(sum(own), 0), coalesce(sum(replies), 0)"
+        f" FROM totals WHERE {where}",
+        values,
+    ).fetchone()
+    if query.own is not None:
+        where, values = f"{where} AND own = ?", [*values, query.own]
+    people = connection.execute(
+        f"SELECT count(*) FROM (SELECT DISTINCT nick FROM people WHERE {where})", values
+    ).fetchone()[0]
+    lines = {None: total, True: own, False: total - own}[query.own]
+    return lines, 0 if query.own is False else replies, people, _top(connection, where, values, top)
+
+
+def _top(
+    connection: sqlite3.Connection, where: str, values: list[Any], top: int
+) -> list[tuple[str, int]]:
+    """The most talkative. A nick that has been ours and somebody else's counts once."""
+    alone = where.startswith("channel_id IN (?)")  # then an index has them in order
+    said = "lines" if alone else "sum(lines)"
+    group = "" if alone else "GROUP BY nick"
+    rows = connection.execute(
+        f"SELECT nick, {said} AS n FROM people WHERE {where} {group} ORDER BY n DESC LIMIT ?",
+        [*values, 2 * top],
+    )
+    most: Counter[str] = Counter()
+    spelled: dict[str, str] = {}
+    for nick, lines in rows:
+        spelled.setdefault(folded(nick), nick)
+        most[folded(nick)] += lines
+    return [(spelled[nick], lines) for nick, lines in most.most_common(top)]
+
+
+def _said(
+    connection: sqlite3.Connection, query: Query, seen: Channels
+) -> list[tuple[str, int, int]]:
+    """Each nick with its lines and our answers among them, the most talkative first: from what is
+    counted per day, and from the log itself for what is less than a day."""
+    where = f"channel_id IN ({_marks(seen.rows)})"
+    untimed = replace(query, since=None, until=None)
+    begin = -(-to_micros(query.since) // _DAY) if query.since else -_EVER
+    end = to_micros(query.until) // _DAY if query.until else _EVER
+    if not _timeless(untimed) or begin >= end:
+        return _in_log(connection, [query], seen)
+    edges = []
+    if query.since:
+        edges.append(replace(query, until=from_micros(begin * _DAY)))
+    if query.until:
+        edges.append(replace(query, since=from_micros(end * _DAY)))
+    whole = _said_on(
+        connection, query, f"{where} AND day >= ? AND day < ?", [*seen.rows, begin, end]
+    )
+    return _together([*whole, *_in_log(connection, edges, seen)])
+
+
+def _said_on(
+    connection: sqlite3.Connection, query: Query, where: str, values: list[Any]
+) -> list[tuple[str, int, int]]:
+    """Like `_said`, from the days that `where` chooses."""
+    for column, value in (("nick", query.nick), ("own", query.own)):
+        if value is not None:
+            where, values = f"{where} AND {column} = ?", [*values, value]
+    rows = connection.execute(
+        "SELECT nick, sum(lines) AS n, sum(replies) FROM people_days"
+        f" WHERE {where} GROUP BY nick ORDER BY n DESC",
+        values,
+    )
+    return [tuple(row) for row in rows]
+
+
+def _in_log(
+    connection: sqlite3.Connection, queries: Sequence[Query], seen: Channels
+) -> list[tuple[str, int, int]]:
+    """Like `_said`, from the log itself."""
+    rows: list[tuple[str, int, int]] = []
+    for query in queries:
+        types = SPOKEN if query.types is None else SPOKEN & query.types
+        where, values = conditions(connection, replace(query, types=types))
+        rows += connection.execute(
+            "SELECT nick, count(*), sum(own AND reply_to IS NOT NULL) FROM events"
+            # The unary plus: read the range of ids, not all that each channel or nick has said.
+            f" WHERE {where} AND +channel_id IN ({_marks(seen.rows)}) GROUP BY +nick",
+            [*values, *seen.rows],
+        )
+    return _together(rows)
+
+
+def _together(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
+    """Counts of the same nick added up, the most talkative first."""
+    found: dict[str, tuple[str, int, int]] = {}
+    for nick, lines, replies in rows:
+        known = found.get(folded(nick), (nick, 0, 0))
+        found[folded(nick)] = (known[0], known[1] + lines, known[2] + replies)
+    return sorted(found.values(), key=lambda each: -each[1])
+
+
+def _offsets(zone: tzinfo, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Stretches of hours, each with its first, the first after it, and the seconds by which
+    clocks in `zone` are ahead of UTC during it."""
+
+    def offset(hour: int) -> int:
+        local = (_EPOCH + timedelta(hours=hour)).astimezone(zone)
+        return int((local.utcoffset() or timedelta()).total_seconds())
+
+    while begin < end:
+        ahead = offset(begin)
+        stop = begin + 1
+        while stop < end and offset(min(stop + _WEEK, end) - 1) == ahead:
+            stop = min(stop + _WEEK, end)
+        while stop < end and offset(stop) == ahead:
+            stop += 1
+        yield begin, stop, ahead
+        begin = stop
+
+
+def _counted_as(seen: Channels) -> list[int]:
+    """The channels under which what is seen is counted: all public ones together are one."""
+    return [EVERYWHERE] if seen.public else list(seen.rows)
+
+
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _place(row: Row) -> Place:
+    return Place(row["network"], row["name"])
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def _date(day: int) -> date:
+    return (_EPOCH + timedelta(days=day)).date()

@@ -1,0 +1,1 @@
+"""SQLite: connections, transactions, migrations, backups."""

@@ -1,0 +1,63 @@
+"""Deleting so that the bytes are gone from the file, and from the write-ahead log beside it.
+
+A small file is written anew. A big one is not, as nobody can write meanwhile: what is deleted, and
+every free page, is overwritten; only in the corners of pages that were once divided may a piece of
+what was deleted be left, until somebody writes the file anew (`terrarium logs vacuum`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from storage.db.database import Database
+
+SMALL = 256 << 20
+"""Bytes that are written anew in a few seconds."""
+
+_STEP = 2_000  # pages overwritten in one transaction, which others wait for
+
+
+@asynccontextmanager
+async def erasing(database: Database, small: int = SMALL) -> AsyncIterator[None]:
+    """What is deleted inside is gone from the file on leaving; one of at most `small` bytes is
+    written anew. Raises Unavailable."""
+    await database.outside("PRAGMA secure_delete = ON")
+    try:
+        yield
+        if await _size(database) <= small:
+            await database.outside("VACUUM")
+        else:
+            await _wipe_free_pages(database)
+    finally:
+        await database.outside("PRAGMA secure_delete = OFF")
+    await database.outside("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+async def vacuum(database: Database) -> None:
+    """Write the whole file anew; others who write wait for it. Raises Unavailable."""
+    await database.outside("VACUUM")
+    await database.outside("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+async def _number(database: Database, pragma: str) -> int:
+    row = await database.one(f"PRAGMA {pragma}")
+    return int(row[0]) if row else 0
+
+
+async def _size(database: Database) -> int:
+    return await _number(database, "page_count") * await _number(database, "page_size")
+
+
+async def _wipe_free_pages(database: Database) -> None:
+    """Fill all unused pages with zeros: a table of zeros takes them, and gives them back."""
+    size = await _number(database, "page_size")
+    free = await _number(database, "freelist_count")
+    async with database.transaction() as db:
+        await db.execute("CREATE TABLE IF NOT EXISTS wiping (zeros BLOB)")
+    for start in range(0, free, _STEP):
+        async with database.transaction() as db:
+            pages = min(_STEP, free - start)
+            await db.execute("INSERT INTO wiping VALUES (zeroblob(?))", [pages * size])
+    async with database.transaction() as db:
+        await db.execute("DROP TABLE wiping")

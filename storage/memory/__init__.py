@@ -1,0 +1,1 @@
+"""Conversation memory: turns, summaries, facts, episodes, taught skills."""

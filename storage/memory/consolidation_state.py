@@ -1,0 +1,319 @@
+"""How far each room's turns have been gone through for its summary, its episodes and its facts.
+
+What a job has made of some turns is stored together with how far it came, in one transaction: a
+crash before it leaves nothing, and nothing is read again after it. What was read before somebody
+was forgotten is not stored: `version` has grown meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import aiosqlite
+
+from storage.db.database import Database, Row, from_micros, to_micros
+from storage.memory.conversations import Message
+from storage.memory.memories import Layer, Memory, add, facts_in, found_in, person_of
+
+EPISODES = 20
+"""That are kept of a room."""
+
+LEARNT_FACTS = 200
+"""That are kept of a room beside those that people asked for."""
+
+_MOST = 1_000  # turns looked at at once
+
+_PROGRESS = """
+SELECT room, folded, told, studied, version, wanted FROM memory_rooms WHERE room = ?"""
+_TURNS = """
+SELECT t.id, t.time, t.messages, length(t.messages) AS size, c.name, c.person
+FROM conversations c JOIN turns t ON t.conversation_id = c.id
+WHERE c.room = ?1 AND t.id > ?2 AND t.id <= ?3 AND c.person NOT IN (
+    SELECT nick FROM unlogged WHERE ?1 LIKE network || '/%')
+ORDER BY t.id LIMIT ?4"""
+_SINCE = """
+SELECT sum(t.id > ?2) AS count, max(t.id) AS newest, max(t.time) AS time
+FROM conversations c JOIN turns t ON t.conversation_id = c.id
+AND t.id >= min(?2, (SELECT max(id) FROM turns WHERE conversation_id = c.id))
+WHERE c.room = ?1"""
+_OPTED_OUT = "SELECT nick FROM unlogged WHERE ? LIKE network || '/%'"
+_LAST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of a room: the last turns that are in the summary (`folded`), in an episode (`told`), and
+    that were looked at for facts (`studied`); `wanted` is where the summary is to reach again."""
+
+    room: str
+    folded: int = 0
+    told: int = 0
+    studied: int = 0
+    version: int = 0
+    wanted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoomTurn:
+    """A turn of any conversation in a room, and whose it is."""
+
+    id: int
+    time: datetime
+    conversation: str
+    person: str
+    messages: tuple[Message, ...]
+
+    @property
+    def name(self) -> str:
+        """Who asked, as they write themselves."""
+        return str(self.messages[0].get("name") or self.person)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Turns whose episode was deleted."""
+
+    first_turn: int
+    last_turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What prompts show of a room as it was written (`shown`), how many turns came after it, the
+    `newest` turn of all and when that was; whether `anything` is remembered: what is known about a
+    person, and what was `found`, best first."""
+
+    shown: str
+    turns: int
+    newest: int
+    last: datetime | None
+    anything: bool = False
+    facts: Sequence[Memory] = ()
+    found: Sequence[Memory] = ()
+
+
+class Rooms:
+    """The rooms in a database file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def progress(self, room: str) -> Progress:
+        """How far a room has been gone through."""
+        if row := await self._database.one(_PROGRESS, [room]):
+            return Progress(*row)
+        async with self._database.transaction() as db:
+            # No two rows have the same version, so that one which was deleted is never met again.
+            await db.execute(
+                "INSERT OR IGNORE INTO memory_rooms (room, version) VALUES (?, random())", [room]
+            )
+        row = await self._database.one(_PROGRESS, [room])
+        return Progress(*row) if row else Progress(room)
+
+    async def all(self) -> list[str]:
+        """Every room that has turns."""
+        rows = await self._database.all(
+            "SELECT DISTINCT room FROM conversations c"
+            " WHERE EXISTS (SELECT 1 FROM turns WHERE conversation_id = c.id)"
+        )
+        return [row["room"] for row in rows]
+
+    async def sizes(self, room: str, after: int) -> list[tuple[int, int]]:
+        """Ids of the turns after one, with the characters that each takes."""
+        rows = await self._database.all(_TURNS, [room, after, _LAST, _MOST])
+        return [(row["id"], row["size"]) for row in rows]
+
+    async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
+        """The oldest turns after one, up to another, in order of arrival; without those of people
+        who have opted out since."""
+        rows = await self._database.all(_TURNS, [room, after, until, limit])
+        return [_turn(row) for row in rows]
+
+    async def gaps(self, room: str) -> list[Gap]:
+        """Where an episode is missing."""
+        rows = await self._database.all(
+            "SELECT first_turn, last_turn FROM memory_gaps WHERE room = ? ORDER BY first_turn",
+            [room],
+        )
+        return [Gap(*row) for row in rows]
+
+    async def fold(
+        self, known: Progress, through: int, summary: Memory | None, made_of: Sequence[RoomTurn]
+    ) -> bool:
+        """Replace the summary by one that has the turns to `through` in it as well (or, with
+        none, only say that these were gone through). False: it is void."""
+        async with self._database.transaction() as db:
+            if not await _move(db, known, "folded", through):
+                return False
+            if summary:
+                before = await _sources(db, known.room) if known.folded else set()
+                await db.execute(
+                    "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [known.room]
+                )
+                await _add_made(db, summary, before | _sources_in(made_of))
+            return True
+
+    async def tell(
+        self, known: Progress, through: int, episode: Memory | None, made_of: Sequence[RoomTurn]
+    ) -> bool:
+        """Add the episode that the turns to `through` are, if they are any. False: it is void."""
+        async with self._database.transaction() as db:
+            if not await _move(db, known, "told", through):
+                return False
+            await _add_episode(db, episode, made_of)
+            return True
+
+    async def fill(
+        self, known: Progress, gap: Gap, episode: Memory | None, made_of: Sequence[RoomTurn]
+    ) -> bool:
+        """Add the episode that takes the place of a deleted one. False: it is void."""
+        async with self._database.transaction() as db:
+            if not await _current(db, known):
+                return False
+            await db.execute(
+                "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?",
+                [known.room, gap.first_turn],
+            )
+            await _add_episode(db, episode, made_of)
+            return True
+
+    async def study(
+        self, known: Progress, through: int, facts: Iterable[Memory], oldest: datetime
+    ) -> bool:
+        """Learn facts from the turns to `through`, and drop learnt ones that nobody has confirmed
+        since `oldest`, or that are too many. False: it is void."""
+        async with self._database.transaction() as db:
+            if not await _move(db, known, "studied", through):
+                return False
+            async with db.execute(_OPTED_OUT, [known.room]) as rows:
+                opted_out = {row[0] for row in await rows.fetchall()}
+            for fact in facts:
+                if fact.subject not in opted_out:
+                    await add(db, fact)
+            learnt = "room = ? AND layer = 'fact' AND NOT manual"
+            await db.execute(
+                f"DELETE FROM memories WHERE {learnt} AND time < ?",
+                [known.room, to_micros(oldest)],
+            )
+            await db.execute(
+                f"DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {learnt}"
+                " ORDER BY time DESC, id DESC LIMIT -1 OFFSET ?)",
+                [known.room, LEARNT_FACTS],
+            )
+            return True
+
+    async def condense(self, notes: Sequence[Memory], episode: Memory) -> bool:
+        """Put one episode in the place of notes. False: some of them are gone meanwhile."""
+        ids = json.dumps([note.id for note in notes])
+        async with self._database.transaction() as db:
+            sql = "SELECT count(*) FROM memories WHERE id IN (SELECT value FROM json_each(?))"
+            async with db.execute(sql, [ids]) as rows:
+                row = await rows.fetchone()
+            if row is None or row[0] < len(notes):
+                return False
+            await db.execute(
+                "DELETE FROM memories WHERE id IN (SELECT value FROM json_each(?))", [ids]
+            )
+            await _add_made(db, episode, {(note.conversation, note.source) for note in notes})
+            await _keep_newest(db, episode.room)
+            return True
+
+    async def remembered(self, room: str, person: str, words: str, most: int) -> Remembered:
+        """What a room's memory has for a question of a person, in one reading: `most` memories,
+        at most, have some of the `words`."""
+
+        def reading(db: sqlite3.Connection) -> Remembered:
+            row = db.execute(
+                "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?", [room]
+            ).fetchone()
+            text, turn = tuple(row) if row else ("", 0)
+            since = db.execute(_SINCE, [room, turn]).fetchone()
+            last = None if since["newest"] is None else from_micros(since["time"])
+            times = (since["count"] or 0, since["newest"] or 0, last)
+            if (
+                db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room]).fetchone()
+                is None
+            ):
+                return Remembered(text, *times)
+            facts = facts_in(db, room, person)
+            found = tuple(memory for memory, _ in found_in(db, room, words, most))
+            return Remembered(text, *times, True, facts, found)
+
+        return await self._database.look(reading)
+
+    async def show(self, known: Progress, text: str, turn: int) -> bool:
+        """Let prompts show `text` from now on. False: it is void."""
+        async with self._database.transaction() as db:
+            if not await _current(db, known):
+                return False
+            await db.execute(
+                "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?",
+                [text, turn, known.room],
+            )
+            return True
+
+
+async def _current(db: aiosqlite.Connection, known: Progress, mark: str = "version") -> bool:
+    """Whether nothing was forgotten since it was read, and a mark is where it was."""
+    sql = f"SELECT version, {mark} FROM memory_rooms WHERE room = ?"
+    async with db.execute(sql, [known.room]) as rows:
+        row = await rows.fetchone()
+    return row is not None and tuple(row) == (known.version, getattr(known, mark))
+
+
+async def _move(db: aiosqlite.Connection, known: Progress, mark: str, to: int) -> bool:
+    """Move a mark on, unless what was read is void."""
+    if not await _current(db, known, mark):
+        return False
+    await db.execute(f"UPDATE memory_rooms SET {mark} = ? WHERE room = ?", [to, known.room])
+    return True
+
+
+def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
+    return {(turn.conversation, turn.person) for turn in turns}
+
+
+async def _sources(db: aiosqlite.Connection, room: str) -> set[tuple[str, str]]:
+    """Whose words the summary has in it."""
+    async with db.execute(
+        "SELECT s.conversation, s.person FROM memories JOIN memory_sources s ON memory_id = id"
+        " WHERE room = ? AND layer = 'summary'",
+        [room],
+    ) as rows:
+        return {(row[0], row[1]) for row in await rows.fetchall()}
+
+
+async def _add_made(
+    db: aiosqlite.Connection, memory: Memory, sources: Iterable[tuple[str, str]]
+) -> None:
+    memory_id = await add(db, memory)
+    await db.executemany(
+        "INSERT INTO memory_sources VALUES (?, ?, ?)",
+        [(memory_id, *source) for source in sorted(sources)],
+    )
+
+
+async def _add_episode(
+    db: aiosqlite.Connection, episode: Memory | None, made_of: Sequence[RoomTurn]
+) -> None:
+    if episode:
+        await _add_made(db, episode, _sources_in(made_of))
+        await _keep_newest(db, episode.room)
+
+
+async def _keep_newest(db: aiosqlite.Connection, room: str) -> None:
+    await db.execute(
+        "DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE room = ? AND layer = ?"
+        " ORDER BY last_turn DESC, id DESC LIMIT -1 OFFSET ?)",
+        [room, Layer.EPISODE, EPISODES],
+    )
+
+
+def _turn(row: Row) -> RoomTurn:
+    messages: list[Message] = json.loads(row["messages"])
+    person = row["person"] or person_of(str(messages[0].get("name") or ""))
+    return RoomTurn(row["id"], from_micros(row["time"]), row["name"], person, tuple(messages))

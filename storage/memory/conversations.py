@@ -1,0 +1,156 @@
+"""Conversation memory: whole turns, kept apart from the log, alive after a restart."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from storage.db.database import Database, from_micros, to_micros
+from storage.memory.deletion import forget_conversation
+from storage.memory.memories import person_of, said_in
+
+Message = dict[str, Any]
+"""A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
+
+KEPT = 200  # turns of a conversation
+
+
+_CONVERSATION = """
+INSERT INTO conversations (name, room, person) VALUES (?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET room = excluded.room, person = excluded.person"""
+_TURN = """
+INSERT INTO turns (conversation_id, anchor, time, messages, related)
+SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id"""
+_OLDEST = """
+DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c
+ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT -1 OFFSET ?)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and all that came of it: the tool calls, their results, the answer.
+
+    `anchor` is the id of the log event that asked, 0 where there is no log; `related` are the ids
+    of earlier lines that the model was shown beside the newest ones.
+    """
+
+    anchor: int
+    time: datetime
+    messages: tuple[Message, ...]
+    id: int = 0
+    related: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where the prompt of a conversation begins: its first log event and its first turn."""
+
+    log_start: int = 0
+    turn_start: int = 0
+
+
+class Conversations:
+    """The conversations in a database file, by name."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
+        """Store a finished turn and return its id, greater than any before; only the newest `KEPT`
+        stay. The conversation belongs to `room`, by default its own, and is with `person`."""
+        values = [
+            turn.anchor,
+            to_micros(turn.time),
+            json.dumps(turn.messages),
+            json.dumps(turn.related),
+            name,
+        ]
+
+        def added(db: sqlite3.Connection) -> int:
+            db.execute(_CONVERSATION, [name, room or name, person_of(person)])
+            row = db.execute(_TURN, values).fetchone()
+            said_in(db, name, row[0], turn.time)
+            db.execute(_OLDEST, [name, KEPT])
+            return int(row[0])
+
+        return await self._database.write(added)
+
+    async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
+        """The newest turns of a conversation from the id `start` on, in order."""
+        return await self._database.read(lambda db: _turns(db, name, start, limit))
+
+    async def room(self, name: str) -> str:
+        """The room of a conversation: its own, as long as it has no turns."""
+        row = await self._database.one("SELECT room FROM conversations WHERE name = ?", [name])
+        return str(row["room"]) if row else name
+
+    async def window(self, name: str) -> Window:
+        """Where the prompt of this conversation begins."""
+        return await self._database.read(lambda db: _window(db, name))
+
+    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
+        """Return where the prompt of this conversation begins, and its turns from there on, in
+        order."""
+
+        def both(db: sqlite3.Connection) -> tuple[Window, list[Turn]]:
+            window = _window(db, name)
+            return window, _turns(db, name, window.turn_start, KEPT)
+
+        return await self._database.look(both)
+
+    async def move_window(self, name: str, window: Window) -> None:
+        """Remember where the prompt of this conversation begins."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT INTO conversations (name, room, log_start, turn_start)"
+                " VALUES (?1, ?1, ?2, ?3) ON CONFLICT (name) DO UPDATE"
+                " SET log_start = excluded.log_start, turn_start = excluded.turn_start",
+                [name, window.log_start, window.turn_start],
+            )
+
+    async def clear(self, name: str) -> int:
+        """Forget a conversation and what was made of it: no row stays. Returns how many turns it
+        had."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "DELETE FROM turns WHERE conversation_id ="
+                " (SELECT id FROM conversations WHERE name = ?)",
+                [name],
+            )
+            await db.execute("DELETE FROM conversations WHERE name = ?", [name])
+            await forget_conversation(db, name)
+            return cursor.rowcount
+
+
+def _window(db: sqlite3.Connection, name: str) -> Window:
+    row = db.execute(
+        "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
+    ).fetchone()
+    return Window(row["log_start"], row["turn_start"]) if row else Window()
+
+
+def _turns(db: sqlite3.Connection, name: str, start: int, limit: int) -> list[Turn]:
+    rows = db.execute(
+        "SELECT t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
+        " WHERE c.name = ? AND t.id >= ? ORDER BY t.id DESC LIMIT ?",
+        [name, start, limit],
+    ).fetchall()
+    return [
+        Turn(
+            row["anchor"],
+            from_micros(row["time"]),
+            _messages(row["messages"]),
+            row["id"],
+            tuple(json.loads(row["related"])),
+        )
+        for row in reversed(rows)
+    ]
+
+
+def _messages(text: str) -> tuple[Message, ...]:
+    messages: Sequence[Message] = json.loads(text)
+    return tuple(messages)

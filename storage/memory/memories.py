@@ -1,0 +1,234 @@
+"""What is remembered beside turns: facts, notes, episodes and a summary, each of one room.
+
+Every call names the room, and nothing of another one is ever read or changed. Facts are about a
+subject; names of people are compared as `person_of` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import aiosqlite
+
+from storage.chat_log.opt_outs import name_of
+from storage.db.database import Database, from_micros, to_micros
+
+MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
+"""How sure a fact is: somebody asked for it to be remembered about themselves; said so; another
+one did."""
+
+_MOST_WORDS = 24  # of a search
+_WORD = re.compile(r"\w{2,}")
+
+# A surer fact stays: nobody but the person can replace what they have said of themselves.
+_ADD = """
+INSERT INTO memories (layer, room, subject, key, text, source, manual, confidence, conversation,
+    first_turn, last_turn, begun, time)
+VALUES (:layer, :room, :subject, :key, :text, :source, :manual, :confidence, :conversation,
+    :first_turn, :last_turn, :begun, :time)"""
+_FACT = f"""{_ADD}
+ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
+    text = excluded.text, source = excluded.source, manual = excluded.manual,
+    confidence = excluded.confidence, conversation = excluded.conversation,
+    first_turn = excluded.first_turn, last_turn = excluded.last_turn,
+    begun = excluded.begun, time = excluded.time
+WHERE excluded.confidence >= confidence"""
+# Whoever has opted out is not spoken of, and nothing is shown that has words of theirs in it.
+_SEEN = """
+NOT EXISTS (SELECT 1 FROM unlogged WHERE memories.room LIKE network || '/%' AND nick IN (
+    SELECT memories.subject UNION SELECT memories.source UNION
+    SELECT person FROM memory_sources WHERE memory_id = memories.id))"""
+_FOUND = f"""
+SELECT memories.*, -bm25(memory_text) AS score FROM memory_text
+JOIN memories ON id = memory_text.rowid
+WHERE memory_text MATCH ? AND room = ? AND {_SEEN} ORDER BY bm25(memory_text) LIMIT ?"""
+
+
+class Layer(StrEnum):
+    """The kinds of memories."""
+
+    FACT = "fact"
+    NOTE = "note"
+    EPISODE = "episode"
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One thing that is remembered.
+
+    A fact has a `key`, is about `subject`, was said by `source` and is so sure (0 to 1); `manual`
+    ones were asked for. `conversation` is where a fact or a note was said. It is made of turns
+    `first_turn` to `last_turn`, the oldest of them of `begun`; both are 0 while the turn goes on.
+    An episode that is made of notes has the key "notes".
+    """
+
+    layer: Layer
+    room: str
+    text: str
+    time: datetime
+    subject: str = ""
+    key: str = ""
+    source: str = ""
+    manual: bool = False
+    confidence: float = 1.0
+    conversation: str = ""
+    first_turn: int = 0
+    last_turn: int = 0
+    begun: datetime | None = None
+    id: int = 0
+
+
+def person_of(name: str) -> str:
+    """A person's name as memory compares it."""
+    return name_of("", name.strip())[1]
+
+
+class Memories:
+    """The memories in a database file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, memory: Memory) -> bool:
+        """Remember; a fact takes the place of one that is not surer. False: a surer one stays."""
+        async with self._database.transaction() as db:
+            return await add(db, memory) > 0
+
+    async def newest(self, room: str, layer: Layer, limit: int) -> list[Memory]:
+        """The newest of a layer, in order."""
+        rows = await self._database.all(
+            f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {_SEEN}"
+            " ORDER BY last_turn DESC, id DESC LIMIT ?",
+            [room, layer, limit],
+        )
+        return [memory_of(row) for row in reversed(rows)]
+
+    async def facts(self, room: str, subject: str | None = None, limit: int = -1) -> list[Memory]:
+        """Facts about one person, or all: those that were asked for first, then the surest, then
+        the newest."""
+        return await self._database.read(lambda db: facts_in(db, room, subject, limit))
+
+    async def fact(self, room: str, subject: str, key: str) -> Memory | None:
+        """What is known about a person under a key."""
+        row = await self._database.one(
+            "SELECT * FROM memories WHERE room = ? AND layer = 'fact' AND subject = ? AND key = ?",
+            [room, subject, key],
+        )
+        return memory_of(row) if row else None
+
+    async def those(self, room: str, ids: Collection[int]) -> list[Memory]:
+        """Memories by id."""
+        rows = await self._database.all(
+            "SELECT * FROM memories WHERE room = ? AND id IN (SELECT value FROM json_each(?))"
+            f" AND {_SEEN}",
+            [room, json.dumps(list(ids))],
+        )
+        return [memory_of(row) for row in rows]
+
+    async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
+        """The memories that have words of `text`, best first, each with how well it fits."""
+        return await self._database.read(lambda db: found_in(db, room, text, limit))
+
+    async def forget(self, room: str, subject: str, key: str | None = None) -> int:
+        """Remove what is known about a person, under one key or all of it; how much there was."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "DELETE FROM memories WHERE room = :room AND subject = :subject"
+                " AND layer IN ('fact', 'note') AND key = coalesce(:key, key)",
+                {"room": room, "subject": subject, "key": key},
+            )
+            if cursor.rowcount:
+                await forget_shown(db, room)
+            return cursor.rowcount
+
+
+def facts_in(
+    db: sqlite3.Connection, room: str, subject: str | None = None, limit: int = -1
+) -> list[Memory]:
+    """The same as `Memories.facts` inside a reading."""
+    rows = db.execute(
+        "SELECT * FROM memories WHERE room = :room AND layer = 'fact'"
+        f" AND subject = coalesce(:subject, subject) AND {_SEEN}"
+        " ORDER BY manual DESC, confidence DESC, id DESC LIMIT :limit",
+        {"room": room, "subject": subject, "limit": limit},
+    )
+    return [memory_of(row) for row in rows]
+
+
+def found_in(
+    db: sqlite3.Connection, room: str, text: str, limit: int
+) -> list[tuple[Memory, float]]:
+    """The same as `Memories.search` inside a reading."""
+    words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
+    match = " OR ".join(f'"{word}"' for word in words)
+    rows = db.execute(_FOUND, [match, room, limit]) if words else ()
+    return [(memory_of(row), float(row["score"])) for row in rows]
+
+
+async def add(db: aiosqlite.Connection, memory: Memory) -> int:
+    """The same as `Memories.add` inside a transaction; its id, 0 when a surer one stays."""
+    cursor = await db.execute(_FACT if memory.layer == Layer.FACT else _ADD, _values(memory))
+    return (cursor.lastrowid or 0) if cursor.rowcount > 0 else 0
+
+
+def said_in(db: sqlite3.Connection, conversation: str, turn: int, time: datetime) -> None:
+    """Say which turn it was in which something was remembered."""
+    db.execute(
+        "UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2"
+        " WHERE conversation = ?3 AND last_turn = 0",
+        [turn, to_micros(time), conversation],
+    )
+
+
+async def forget_shown(db: aiosqlite.Connection, room: str) -> None:
+    """Let prompts in the room be made of what there is now, and void what was read before."""
+    await db.execute(
+        "UPDATE memory_rooms SET shown = '', shown_turn = 0, version = version + 1 WHERE room = ?",
+        [room],
+    )
+
+
+def memory_of(row: Mapping[str, Any] | sqlite3.Row) -> Memory:
+    """A row as a memory."""
+    return Memory(
+        layer=Layer(row["layer"]),
+        room=row["room"],
+        text=row["text"],
+        time=from_micros(row["time"]),
+        subject=row["subject"],
+        key=row["key"],
+        source=row["source"],
+        manual=bool(row["manual"]),
+        confidence=row["confidence"],
+        conversation=row["conversation"],
+        first_turn=row["first_turn"],
+        last_turn=row["last_turn"],
+        begun=from_micros(row["begun"]),
+        id=row["id"],
+    )
+
+
+def _values(memory: Memory) -> dict[str, Any]:
+    return {
+        "layer": memory.layer,
+        "room": memory.room,
+        "subject": memory.subject,
+        "key": memory.key,
+        "text": memory.text,
+        "source": memory.source,
+        "manual": memory.manual,
+        "confidence": memory.confidence,
+        "conversation": memory.conversation,
+        "first_turn": memory.first_turn,
+        "last_turn": memory.last_turn,
+        "begun": to_micros(memory.begun or memory.time),
+        "time": to_micros(memory.time),
+    }

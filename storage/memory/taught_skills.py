@@ -1,0 +1,123 @@
+"""What people have taught the bot, and how useful its skills have been."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+import aiosqlite
+
+from storage.db.database import Database, to_micros
+
+FILES = ""
+"""The room of skills that come as files: they are everywhere."""
+
+MOST = 50
+"""Skills of a room; beyond, those go that were least useful."""
+
+_ROOMS = 1_000  # of which is kept in mind that nothing was taught there
+_NEW = 0.2  # how much the newest use counts for the score
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """A skill that somebody has taught: when to use it, and how it is done."""
+
+    name: str
+    description: str
+    body: str
+    teacher: str
+    uses: int = 0
+    score: float = 0.5
+
+
+class SkillTable:
+    """The skills in a tendril's file, by room."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._untaught: set[str] = set()  # rooms; only `teach` can change that
+        self._lessons = 0
+
+    async def teach(self, room: str, skill: Taught, now: datetime) -> None:
+        """Keep a skill, in place of one of that name. Raises Unavailable."""
+        try:
+            async with self._database.transaction() as db:
+                await _keep(db, room, skill, to_micros(now))
+        finally:
+            self._lessons += 1
+            self._untaught.discard(room)
+
+    async def taught(self, room: str) -> list[Taught]:
+        """What was taught in a room, by name. Raises Unavailable."""
+        if room in self._untaught:
+            return []
+        lessons = self._lessons
+        sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
+        rows = await self._database.look(lambda db: db.execute(sql, [room]).fetchall())
+        if not rows and lessons == self._lessons:  # nobody has taught anything meanwhile
+            if len(self._untaught) >= _ROOMS:
+                self._untaught.clear()
+            self._untaught.add(room)
+        return [Taught(*(row[field] for field in Taught.__slots__)) for row in rows]
+
+    async def used(self, room: str, names: Collection[str], *, well: bool) -> None:
+        """Count that an answer was given with skills, and whether it came out well. Raises
+        Unavailable."""
+        rows = [{"room": room, "name": name, "well": float(well), "new": _NEW} for name in names]
+        async with self._database.transaction() as db:
+            await db.executemany(
+                "INSERT INTO skills SELECT :room, :name, '', '', '', 0, 1,"
+                " 0.5 + (:well - 0.5) * :new WHERE :room = '' OR EXISTS"
+                " (SELECT 1 FROM skills WHERE room = :room AND name = :name)"
+                " ON CONFLICT DO UPDATE SET uses = uses + 1,"
+                " score = score + (:well - score) * :new",
+                rows,
+            )
+
+    async def scores(self, room: str) -> dict[str, tuple[int, float]]:
+        """Uses and score of a room's skills that were used, by name. Raises Unavailable."""
+        rows = await self._database.all(
+            "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name", [room]
+        )
+        return {row["name"]: (row["uses"], row["score"]) for row in rows}
+
+    async def forget_of(self, nick: str | None, quoted: Callable[[str], bool]) -> None:
+        """Forget what somebody has taught, and what is `quoted`. Raises Unavailable."""
+        rows = await self._database.all("SELECT * FROM skills WHERE room != ''")
+        gone = [
+            [row["room"], row["name"]]
+            for row in rows
+            if (nick and row["teacher"].lower() == nick.lower())
+            or quoted("\n".join((row["description"], row["body"])))
+        ]
+        if gone:
+            async with self._database.transaction() as db:
+                await db.executemany("DELETE FROM skills WHERE room = ? AND name = ?", gone)
+
+    async def forget(self, room: str, name: str | None = None) -> int:
+        """Forget a skill of a room, or all that were taught there; how many. Raises
+        Unavailable."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)",
+                [room, name],
+            )
+            return cursor.rowcount
+
+
+async def _keep(db: aiosqlite.Connection, room: str, skill: Taught, time: int) -> None:
+    await db.execute(
+        "INSERT INTO skills (room, name, description, body, teacher, time)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " description = excluded.description, body = excluded.body,"
+        " teacher = excluded.teacher, time = excluded.time",
+        [room, skill.name, skill.description, skill.body, skill.teacher, time],
+    )
+    await db.execute(
+        "DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills"
+        " WHERE room = ?1 ORDER BY time = ?2 DESC, uses * score DESC, time DESC"
+        " LIMIT -1 OFFSET ?3)",
+        [room, time, MOST],
+    )

@@ -1,0 +1,65 @@
+"""What memories mean, as an embedding model sees it; a vector goes with its memory."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from operator import mul
+
+from storage.db.database import Database
+
+
+class MemoryVectors:
+    """The vectors in a database file: float32, of length one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def missing(self, room: str, limit: int) -> list[tuple[int, str]]:
+        """Ids and texts of the room's newest memories that have no vector."""
+        rows = await self._database.all(
+            "SELECT id, key, text FROM memories WHERE room = ? AND NOT EXISTS"
+            " (SELECT 1 FROM memory_vectors WHERE memory_id = id) ORDER BY id DESC LIMIT ?",
+            [room, limit],
+        )
+        return [(row["id"], f"{row['key']} {row['text']}".strip()) for row in rows]
+
+    async def add(self, model: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Keep the vectors of memories, by id; one that is gone meanwhile gets none. Those that
+        another model has made are dropped."""
+        rows = [(model, _unit(vector).tobytes(), memory) for memory, vector in vectors.items()]
+        async with self._database.transaction() as db:
+            await db.execute("DELETE FROM memory_vectors WHERE model <> ?", [model])
+            await db.executemany(
+                "INSERT OR REPLACE INTO memory_vectors (model, vector, memory_id)"
+                " SELECT ?, ?, id FROM memories WHERE id = ?",
+                rows,
+            )
+
+    async def any(self, room: str) -> bool:
+        """Whether there is something to compare with."""
+        row = await self._database.one(
+            "SELECT 1 FROM memory_vectors JOIN memories ON id = memory_id WHERE room = ? LIMIT 1",
+            [room],
+        )
+        return row is not None
+
+    async def likeness(self, room: str, model: str, vector: Sequence[float]) -> dict[int, float]:
+        """How near each memory of the room is to a vector (1: the same), by id."""
+        asked = _unit(vector)
+        rows = await self._database.all(
+            "SELECT memory_id, vector FROM memory_vectors JOIN memories ON id = memory_id"
+            " WHERE room = ? AND model = ?",
+            [room, model],
+        )
+        return {
+            row["memory_id"]: sum(map(mul, asked, array("f", row["vector"])))
+            for row in rows
+            if len(row["vector"]) == len(asked) * asked.itemsize
+        }
+
+
+def _unit(vector: Sequence[float]) -> array[float]:
+    length = math.sqrt(sum(each * each for each in vector)) or 1.0
+    return array("f", [each / length for each in vector])

@@ -1,0 +1,1 @@
+"""Passage retrieval: log lines that answer a plain question, ranked."""

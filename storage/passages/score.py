@@ -1,0 +1,234 @@
+"""How likely a line answers a question: a logit over what the two have in common.
+
+The weights are fitted by `benchmarks/passages_fit.py` to questions about facts among real lines of
+#ubuntu, and to questions that nobody there has answered; so a score is a chance, and one threshold
+holds for a channel of forty lines and a log of a million.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import lru_cache
+
+from storage.passages.question_words import QuestionWord, QuestionWords, asks, is_content, shows
+from storage.passages.related_words import related_words
+from storage.passages.word_forms import stem, tokens
+
+FEATURES = (
+    "bias",
+    "exact",
+    "related",
+    "heaviest missing",
+    "evidence",
+    "asks",
+    "shows",
+    "lacks",
+    "length",
+    "nothing new",
+    "density",
+    "name missing",
+    "recent",
+    "recent related",
+    "log size",
+    "commonplace",
+    "link",
+    "states",
+    "states all",
+)
+WEIGHTS: Mapping[str, float] = {
+    "bias": -2.80,
+    "exact": 0.00,
+    "related": 8.24,
+    "heaviest missing": -1.78,
+    "evidence": 5.50,
+    "asks": -3.54,
+    "shows": 1.84,
+    "lacks": -2.94,
+    "length": -3.52,
+    "nothing new": -2.53,
+    "density": 2.27,
+    "name missing": -1.95,
+    "recent": 2.02,
+    "recent related": 1.83,
+    "log size": -7.11,
+    "commonplace": -4.25,
+    "link": -1.02,
+    "states": 0.22,
+    "states all": 2.49,
+}
+_HEAVIEST = 7.0
+_TYPO_LENGTH = 5  # letters of a word that may be misspelt
+_TYPO_WEIGHT = 5.0  # of such a word: it is rare
+_TYPO = 0.8
+_NICK = 0.9
+_SHORT = 8  # words of a line that is not long
+_LONG = 40
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenLine:
+    """What somebody said, as words and their stems; `speaker` are the stems of the nick."""
+
+    text: str
+    words: Sequence[str]
+    stems: Sequence[str]
+    present: Set[str]
+    speaker: Set[str]
+
+    @classmethod
+    def of(cls, text: str, nick: str) -> SpokenLine:
+        """What `nick` said."""
+        words = tokens(text)
+        stems = [stem(word) for word in words]
+        return cls(text, words, stems, set(stems), _names(nick))
+
+
+@lru_cache(1_024)
+def _names(nick: str) -> frozenset[str]:
+    return frozenset({nick.lower(), *map(stem, tokens(nick))})
+
+
+class WeighedQuestion:
+    """A question in a log of so many `lines`, and how much each of its words weighs there."""
+
+    def __init__(self, question: QuestionWords, weights: Mapping[str, float], lines: int) -> None:
+        self.question = question
+        self.weights = weights
+        self.lines = lines
+        self.whole = sum(weights.values()) or 1.0
+        """What all words weigh together."""
+        self._stems = frozenset(
+            root for word in question.words for root in (word.root, *word.related)
+        )
+
+    def touches(self, line: SpokenLine) -> bool:
+        """Whether a line has anything to do with the question."""
+        return not (self._stems.isdisjoint(line.present) and self._stems.isdisjoint(line.speaker))
+
+
+@lru_cache(8_192)
+def rarity(root: str) -> float:
+    """How much a stem tells, by its frequency in English: from 1 to 7."""
+    return min(_HEAVIEST, max(1.0, math.log(20 + related_words().rank(root)) - 2.0))
+
+
+def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list[float]:
+    """The values of FEATURES for a line."""
+    words, present = line.words, line.present
+    exact = near = heaviest = rarest = 0.0
+    name_missing = 0.0
+    matched: set[str] = set()
+    for word in asking.question.words:
+        weight = asking.weights[word.root]
+        quality = _exact(word, line, weight)
+        if quality:
+            matched.add(word.root)
+            exact += weight * quality
+            rarest = max(rarest, weight)
+            continue
+        likeness, root = max(
+            ((share, root) for root, share in word.related.items() if root in present),
+            default=(0.0, ""),
+        )
+        near += weight * likeness
+        matched.add(root)
+        heaviest = max(heaviest, weight * (1 - likeness))
+        name_missing = max(name_missing, float(word.is_name))
+    whole = asking.whole
+    size = math.log10(asking.lines + 10) / 6
+    states = float(asking.question.is_state and _states(line, matched))
+    shown = shows(asking.question.expected, _rest(words, matched))
+    density, new = _density(line, matched)
+    whole = asking.whole
+    size = math.log10(asking.lines + 10) / 6
+    return [
+        1.0,
+        exact / whole,
+        near / whole,
+        heaviest / _HEAVIEST,
+        min(exact, 3 * _HEAVIEST) / 10,
+        float(asks(line.text)),
+        float(shown is True),
+        float(shown is False),
+        min(max(0, len(words) - _SHORT), _LONG) / 10,
+        float(not new),
+        density,
+        name_missing,
+        float(recent),
+        recent * near / whole,
+        size,
+        size * (1 - rarest / _HEAVIEST),
+        float("http" in line.text),
+        states,
+        states * (heaviest == 0),
+    ]
+
+
+def _density(line: SpokenLine, matched: Set[str]) -> tuple[float, bool]:
+    """How much of what a line tells are words of the question, and whether it tells more."""
+    content = [root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)]
+    told = sum(map(rarity, content))
+    holds = sum(rarity(root) for root in content if root in matched)
+    return (holds / told if told else 0.0), any(root not in matched for root in content)
+
+
+def chance(values: Sequence[float]) -> float:
+    """The chance from 0 to 1 that a line with these features answers the question."""
+    total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+def as_statement(values: Sequence[float]) -> list[float]:
+    """The features of a question as if it were a statement that has what is asked for: how likely
+    it is about the same."""
+    whole = {"asks": 0.0, "lacks": 0.0, "nothing new": 0.0, "shows": 1.0}
+    return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
+
+
+def rounded(share: float) -> float:
+    """The log-odds of a chance in steps of a half, which is as exact as it is."""
+    kept = min(max(share, 1e-9), 1 - 1e-9)
+    return round(2 * math.log(kept / (1 - kept))) / 2
+
+
+def _exact(word: QuestionWord, line: SpokenLine, weight: float) -> float:
+    if word.root in line.present:
+        return 1.0
+    if word.root in line.speaker:
+        return _NICK
+    written = word.forms[0]
+    if weight >= _TYPO_WEIGHT and len(written) >= _TYPO_LENGTH:
+        for each in line.words:
+            if each[0] == written[0] and _misspelt(written, each):
+                return _TYPO
+    return 0.0
+
+
+def _states(line: SpokenLine, matched: Set[str]) -> bool:
+    """Whether a line says what something that was asked for is: "the parcel is", "is the boss"."""
+    stems = line.stems
+    for place, root in enumerate(stems):
+        if root == "be":
+            after = stems[place + 1 : place + 3]
+            if (place and stems[place - 1] in matched) or (after and after[-1] in matched):
+                return True
+    return False
+
+
+def _misspelt(word: str, other: str) -> bool:
+    """Whether two words of some length differ by one letter, or by two that changed places."""
+    if abs(len(word) - len(other)) > 1 or len(other) < _TYPO_LENGTH:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
+    if at is None or not word.isalpha() or not other.isalpha():
+        return False
+    rest, others = word[at:], other[at:]
+    swapped = len(rest) > 1 and rest[1::-1] == others[:2] and rest[2:] == others[2:]
+    return swapped or rest[1:] == others[1:] or rest == others[1:] or rest[1:] == others
+
+
+def _rest(words: Sequence[str], matched: set[str]) -> str:
+    """What a line says beside the words of the question."""
+    return " ".join(word for word in words if stem(word) not in matched)

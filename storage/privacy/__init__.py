@@ -1,0 +1,1 @@
+"""The right to be forgotten, retention and the audit log."""

@@ -1,0 +1,53 @@
+"""Who had what done, and why: what admins and the model in their name have changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from storage.chat_log.event import Place
+from storage.db.database import Database, from_micros, to_micros
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One thing that was done: `actor` had `action` done to `target` in `place`."""
+
+    place: Place
+    actor: str
+    action: str
+    target: str
+    reason: str = ""
+    time: datetime | None = None
+    """When; set by the audit."""
+
+
+class Audit:
+    """The deeds in a database file; rows are only ever added."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, deed: Deed) -> None:
+        """Write down a deed of this moment."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT INTO audit (time, network, channel, actor, action, target, reason)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [
+                    *(to_micros(datetime.now(UTC)), deed.place.network, deed.place.channel),
+                    *(deed.actor, deed.action, deed.target, deed.reason),
+                ],
+            )
+
+    async def latest(self, limit: int = 50) -> list[Deed]:
+        """The newest deeds, oldest first."""
+        rows = await self._database.all("SELECT * FROM audit ORDER BY rowid DESC LIMIT ?", [limit])
+        return [
+            Deed(
+                Place(row["network"], row["channel"]),
+                *(row["actor"], row["action"], row["target"], row["reason"]),
+                from_micros(row["time"]),
+            )
+            for row in reversed(rows)
+        ]

@@ -1,0 +1,51 @@
+"""How long the log is kept, and the sweep that removes what is older."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from storage.chat_log.event import EVERYTHING, Place
+from storage.db.database import Database, to_micros
+from storage.log import ChatLog, Query
+from storage.memory.deletion import forget_before
+from storage.settings import StorageSettings
+
+_WITHOUT_QUESTION = """
+DELETE FROM runs WHERE anchor > 0 AND outcome != 'running'
+    AND NOT EXISTS (SELECT 1 FROM events WHERE id = anchor)"""
+_STEP = 2_000  # events removed before others are looked at
+
+
+async def expire(database: Database, log: ChatLog, settings: StorageSettings, now: datetime) -> int:
+    """Remove the events that are older than they may be, and what the bot's memory has of then;
+    how many events. Raises StorageError."""
+    removed = 0
+    for channel in await log.channels(EVERYTHING):
+        if days := settings.days_of(channel.place):
+            removed += await _expire_place(log, channel.place, now - timedelta(days=days))
+    if removed:
+        await log.scrub()
+        async with database.transaction() as db:
+            await db.execute(_WITHOUT_QUESTION)
+    if settings.retention_days:
+        oldest = to_micros(now - timedelta(days=settings.retention_days))
+        async with database.transaction() as db:
+            await db.execute("DELETE FROM turns WHERE time < ?", [oldest])
+            await db.execute("DELETE FROM runs WHERE started < ?", [oldest])
+            await db.execute("DELETE FROM skills WHERE room != '' AND time < ?", [oldest])
+            await forget_before(db, oldest)
+    return removed
+
+
+async def _expire_place(log: ChatLog, place: Place, until: datetime) -> int:
+    query = Query(
+        scope=EVERYTHING,
+        network=place.network,
+        channel=place.channel,
+        until=until,
+        limit=_STEP,
+    )
+    removed = 0
+    while events := await log.find(query, newest=False):
+        removed += await log.remove([event.id for event in events])
+    return removed

@@ -1,0 +1,118 @@
+"""What a store of the log and of the conversations can do, whatever it is made of.
+
+`ChatLog` and `Conversations` are these over SQLite. Whoever only reads or remembers asks for a
+store, so that another one, over a database that machines share, can take their place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import Protocol
+
+from storage.chat_log.event import Event, Place, Scope
+from storage.chat_log.query import Query
+from storage.chat_log.statistics import Channel, Day, HeatMap, Person, Stats
+from storage.log import Context
+from storage.memory.conversations import KEPT, Turn, Window
+from storage.passages.passages import PEOPLE, Passages, Spoken
+from storage.search.models import Page, Search
+
+
+class LogReader(Protocol):
+    """Reads the log, within the scope that each call names. All raise Unavailable."""
+
+    async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
+        """The newest (or oldest) events that fit `query`, in order of time either way."""
+
+    async def for_model(self, *queries: Query) -> list[list[Event]]:
+        """The newest that fit each query, at one moment, without those of people who have opted
+        out."""
+
+    async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
+        """Those of `events` that are not of people who have opted out."""
+
+    async def get(self, scope: Scope, event_id: int) -> Event | None:
+        """One event, if it exists and may be seen."""
+
+    async def context(
+        self, scope: Scope, event_id: int, *, before: int, after: int
+    ) -> Context | None:
+        """An event with its neighbours on the channel, if it may be seen."""
+
+    async def search(self, asked: Search) -> Page:
+        """A page of the lines that a search finds. Raises BadCursor."""
+
+    async def search_for_model(self, asked: Search) -> Page:
+        """The same, without those of people who have opted out."""
+
+    async def passages(self, question: str, within: Query, spoken: Spoken = PEOPLE) -> Passages:
+        """The lines that likeliest answer a plain question, best first."""
+
+    async def passages_for_model(
+        self, question: str, within: Query, spoken: Spoken = PEOPLE
+    ) -> Passages:
+        """The same, without those of people who have opted out."""
+
+    async def channels(self, scope: Scope) -> list[Channel]:
+        """The places in scope, the most recently active first."""
+
+    async def stats(self, query: Query, top: int = 5) -> Stats:
+        """Counts of the spoken lines that fit `query`."""
+
+    async def heat_map(self, query: Query) -> HeatMap:
+        """When people speak, by weekday and hour in UTC."""
+
+    async def days(self, query: Query, zone: tzinfo = UTC) -> list[Day]:
+        """The days of `zone` on which something was said."""
+
+    async def sparklines(
+        self, scope: Scope, until: datetime, days: int = 30
+    ) -> dict[Place, tuple[int, ...]]:
+        """Lines of each of the last `days` before `until`, per place that was not silent."""
+
+    async def person(self, scope: Scope, nick: str) -> Person | None:
+        """What there is of a nick in scope."""
+
+
+class LogStore(LogReader, Protocol):
+    """Writes the log as well."""
+
+    def append(self, event: Event) -> asyncio.Future[int]:
+        """Put an event in line to be stored; the future is its durable id."""
+
+    async def add(self, events: Sequence[Event]) -> Sequence[int]:
+        """Store many events at once; their ids."""
+
+    async def remove(self, ids: Sequence[int]) -> int:
+        """Remove events with all that was derived from them; how many there were."""
+
+    async def scrub(self) -> None:
+        """Take the last traces of removed events out of the store."""
+
+
+class ConversationStore(Protocol):
+    """Remembers conversations, by name. All raise Unavailable."""
+
+    async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
+        """Store a finished turn of a conversation with `person` in `room` (by default its own); its
+        id."""
+
+    async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
+        """The newest turns from the id `start` on, in order."""
+
+    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
+        """Return where the prompt of a conversation begins, and its turns from there on."""
+
+    async def room(self, name: str) -> str:
+        """The room of a conversation: its own, as long as it has no turns."""
+
+    async def window(self, name: str) -> Window:
+        """Where the prompt of this conversation begins."""
+
+    async def move_window(self, name: str, window: Window) -> None:
+        """Remember where the prompt of this conversation begins."""
+
+    async def clear(self, name: str) -> int:
+        """Forget a conversation; how many turns there were."""

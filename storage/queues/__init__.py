@@ -1,0 +1,1 @@
+"""Rows that wait for a process: jobs, reminders, messages, pastes."""

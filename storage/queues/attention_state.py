@@ -1,0 +1,176 @@
+"""What a tendril's attention keeps over a restart: signals that wait, and what was put off.
+
+A signal says that something happened, where and by whom, never with which words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from storage.chat_log.event import Place
+from storage.db.database import Database, Row, from_micros, to_micros
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Something that happened at a place, of a `kind`, with a `value` from 0 to 1.
+
+    `time` is from when on it counts, `person` a folded nick, `anchor` the log's id of the line
+    that it is about; `id` is 0 until it is stored.
+    """
+
+    kind: str
+    place: Place
+    time: datetime
+    value: float = 0.25
+    person: str = ""
+    anchor: int = 0
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """A kind that does not count at a place: until a time, or (None) until that is lifted."""
+
+    kind: str
+    place: Place
+    value: float = 0.0
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What an earlier life of the tendril has left: its energy at the time `seen`, when it last
+    ran unasked on each channel, what was put off, and the signals that wait, oldest first."""
+
+    energy: float | None = None
+    seen: datetime | None = None
+    contacted: Mapping[Place, datetime] = field(default_factory=dict)
+    put_off: tuple[PutOff, ...] = ()
+    signals: tuple[Signal, ...] = ()
+
+
+class AttentionStore:
+    """The rows in a database file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def past(self) -> Past:
+        """What there is."""
+        energy = await self._database.one("SELECT * FROM energy")
+        contacts = await self._database.all("SELECT * FROM contacts")
+        put_off = await self._database.all("SELECT * FROM put_off")
+        signals = await self._database.all("SELECT * FROM signals ORDER BY id")
+        return Past(
+            energy["level"] if energy else None,
+            from_micros(energy["time"]) if energy else None,
+            {_place(row): from_micros(row["time"]) for row in contacts},
+            tuple(_put_off(row) for row in put_off),
+            tuple(_signal(row) for row in signals),
+        )
+
+    async def put(self, signal: Signal) -> Signal:
+        """Keep a signal until it is `done`; it is returned with its id."""
+        values = [
+            signal.kind,
+            signal.place.network,
+            signal.place.channel,
+            signal.person,
+            to_micros(signal.time),
+            signal.value,
+            signal.anchor,
+        ]
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "INSERT INTO signals (kind, network, channel, person, time, value, anchor)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
+                values,
+            )
+            row = await cursor.fetchone()
+            assert row is not None
+            return replace(signal, id=int(row[0]))
+
+    async def done(self, signals: Iterable[Signal]) -> None:
+        """Signals have been dealt with."""
+        gone = [[signal.id] for signal in signals]
+        if gone:
+            async with self._database.transaction() as db:
+                await db.executemany("DELETE FROM signals WHERE id = ?", gone)
+
+    async def forget(
+        self, network: str | None, names: Iterable[str], anchors: Iterable[int]
+    ) -> None:
+        """Remove what is about people of these names, on one network or on all, or about these
+        events."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "DELETE FROM signals WHERE (?1 IS NULL OR network = ?1) AND person COLLATE NOCASE"
+                " IN (SELECT value FROM json_each(?2))"
+                " OR anchor IN (SELECT value FROM json_each(?3))",
+                [network, json.dumps(list(names)), json.dumps(list(anchors))],
+            )
+
+    async def put_off(self, what: PutOff) -> None:
+        """Something does not count for a while."""
+        until = to_micros(what.until) if what.until else None
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT OR REPLACE INTO put_off (kind, network, channel, value, until)"
+                " VALUES (?, ?, ?, ?, ?)",
+                [what.kind, what.place.network, what.place.channel, what.value, until],
+            )
+
+    async def lift(self, place: Place) -> None:
+        """Nothing waits there any more for being lifted."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "DELETE FROM put_off WHERE network = ? AND channel = ? AND until IS NULL",
+                [place.network, place.channel],
+            )
+
+    async def contacted(self, place: Place, time: datetime) -> None:
+        """The tendril ran unasked there."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT OR REPLACE INTO contacts VALUES (?, ?, ?)",
+                [place.network, place.channel, to_micros(time)],
+            )
+
+    async def rest(self, energy: float, now: datetime) -> None:
+        """Its energy at this time; signals and pauses of more than a day ago are dropped."""
+        day = to_micros(now) - _DAY
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT OR REPLACE INTO energy VALUES (0, ?, ?)", [energy, to_micros(now)]
+            )
+            await db.execute("DELETE FROM signals WHERE time < ?", [day])
+            await db.execute("DELETE FROM put_off WHERE until < ?", [to_micros(now)])
+            await db.execute("DELETE FROM contacts WHERE time < ?", [day])
+
+
+_DAY = 24 * 3_600_000_000  # microseconds
+
+
+def _place(row: Row) -> Place:
+    return Place(row["network"], row["channel"])
+
+
+def _put_off(row: Row) -> PutOff:
+    until = None if row["until"] is None else from_micros(row["until"])
+    return PutOff(row["kind"], _place(row), row["value"], until)
+
+
+def _signal(row: Row) -> Signal:
+    return Signal(
+        row["kind"],
+        _place(row),
+        from_micros(row["time"]),
+        row["value"],
+        row["person"],
+        row["anchor"],
+        row["id"],
+    )

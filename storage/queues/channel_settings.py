@@ -1,0 +1,40 @@
+"""What admins have set for a channel while the bot runs, so that a restart does not undo it."""
+
+from __future__ import annotations
+
+from storage.chat_log.event import Place
+from storage.db.database import Database
+
+EVERYWHERE = "*"
+"""The channel of a setting that counts on every channel of its network."""
+
+
+class ChannelSettings:
+    """The settings in a database file: a text by place and key."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def all(self) -> dict[Place, dict[str, str]]:
+        """Every setting."""
+        found: dict[Place, dict[str, str]] = {}
+        for row in await self._database.all("SELECT * FROM channel_settings ORDER BY key"):
+            place = Place(row["network"], row["channel"])
+            found.setdefault(place, {})[row["key"]] = row["value"]
+        return found
+
+    async def put(self, place: Place, key: str, value: str | None) -> None:
+        """Set a key, or take the setting back with None."""
+        where = [place.network, place.channel, key]
+        async with self._database.transaction() as db:
+            if value is None:
+                await db.execute(
+                    "DELETE FROM channel_settings WHERE network = ? AND channel = ? AND key = ?",
+                    where,
+                )
+            else:
+                await db.execute(
+                    "INSERT INTO channel_settings VALUES (?, ?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET value = excluded.value",
+                    [*where, value],
+                )

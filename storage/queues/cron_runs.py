@@ -1,0 +1,26 @@
+"""When each scheduled job last ran, so that a restart neither repeats nor forgets one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from storage.db.database import Database, from_micros, to_micros
+
+
+class Schedule:
+    """The run times in a database file, by job name."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def last_run(self, job: str) -> datetime | None:
+        """The time for which the job last ran, or None if it never did."""
+        row = await self._database.one("SELECT last_run FROM schedule WHERE job = ?", [job])
+        return from_micros(row["last_run"]) if row else None
+
+    async def ran(self, job: str, time: datetime) -> None:
+        """Remember that the job has run for `time`."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT OR REPLACE INTO schedule VALUES (?, ?)", [job, to_micros(time)]
+            )

@@ -1,0 +1,59 @@
+"""Messages on their way to a channel, from a tendril that is not on IRC to the one that is.
+
+A row stays until the message has been said, so that neither side's restart loses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from storage.chat_log.event import Place
+from storage.db.database import Database, to_micros
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One message for a place."""
+
+    id: int
+    place: Place
+    text: str
+
+
+def outbox_path(data: Path) -> Path:
+    """The file through which tendrils hand messages to one another."""
+    return data / "outbox.db"
+
+
+class Outbox:
+    """The messages in a database file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, key: str, place: Place, text: str) -> None:
+        """Hand over a message; the same `key` again is the same message and is not repeated."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "INSERT OR IGNORE INTO outbox (key, network, channel, text, time)"
+                " VALUES (?, ?, ?, ?, ?)",
+                [key, place.network, place.channel, text, to_micros(datetime.now(UTC))],
+            )
+
+    async def waiting(self) -> Sequence[Parcel]:
+        """The messages that have not been said, oldest first."""
+        rows = await self._database.all("SELECT * FROM outbox WHERE sent IS NULL ORDER BY id")
+        return [
+            Parcel(row["id"], Place(row["network"], row["channel"]), row["text"]) for row in rows
+        ]
+
+    async def sent(self, parcel: Parcel) -> None:
+        """Remember that a message has been said; its text is not kept."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "UPDATE outbox SET sent = ?, text = '' WHERE id = ?",
+                [to_micros(datetime.now(UTC)), parcel.id],
+            )

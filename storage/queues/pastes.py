@@ -1,0 +1,75 @@
+"""Long answers, kept for those who follow a link, and for `.more`.
+
+An id has 144 random bits: knowing it is the permission to read the paste, in private
+conversations too. Nothing lists the ids.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from storage.chat_log.event import Place
+from storage.db.database import Database, from_micros, to_micros
+
+
+@dataclass(frozen=True, slots=True)
+class Paste:
+    """One answer; `rest` are its lines that have not been said yet."""
+
+    id: str
+    text: str
+    time: datetime
+    expires: datetime
+    rest: tuple[str, ...]
+
+
+class Pastes:
+    """The pastes in a database file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(
+        self, place: Place, nick: str, text: str, rest: tuple[str, ...], lifetime: timedelta
+    ) -> str:
+        """Keep an answer to `nick` and return its id; what has expired goes."""
+        token, now = secrets.token_urlsafe(18), datetime.now(UTC)
+        values = [
+            *(token, place.network, place.channel, nick, to_micros(now)),
+            *(to_micros(now + lifetime), text, "\n".join(rest)),
+        ]
+        async with self._database.transaction() as db:
+            await db.execute("DELETE FROM pastes WHERE expires <= ?", [to_micros(now)])
+            await db.execute("INSERT INTO pastes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        return token
+
+    async def get(self, token: str) -> Paste | None:
+        """The paste with this id, unless it has expired."""
+        return await self._one("id = ?", token)
+
+    async def latest(self, place: Place) -> Paste | None:
+        """The newest one of a place that has lines left to say."""
+        where = "network = ? AND channel = ? AND rest <> '' ORDER BY time DESC LIMIT 1"
+        return await self._one(where, place.network, place.channel)
+
+    async def said(self, token: str, rest: tuple[str, ...]) -> None:
+        """Remember that only `rest` is left to say."""
+        async with self._database.transaction() as db:
+            await db.execute("UPDATE pastes SET rest = ? WHERE id = ?", ["\n".join(rest), token])
+
+    async def _one(self, where: str, *values: str) -> Paste | None:
+        row = await self._database.one(
+            f"SELECT * FROM pastes WHERE expires > ? AND {where}",
+            [to_micros(datetime.now(UTC)), *values],
+        )
+        if row is None:
+            return None
+        return Paste(
+            id=row["id"],
+            text=row["text"],
+            time=from_micros(row["time"]),
+            expires=from_micros(row["expires"]),
+            rest=tuple(row["rest"].split("\n")) if row["rest"] else (),
+        )

@@ -1,0 +1,150 @@
+"""What people want to be reminded of: a text, a time, and the place where they said so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from storage.chat_log.event import Place
+from storage.db.database import Database, Row, from_micros, to_micros
+
+MOST, MOST_THERE = 20, 100
+"""Reminders of one person, and of all people in one place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who a reminder belongs to: whoever is logged in to the account or, where there is none, has
+    that very nick, user name and host."""
+
+    network: str
+    nick: str
+    user: str = ""
+    host: str = ""
+    account: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reminder:
+    """`rule` is the cron expression, in the time zone `zone`, of one that comes again; `anchor` the
+    log's id of the line that asked for it, 0 where it is not logged."""
+
+    owner: Owner
+    place: Place
+    private: bool
+    text: str
+    due: datetime
+    rule: str = ""
+    zone: str = "UTC"
+    anchor: int = 0
+    id: int = 0
+
+
+_OWN = (
+    "network = :network AND (account = :account COLLATE NOCASE OR account IS NULL"
+    " AND nick = :nick AND user = :user AND host = :host)"
+)
+
+
+class Reminders:
+    """The reminders in a database file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, reminder: Reminder) -> Reminder | None:
+        """Keep a reminder; it is returned with its id, or None when there are too many."""
+        row = _values(reminder)
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "INSERT INTO reminders (network, channel, private, nick, user, host, account,"
+                " text, due, rule, zone, anchor) SELECT :network, :channel, :private, :nick,"
+                " :user, :host, :account, :text, :due, :rule, :zone, :anchor"
+                f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MOST}"
+                " AND (SELECT count(*) FROM reminders WHERE network = :network"
+                f" AND channel = :channel) < {MOST_THERE} RETURNING id",
+                row,
+            )
+            added = await cursor.fetchone()
+        return replace(reminder, id=int(added[0])) if added else None
+
+    async def get(self, number: int) -> Reminder | None:
+        """The reminder with an id."""
+        row = await self._database.one("SELECT * FROM reminders WHERE id = ?", [number])
+        return _reminder(row) if row else None
+
+    async def all(self) -> Sequence[Reminder]:
+        """Everybody's, the next one first."""
+        return [_reminder(row) for row in await self._database.all(f"{_ALL} ORDER BY due, id")]
+
+    async def of(self, owner: Owner) -> Sequence[Reminder]:
+        """Somebody's, the next one first."""
+        rows = await self._database.all(f"{_ALL} WHERE {_OWN} ORDER BY due, id", _owner(owner))
+        return [_reminder(row) for row in rows]
+
+    async def move(self, reminder: Reminder, due: datetime) -> Reminder:
+        """Let one that comes again be due at another time."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "UPDATE reminders SET due = ? WHERE id = ?", [to_micros(due), reminder.id]
+            )
+        return replace(reminder, due=due)
+
+    async def remove(self, number: int, owner: Owner | None = None) -> bool:
+        """Remove one, if it is the owner's (None: whosesoever it is); whether there was one."""
+        mine = f"AND {_OWN}" if owner else ""
+        values = {"id": number} | (_owner(owner) if owner else {})
+        async with self._database.transaction() as db:
+            cursor = await db.execute(f"DELETE FROM reminders WHERE id = :id {mine}", values)
+            return cursor.rowcount > 0
+
+    async def forget(self, owner: Owner) -> int:
+        """Remove all that are somebody's; how many."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(f"DELETE FROM reminders WHERE {_OWN}", _owner(owner))
+            return cursor.rowcount
+
+    async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
+        """Remove all under a nick, an account, or both, of one network or of all; how many."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "DELETE FROM reminders WHERE (?1 IS NULL OR network = ?1)"
+                " AND (?2 IS NULL OR nick = ?2) AND (?3 IS NULL OR account = ?3)",
+                [network, nick, account],
+            )
+            return cursor.rowcount
+
+
+_ALL = "SELECT * FROM reminders"
+
+
+def _owner(owner: Owner) -> dict[str, object]:
+    return {name: getattr(owner, name) for name in Owner.__slots__}
+
+
+def _values(reminder: Reminder) -> dict[str, object]:
+    return _owner(reminder.owner) | {
+        "network": reminder.place.network,
+        "channel": reminder.place.channel,
+        "private": reminder.private,
+        "text": reminder.text,
+        "due": to_micros(reminder.due),
+        "rule": reminder.rule,
+        "zone": reminder.zone,
+        "anchor": reminder.anchor,
+    }
+
+
+def _reminder(row: Row) -> Reminder:
+    return Reminder(
+        Owner(row["network"], row["nick"], row["user"], row["host"], row["account"]),
+        Place(row["network"], row["channel"]),
+        bool(row["private"]),
+        row["text"],
+        from_micros(row["due"]),
+        row["rule"],
+        row["zone"],
+        row["anchor"],
+        row["id"],
+    )

@@ -1,0 +1,212 @@
+"""The runs of a tendril: one row a turn, its steps, and what it changed.
+
+What people and the model have said is not in it, but for the results of effects, and for question
+and answer where that is configured.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass
+from datetime import datetime, timedelta
+
+from storage.db.database import Database, to_micros
+from storage.db.errors import Unavailable
+from storage.privacy.quote_detector import Quotes
+
+_BEGIN = """
+INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, worded,
+    question)
+VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)
+ON CONFLICT (key) DO UPDATE SET outcome = 'running', ended = NULL, reason = ''"""
+_END = """
+UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
+    iterations = ?, forced = ?, answer = CASE WHEN worded THEN ? ELSE '' END WHERE key = ?"""
+_ID = "(SELECT id FROM runs WHERE key = ?)"
+_MOST = 20_000  # rows; beyond, the oldest go, however many a day there are
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that begins. `key` is the same for all attempts at it; `question` is kept only when it
+    is `worded`, which a private one never is."""
+
+    key: str
+    conversation: str
+    profile: str
+    model: str
+    started: datetime
+    anchor: int = 0
+    private: bool = False
+    worded: bool = False
+    question: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something that a run changes, once; without a result it is not known whether it did."""
+
+    key: str
+    tool: str
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call of the model or of a tool, in milliseconds and tokens; `verdict` is what the guard
+    rails said of it."""
+
+    kind: str
+    name: str
+    ok: bool
+    ms: int
+    verdict: str = ""
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended: `outcome` is answered, silent, deferred, failed, stopped or interrupted,
+    `reason` the kind of error."""
+
+    time: datetime
+    outcome: str
+    reason: str = ""
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    iterations: int = 0
+    forced: bool = False
+    answer: str = ""
+
+
+class Runs:
+    """The runs in a database file. All raise Unavailable."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, run: Run) -> list[Effect]:
+        """Open a run, anew when it was there; its effects so far."""
+        worded = run.worded and not run.private
+        values = [
+            run.key,
+            run.conversation,
+            run.private,
+            run.anchor,
+            run.profile,
+            run.model,
+            to_micros(run.started),
+            worded,
+            run.question if worded else "",
+        ]
+
+        def opened(db: sqlite3.Connection) -> list[Effect]:
+            db.execute(_BEGIN, values)
+            sql = f"SELECT key, tool, result FROM effects WHERE run_id = {_ID}"
+            return [Effect(*row) for row in db.execute(sql, [run.key])]
+
+        # What must outlive a power cut is an effect, and that is written for good.
+        return await self._database.put(opened)
+
+    async def begin_effect(self, run: str, effect: Effect) -> None:
+        """Write down, for good, that something is about to happen. Raises Unavailable also when
+        there is no such run."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "INSERT OR REPLACE INTO effects SELECT id, ?, ?, NULL FROM runs WHERE key = ?",
+                [effect.key, effect.tool, run],
+            )
+            if cursor.rowcount == 0:
+                raise Unavailable("the run has been removed")
+
+    async def end_effect(self, run: str, effect: Effect) -> None:
+        """Write down what came of it."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?",
+                [effect.result, run, effect.key],
+            )
+
+    async def drop_effect(self, run: str, key: str) -> None:
+        """It did not happen after all."""
+        async with self._database.transaction() as db:
+            await db.execute(f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key])
+
+    async def end(self, run: str, ended: Ended, steps: Sequence[Step]) -> None:
+        """Close a run, if it is still there; its steps are those of the last attempt."""
+        time, *rest = astuple(ended)
+        rows = [(number, *astuple(step), run) for number, step in enumerate(steps)]
+
+        def closed(db: sqlite3.Connection) -> None:
+            db.execute(_END, [to_micros(time), *rest, run])
+            db.execute(f"DELETE FROM run_steps WHERE run_id = {_ID}", [run])
+            db.executemany(
+                "INSERT INTO run_steps SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM runs"
+                " WHERE key = ?",
+                rows,
+            )
+
+        await self._database.put(closed)
+
+    async def interrupt(self) -> int:
+        """Close all runs that an earlier process has left open; how many."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "UPDATE runs SET outcome = 'interrupted', ended = started WHERE outcome = 'running'"
+            )
+            return cursor.rowcount
+
+    async def expire(self, now: datetime, days: int) -> None:
+        """Remove runs that are older than `days` (0: none), and those beyond the newest 20,000."""
+        oldest = to_micros(now - timedelta(days=days)) if days else -1
+        async with self._database.transaction() as db:
+            await db.execute(
+                "DELETE FROM runs WHERE outcome != 'running' AND (started < ? OR id <="
+                " (SELECT max(id) FROM runs) - ?)",
+                [oldest, _MOST],
+            )
+
+    async def clear(self, conversation: str) -> int:
+        """Remove the runs of a conversation; how many."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute("DELETE FROM runs WHERE conversation = ?", [conversation])
+            return cursor.rowcount
+
+    async def forget(
+        self,
+        anchors: Collection[int],
+        network: str | None,
+        names: Collection[str],
+        quotes: Quotes,
+    ) -> int:
+        """Remove the runs that belong to a person: their questions are the log's `anchors`, their
+        conversations end with one of their `names` (on a network, or on all), or what is kept of
+        them quotes; how many."""
+        folded = {name.lower() for name in names}
+        rows = await self._database.all(
+            "SELECT id, anchor, conversation, question, answer,"
+            " (SELECT group_concat(coalesce(result, ''), char(10)) FROM effects"
+            " WHERE run_id = runs.id) AS results FROM runs"
+        )
+        gone = [
+            [row["id"]]
+            for row in rows
+            if row["anchor"] in anchors
+            or _is_of(row["conversation"], network, folded)
+            or quotes.within("\n".join([row["question"], row["answer"], row["results"] or ""]))
+        ]
+        if gone:
+            async with self._database.transaction() as db:
+                await db.executemany("DELETE FROM runs WHERE id = ?", gone)
+        return len(gone)
+
+
+def _is_of(conversation: str, network: str | None, names: Collection[str]) -> bool:
+    """Whether a conversation on IRC, `network/#channel/nick` or `network/nick`, is a person's."""
+    first, _, rest = conversation.lower().partition("/")
+    on = network is None or network.lower() == first
+    return on and rest.rpartition("/")[2] in names

@@ -1,0 +1,94 @@
+"""Terms of a search found in a text: for checking, ranking and highlighting.
+
+It reads text as the index does: words are letters and digits, case and accents do not matter.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from math import log1p
+
+from storage.search.models import Snippet
+from storage.search.query_parser import Kind, Term, words
+
+_WIDTH = 300  # characters of a snippet
+_BEFORE = 80  # characters that a snippet of a long line shows before the first mark
+_SHORT = 160  # characters of a line that is neither short nor long
+_ADJACENT = 1.0  # what it is worth when all terms stand together in the order asked for
+_RECENT = 0.5  # what it is worth to be the newest of those that are ranked
+
+
+class Matcher:
+    """Looks for terms."""
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        sources = [_pattern(term) for term in terms]
+        self._each = [re.compile(source) for source in sources]
+        self._any = re.compile("|".join(sources)) if sources else None
+        together = r"[\W_]+".join(sources)
+        self._together = re.compile(together) if len(sources) > 1 else None
+
+    def matches(self, text: str) -> bool:
+        """Whether any of the terms occurs."""
+        return self._any is not None and self._any.search(_plain(text)) is not None
+
+    def score(self, text: str, age: float) -> float:
+        """How well a line answers: how often and how closely the terms occur, in how short a
+        line, and how new it is; `age` is 0 for the newest and 1 for the oldest that is ranked."""
+        plain = _plain(text)
+        often = sum(log1p(len(each.findall(plain))) for each in self._each)
+        close = self._together is not None and self._together.search(plain) is not None
+        return often / (1 + len(plain) / _SHORT) + _ADJACENT * close + _RECENT * (1 - age)
+
+    def snippet(self, text: str) -> Snippet:
+        """The part of a text with the first matches, and where they are."""
+        marks = self._marks(text)
+        if len(text) <= _WIDTH:
+            return Snippet(text, tuple(marks))
+        start = max(0, marks[0][0] - _BEFORE) if marks else 0
+        start = min(start, len(text) - _WIDTH)
+        end = start + _WIDTH
+        head, tail = "…" if start else "", "…" if end < len(text) else ""
+        shift = len(head) - start
+        inside = [(max(a, start) + shift, min(b, end) + shift) for a, b in marks if a < end]
+        return Snippet(f"{head}{text[start:end]}{tail}", tuple(inside))
+
+    def _marks(self, text: str) -> list[tuple[int, int]]:
+        if self._any is None:
+            return []
+        plain, places = _placed(text)
+        found = (match.span() for match in self._any.finditer(plain))
+        return [(places[begin], places[end - 1] + 1) for begin, end in found if end > begin]
+
+
+def contains(text: str, part: str) -> bool:
+    """Whether a PART occurs in a text, as it stands but for its case."""
+    return part.lower() in text.lower()
+
+
+def _pattern(term: Term) -> str:
+    plain = _plain(term.text)
+    if term.kind is Kind.PART:
+        return re.escape(plain)
+    end = r"\w*" if term.kind is Kind.PREFIX else r"(?![^\W_])"
+    return r"(?<![^\W_])" + r"[\W_]+".join(map(re.escape, words(plain))) + end
+
+
+def _plain(text: str) -> str:
+    return text.lower() if text.isascii() else _placed(text)[0]
+
+
+def _placed(text: str) -> tuple[str, Sequence[int]]:
+    """A text without case and accents, and from where in the text each of its characters is."""
+    if text.isascii():
+        return text.lower(), range(len(text))
+    plain: list[str] = []
+    places: list[int] = []
+    for place, char in enumerate(text):
+        for part in unicodedata.normalize("NFD", char.lower()):
+            if not unicodedata.combining(part):
+                plain.append(part)
+                places.append(place)
+    return "".join(plain), places

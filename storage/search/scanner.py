@@ -1,0 +1,159 @@
+"""Lines that fit a search, the newest first, within a budget of time.
+
+The index is read in pieces of a stretch, from the newest backwards; the pieces grow while they are
+quick and shrink when they are slow, so that one can look at the clock in between. At least
+`_LOOKED_AT` lines are always read, so that a small log is searched whole, however slow the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from storage.chat_log.fts_index import STRETCH
+from storage.chat_log.query import id_range
+from storage.db.database import Row
+from storage.search.planner import Filter, Plan, Stretch
+
+LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
+_BUDGET = 0.008  # seconds of work: waiting while the machine is busy makes no answer partial
+_PLAIN = 0.04  # the same for whole words, which are quick but for a few
+_PATIENCE = 0.1  # seconds in all: of a disk that is slow there is more to wait for
+_LOOKED_AT = 20_000  # lines
+_FIRST = 10_000  # lines of the first piece, about
+_QUICK, _SLOW = 0.001, 0.004  # seconds of a piece, below and above which the next one differs
+_AT_ONCE = 400  # ids of one piece
+_ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Lines that fit, newest first. All ids from `bottom` up have been looked at; `more` says
+    whether there may be more below, `hurried` that time was over."""
+
+    rows: Sequence[Row]
+    bottom: int
+    more: bool
+    hurried: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Ids that were found in a part of a stretch, all of them down to `bottom`, and about how
+    many lines have been read until now."""
+
+    ids: Sequence[int]
+    bottom: int
+    looked_at: float
+
+
+class Windows:
+    """Reads windows for one search on one connection."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, filtering: Filter, plans: Sequence[Plan]
+    ) -> None:
+        self._connection = connection
+        self._filter = filtering
+        self._plans = plans
+        self._whole = any(plan.whole for plan in plans)
+        first, last = id_range(connection, filtering.query)
+        self.first = first or 1
+        self._last = LAST_ID if last is None else last
+        self._stretches = connection.execute(
+            "SELECT number, lines FROM partitions WHERE lines > 0 ORDER BY number DESC"
+        ).fetchall()
+        self._began = time.thread_time()
+        self._budget = _PLAIN if all(plan.plain for plan in plans) else _BUDGET
+        self._waited = time.monotonic() + _PATIENCE
+
+    def read(self, top: int, size: int) -> Window:
+        """The newest `size` lines that fit, of ids up to `top`."""
+        rows: list[Row] = []
+        for piece in self._pieces(self.first, top, size + 1):
+            rows += self._fitting(piece.ids)
+            if len(rows) > size:
+                return Window(rows[:size], rows[size - 1]["id"], more=True, hurried=False)
+            if self._late(piece, self._budget) and piece.bottom > self.first:
+                return Window(rows, piece.bottom, more=True, hurried=True)
+        return Window(rows, self.first, more=False, hurried=False)
+
+    def read_again(self, top: int, bottom: int) -> Window:
+        """A window that was read before, from `top` to `bottom`, whole."""
+        rows = [
+            row
+            for piece in self._pieces(max(bottom, self.first), top, _AT_ONCE)
+            for row in self._fitting(piece.ids)
+        ]
+        return Window(rows, bottom, more=bottom > self.first, hurried=False)
+
+    def count(self, top: int, most: int) -> tuple[int, bool]:
+        """How many ids up to `top` fit, but at most `most`, without looking at the lines; and
+        whether there was time to count them."""
+        counted = 0
+        for piece in self._pieces(self.first, top, most):
+            counted += len(piece.ids)
+            if counted >= most:
+                return most, True
+            if self._late(piece, _BUDGET) and piece.bottom > self.first:
+                return counted, False
+        return counted, True
+
+    def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Piece]:
+        """What each piece of the index has between two ids, newest first."""
+        width = 0
+        looked_at = 0.0
+        for number, lines in self._stretches:
+            width = width or max(1, (_FIRST << STRETCH) // lines)
+            begin = max(bottom, number << STRETCH)
+            end = min(top, self._last, ((number + 1) << STRETCH) - 1)
+            while begin <= end:
+                first = begin if self._whole else max(begin, end - width + 1)
+                began = time.thread_time()
+                ids, reached = self._ids(Stretch(number, first, end), at_once)
+                looked_at += lines * (end - reached + 1) / (1 << STRETCH)
+                yield _Piece(ids, reached, looked_at)
+                width = _adapted(width, time.thread_time() - began)
+                end = reached - 1
+
+    def _ids(self, stretch: Stretch, limit: int) -> tuple[Sequence[int], int]:
+        """The newest ids in a piece that may fit any of the plans, and down to where these are
+        all."""
+        reached = stretch.first
+        lists = []
+        for plan in self._plans:
+            ids = plan.ids(self._connection, stretch, limit)
+            if len(ids) == limit:
+                reached = max(reached, ids[-1])
+            lists.append(ids)
+        if len(lists) == 1:
+            return lists[0], reached
+        together = sorted({each for ids in lists for each in ids}, reverse=True)
+        return [each for each in together if each >= reached], reached
+
+    def _fitting(self, ids: Sequence[int]) -> list[Row]:
+        """The rows of those lines that really fit."""
+        if not ids:
+            return []
+        rows = self._connection.execute(_ROWS, [json.dumps(ids)])
+        return [
+            row
+            for row in rows
+            if self._filter.fits(row) and any(plan.fits(row["text"]) for plan in self._plans)
+        ]
+
+    def _late(self, piece: _Piece, budget: float) -> bool:
+        if piece.looked_at < _LOOKED_AT:
+            return False
+        worked = time.thread_time() - self._began
+        return worked > budget or time.monotonic() > self._waited
+
+
+def _adapted(width: int, took: float) -> int:
+    """The width of the next piece."""
+    if took < _QUICK:
+        return min(width << 2, 1 << STRETCH)
+    return max(width >> 1, 1 << 20) if took > _SLOW else width

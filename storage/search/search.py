@@ -1,0 +1,132 @@
+"""The search: the newest lines that fit, a few hundred of them ranked together.
+
+FTS5 can rank by itself, but for a common word it reads the whole index to do so. Here the newest
+`_WINDOW` lines that fit are ranked; further pages go on in the same window, then in the one below,
+so that a page holds the same lines whenever it is asked for, whatever is said meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from storage.chat_log.event import Place
+from storage.chat_log.query import Channels
+from storage.chat_log.rows import event_of
+from storage.db.database import Row, from_micros
+from storage.db.errors import BadCursor
+from storage.search.matcher import Matcher
+from storage.search.models import Facets, Hit, Order, Page, Search
+from storage.search.planner import Filter, Plan
+from storage.search.query_parser import Clause, parse
+from storage.search.scanner import LAST_ID, Window, Windows
+
+_WINDOW = 200  # lines that are ranked together
+_COUNTED = 1_000  # hits that are counted; of more it is only said that there are more
+_SHOWN = 12  # channels, nicks and months of the facets
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    """Where a page begins: at the hit `skip` of the window of ids from `top` down to `bottom`;
+    that is 0 while nobody has seen how far down the window goes."""
+
+    top: int = LAST_ID
+    bottom: int = 0
+    skip: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.top}.{self.bottom}.{self.skip}"
+
+    @classmethod
+    def of(cls, text: str | None) -> _Cursor:
+        """The cursor that was given away as `text`. Raises BadCursor."""
+        parts = str(cls()).split(".") if text is None else text.split(".")
+        if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
+            raise BadCursor("no such cursor: use the next_cursor of the page before")
+        return cls(*map(int, parts))
+
+
+def search(connection: sqlite3.Connection, asked: Search) -> Page:
+    """A page of what was found. Raises BadCursor."""
+    parsed = parse(asked.text, asked.mode, now=datetime.now(UTC), zone=asked.zone)
+    cursor = _Cursor.of(asked.cursor)
+    filtering = Filter(connection, asked.within, parsed)
+    nothing = asked.text.strip() and not parsed  # of what is empty, all that is within is wanted
+    if nothing or not filtering.channels.rows:
+        return Page()
+    plans = [Plan(clause, filtering) for clause in parsed.clauses or (Clause(),)]
+    windows = Windows(connection, filtering, plans)
+    size = max(_WINDOW, asked.within.limit)
+    known = cursor.bottom > 0
+    window = (
+        windows.read_again(cursor.top, cursor.bottom) if known else windows.read(cursor.top, size)
+    )
+    matcher = Matcher(parsed.terms)
+    ordered = _ranked(window.rows, matcher) if asked.order is Order.RANK else window.rows
+    shown = ordered[cursor.skip : cursor.skip + asked.within.limit]
+    following = _next(asked.order, window, cursor.skip + len(shown))
+    count, more = (0, False)
+    if asked.cursor is None:
+        count, more = _counted(windows, window, exact=all(plan.exact for plan in plans))
+    hurried = window.hurried and cursor.skip + len(shown) == len(window.rows)
+    return Page(
+        hits=tuple(
+            Hit(
+                event_of(row, filtering.channels.rows[row["channel_id"]]),
+                matcher.snippet(row["text"]),
+            )
+            for row in shown
+        ),
+        next_cursor=None if following is None else str(following),
+        count=count,
+        more_than_counted=more,
+        searched_back_to=from_micros(window.bottom * 1000) if hurried else None,
+        facets=_facets(window.rows, filtering.channels) if asked.cursor is None else Facets(),
+    )
+
+
+def _ranked(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
+    """The best first; of equals the newest."""
+    scores = {
+        row["id"]: matcher.score(row["text"], position / len(rows))
+        for position, row in enumerate(rows)
+    }
+    return sorted(rows, key=lambda row: (-scores[row["id"]], -row["id"]))
+
+
+def _next(order: Order, window: Window, seen: int) -> _Cursor | None:
+    """Where the page after `seen` lines of a window begins, if there is one."""
+    if seen < len(window.rows):
+        if order is Order.TIME:
+            return _Cursor(window.rows[seen - 1]["id"] - 1)
+        return _Cursor(window.rows[0]["id"], window.bottom, seen)
+    return _Cursor(window.bottom - 1) if window.more else None
+
+
+def _counted(windows: Windows, window: Window, *, exact: bool) -> tuple[int, bool]:
+    """How many hits there are, as far as that is known, and whether there may be more."""
+    count = len(window.rows)
+    if not window.more:
+        return count, False
+    if not exact or window.hurried:
+        return count, True
+    further, done = windows.count(window.bottom - 1, max(0, _COUNTED - count) + 1)
+    return min(count + further, _COUNTED), not done or count + further > _COUNTED
+
+
+def _facets(rows: Sequence[Row], channels: Channels) -> Facets:
+    places: Counter[int] = Counter(row["channel_id"] for row in rows)
+    nicks: Counter[str] = Counter(row["nick"] for row in rows)
+    months: Counter[str] = Counter(f"{from_micros(row['time']):%Y-%m}" for row in rows)
+    return Facets(
+        channels=tuple(
+            (Place(channels.rows[each]["network"], channels.rows[each]["name"]), count)
+            for each, count in places.most_common(_SHOWN)
+        ),
+        nicks=tuple(nicks.most_common(_SHOWN)),
+        months=tuple(sorted(months.items(), reverse=True)[:_SHOWN]),
+    )

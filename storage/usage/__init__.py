@@ -1,0 +1,1 @@
+"""Tokens used, and the keys that may use them."""

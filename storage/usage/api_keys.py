@@ -1,0 +1,127 @@
+"""The keys of tendrils: who may use the agent server, and how much of it.
+
+A key is 256 random bits, so nobody can guess one from its hash: a plain SHA-256 is enough, and it
+is quick enough to be done for every request. Slow hashes are for passwords, which can be guessed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from storage.db.database import Database, Row, from_micros, to_micros
+from storage.db.errors import StorageError
+
+Priority = Literal["interactive", "background"]
+PREFIX = "trm_"
+
+
+class KeyExists(StorageError):
+    """A key of this name is in use already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Whose key it is and what it may do; None is no limit.
+
+    `weight` is its share of the engine against other keys, `priority` the highest it can ask for,
+    `parallel` how many of its requests run at once.
+    """
+
+    name: str
+    weight: float = 1.0
+    priority: Priority = "interactive"
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    parallel: int | None = None
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether its use must be counted before it is let in."""
+        return bool(self.requests_per_minute or self.tokens_per_minute or self.tokens_per_day)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """A key as listed: what it may do, its first characters, when it came and went."""
+
+    key: Key
+    hint: str
+    created: datetime
+    revoked: datetime | None
+
+
+def server_path(data: Path) -> Path:
+    """The agent server's file: keys and usage."""
+    return data / "server.db"
+
+
+def digest(secret: str | bytes) -> bytes:
+    """The SHA-256 of a bearer key: all that is stored of it."""
+    return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
+
+
+class Keys:
+    """The keys in a database file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, key: Key) -> str:
+        """Store a new key and return its secret, which cannot be had again. Raises KeyExists."""
+        secret = PREFIX + secrets.token_urlsafe(32)
+        values = {
+            **asdict(key),
+            "digest": digest(secret),
+            "hint": secret[: len(PREFIX) + 4],
+            "created": to_micros(datetime.now(UTC)),
+        }
+        columns, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        async with self._database.transaction() as db:
+            try:
+                await db.execute(f"INSERT INTO keys ({columns}) VALUES ({marks})", values)
+            except sqlite3.IntegrityError:
+                raise KeyExists(f"there is a key {key.name} already; revoke it first") from None
+        return secret
+
+    async def revoke(self, name: str) -> bool:
+        """End the key called `name`; whether there was one."""
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL",
+                [to_micros(datetime.now(UTC)), name],
+            )
+            return cursor.rowcount > 0
+
+    async def live(self) -> Mapping[bytes, Key]:
+        """The keys that count, by digest."""
+        rows = await self._database.all("SELECT * FROM keys WHERE revoked IS NULL")
+        return {row["digest"]: _key(row) for row in rows}
+
+    async def listed(self) -> Sequence[StoredKey]:
+        """Every key there ever was, the oldest first."""
+        rows = await self._database.all("SELECT * FROM keys ORDER BY id")
+        return [
+            StoredKey(
+                _key(row),
+                row["hint"],
+                from_micros(row["created"]),
+                None if row["revoked"] is None else from_micros(row["revoked"]),
+            )
+            for row in rows
+        ]
+
+    async def exist(self) -> bool:
+        """Whether a key was ever made, revoked ones included."""
+        return await self._database.one("SELECT 1 FROM keys LIMIT 1") is not None
+
+
+def _key(row: Row) -> Key:
+    return Key(**{field.name: row[field.name] for field in fields(Key)})

@@ -1,0 +1,94 @@
+"""What a tendril has spent its tokens on: answers, and each kind of work beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+
+from storage.db.database import Database
+from storage.usage.usage import Amount
+
+_ADD = """
+INSERT INTO spending VALUES
+    (:day, :room, :conversation, :purpose, :requests, :prompt, :cached, :completion)
+ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
+    prompt = prompt + excluded.prompt, cached = cached + excluded.cached,
+    completion = completion + excluded.completion
+"""
+_SUM = "sum(requests), sum(prompt), sum(cached), sum(completion)"
+_NAMELESS = f"""
+INSERT INTO spending SELECT day, '', '', purpose, {_SUM} FROM spending
+WHERE (room, conversation) != ('', '') AND {{which}} GROUP BY day, purpose
+ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
+    prompt = prompt + excluded.prompt, cached = cached + excluded.cached,
+    completion = completion + excluded.completion
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Expense:
+    """What tokens went to; the day is a UTC day."""
+
+    day: date
+    room: str
+    conversation: str
+    purpose: str
+
+
+class Spending:
+    """The amounts in a tendril's file; their cost in money is the agent server's matter."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, amounts: Mapping[Expense, Amount]) -> None:
+        """Add to what is there, all or nothing. Raises Unavailable."""
+        rows = [
+            asdict(expense) | {"day": expense.day.isoformat()} | asdict(amount)
+            for expense, amount in amounts.items()
+        ]
+        async with self._database.transaction() as db:
+            await db.executemany(_ADD, rows)
+
+    async def by_purpose(
+        self, since: date, until: date, *, room: str | None = None, conversation: str | None = None
+    ) -> dict[str, Amount]:
+        """What was spent on each purpose from `since` to `until`: in all, in a room, or in a
+        conversation. Raises Unavailable."""
+        rows = await self._database.all(
+            f"SELECT purpose, {_SUM} FROM spending WHERE day BETWEEN :since AND :until"
+            " AND room = coalesce(:room, room)"
+            " AND conversation = coalesce(:conversation, conversation)"
+            " GROUP BY purpose ORDER BY purpose",
+            {
+                "since": since.isoformat(),
+                "until": until.isoformat(),
+                "room": room,
+                "conversation": conversation,
+            },
+        )
+        return {row["purpose"]: Amount(*row[1:]) for row in rows}
+
+    async def forget(self, conversation: str) -> None:
+        """Keep the amounts of a conversation, but not its name. Raises Unavailable."""
+        await self._make_nameless("conversation = :value", conversation)
+
+    async def forget_names(self) -> None:
+        """The same for all conversations: whichever was somebody's, nothing tells any more.
+
+        Raises Unavailable.
+        """
+        await self._make_nameless(":value", True)
+
+    async def forget_before(self, day: date) -> None:
+        """The same for all conversations until the day before `day`. Raises Unavailable."""
+        await self._make_nameless("day < :value", day.isoformat())
+
+    async def _make_nameless(self, which: str, value: str | bool) -> None:
+        async with self._database.transaction() as db:
+            await db.execute(_NAMELESS.format(which=which), {"value": value})
+            await db.execute(
+                f"DELETE FROM spending WHERE (room, conversation) != ('', '') AND {which}",
+                {"value": value},
+            )

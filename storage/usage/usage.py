@@ -1,0 +1,83 @@
+"""What each tendril has used, by model and day, in the agent server's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+
+from storage.db.database import Database
+
+_ADD = """
+INSERT INTO usage VALUES (:day, :tendril, :model, :requests, :prompt, :cached, :completion, :cost)
+ON CONFLICT DO UPDATE SET requests = requests + :requests, prompt = prompt + :prompt,
+    cached = cached + :cached, completion = completion + :completion, cost = cost + :cost
+"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """Whose use it is, of which model, on which UTC day."""
+
+    day: date
+    tendril: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Requests and tokens; `cached` of the prompt's were in the engine's cache already.
+
+    `cost` is in the currency of the price table.
+    """
+
+    requests: int = 0
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Amount) -> Amount:
+        """Both together."""
+        return Amount(
+            self.requests + other.requests,
+            self.prompt + other.prompt,
+            self.cached + other.cached,
+            self.completion + other.completion,
+            self.cost + other.cost,
+        )
+
+
+class UsageTable:
+    """The amounts in a database file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, amounts: Mapping[Entry, Amount]) -> None:
+        """Add to what is there, all or nothing. Raises Unavailable."""
+        rows = [
+            {"day": entry.day.isoformat(), "tendril": entry.tendril, "model": entry.model}
+            | asdict(amount)
+            for entry, amount in amounts.items()
+        ]
+        async with self._database.transaction() as db:
+            await db.executemany(_ADD, rows)
+
+    async def read(
+        self, since: date, until: date, tendril: str | None = None
+    ) -> Sequence[tuple[Entry, Amount]]:
+        """The amounts of the days from `since` to `until`, in order. Raises Unavailable."""
+        sql = "SELECT * FROM usage WHERE day BETWEEN ? AND ?"
+        values = [since.isoformat(), until.isoformat()]
+        if tendril is not None:
+            sql += " AND tendril = ?"
+            values.append(tendril)
+        rows = await self._database.all(f"{sql} ORDER BY day, tendril, model", values)
+        return [
+            (
+                Entry(date.fromisoformat(row["day"]), row["tendril"], row["model"]),
+                Amount(*(row[name] for name in Amount.__slots__)),
+            )
+            for row in rows
+        ]

@@ -1,0 +1,1 @@
+"""The foundations that every package stands on. Imports none of them."""
