@@ -33,6 +33,9 @@ WHOLE: Mapping[tuple[str, str], tuple[re.Pattern[str], ...]] = {
         r" (?:here|online|around|present|in (?:this|the) (?:channel|room|chat))"
         r"(?: right now| now| today| at the moment)?",
         r"(?:list|show)(?: me)?(?: all)? (?:the )?(?:people|users|nicks|members)(?: here)?",
+        r"how many (?:people|users|nicks|members|persons|of us)(?: are)?(?: there)?(?: currently)?"
+        r" (?:here|online|around|present|in (?:this|the) (?:channel|room|chat))"
+        r"(?: right now| now| today| at the moment)?",
         r"wer ist (?:gerade |jetzt |alles |noch )?(?:hier|da|online|im (?:kanal|raum|channel))"
         r"(?: gerade| jetzt)?",
     ),

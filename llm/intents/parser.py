@@ -110,6 +110,8 @@ _SEARCH = tuple(
         r"(?:find|look for|look up|search|show me) (?:all |any |the |old )?"
         r"(?:messages|lines|mentions|posts)(?: here)?"
         r" (?:about|with|of|containing|that mention|mentioning|on) (?P<words>.+)",
+        r"(?:find|look up|show me) (?:what|anything that|everything that) (?:was|has been|is) "
+        r"(?:said|written|posted) (?:about|on) (?P<words>.+)",
         r"suche? nach (?P<words>.+)",
         r"(?:suche?|finde) (?:nachrichten|zeilen) (?:über|mit|zu) (?P<words>.+)",
     )

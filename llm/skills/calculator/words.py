@@ -68,6 +68,8 @@ _ARITHMETIC: Sequence[tuple[re.Pattern[str], str]] = tuple(
             "({a}) mod ({b})",
         ),
         (r"{a}(?:%| percent) off (?:of )?{b}", "({b}) - ({a})%"),
+        (r"(?:a )?{a}(?:%| percent) tip (?:on|of|for) {b}", "{a}% of ({b})"),
+        (r"what do {a} and {b} (?:make|add up to)", "({a}) + ({b})"),
         (r"(?:increase|raise) {a} by {b}(?:%| percent)", "({a}) + ({b})%"),
         (r"(?:decrease|reduce) {a} by {b}(?:%| percent)", "({a}) - ({b})%"),
         (r"(?:the )?square of {a}", "({a})²"),

@@ -15,6 +15,7 @@ _HERE = forms(
     rf"(?:what(?:'?s| is)? ?the time|what time is it|what time do (?:you|we) have){_NOW}",
     rf"(?:the )?(?:current )?time{_NOW}|what hour is it{_NOW}|do you have the time{_NOW}",
     rf"what(?:'?s| is) the current time{_NOW}",
+    rf"how late is it{_NOW}",
     rf"wie spät (?:ist es|haben wir es){_NOW}|uhrzeit|wie ?viel uhr (?:ist es|haben wir){_NOW}",
 )
 _THERE = forms(
@@ -23,6 +24,7 @@ _THERE = forms(
     rf"(?:now|what time(?: is it)?{_NOW}) (?:in|at|for) {_PLACE}{_NOW}",
     rf"(?:wie spät ist es|wie ?viel uhr ist es|uhrzeit){_NOW} in {_PLACE}{_NOW}",
     rf"what time do they have in {_PLACE}{_NOW}",
+    rf"how late is it{_NOW} in {_PLACE}{_NOW}",
     rf"{_WHAT}(?:the )?(?:current )?(?P<place>\w{{2,20}}) time{_NOW}",
 )
 _CLOCK = (

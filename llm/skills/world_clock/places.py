@@ -60,11 +60,21 @@ _WITH_COUNTRY = re.compile(r"[^,]+, ?[^\W\d_]+(?: [^\W\d_]+)?")
 _TIME_OF = re.compile(r" (?:time|zeit)(?: ?zone)?$|^the ")
 
 
+_COUNTRIES = frozenset(
+    "australia usa us america canada brazil brasil russia mexico indonesia china india japan"
+    " germany france spain italy england uk scotland ireland".split()
+)
+"""Countries that may stand behind a city, those with several zones included."""
+
+
 def zone_of(name: str) -> tzinfo | None:
     """Return the time zone of a city, a country with one zone, or an abbreviation."""
     key = " ".join(name.lower().replace("_", " ").strip(" ?.!,").split())
     city = key.partition(",")[0] if _WITH_COUNTRY.fullmatch(key) else key
-    for spelled in (key, _TIME_OF.sub("", key), city):
+    # "sydney australia": a city before a country that is known too
+    first, _, country = key.rpartition(" ")
+    before = first if country in _zones() or country in _COUNTRIES else key
+    for spelled in (key, _TIME_OF.sub("", key), city, before):
         if spelled in ("utc", "gmt", "zulu", "z"):
             return UTC
         if zone := _zones().get(spelled):
