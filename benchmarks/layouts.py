@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 
 from benchmarks.replay import BOT, Asked, Channel
 from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import AgentClient, Call
 from llm.messages.log_format import block
 from llm.messages.message import Message, Usage
@@ -90,13 +91,15 @@ class Ours(Harness):
         )
         timed = Timed()
         answer = await self.turn(
-            f"{room}/{asked.who}",
-            who=asked.who,
-            text=asked.text,
-            room=room,
-            view=view,
-            values=_values(channel),
-            on_text=timed.on_text,
+            TurnRequest(
+                conversation=f"{room}/{asked.who}",
+                who=asked.who,
+                text=asked.text,
+                room=room,
+                view=view,
+                values=_values(channel),
+                on_text=timed.on_text,
+            )
         )
         assert answer.ok, answer.text
         return timed.ended(answer.text, answer.usage)

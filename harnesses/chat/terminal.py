@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import ClassVar
 
 from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.terminal import harmless
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from terrarium.config import Config
@@ -57,12 +58,14 @@ class Chat(Harness):
 
         teaching = TeachingTools(self.skills, CONVERSATION, who, self.clock.now)
         answer = await self.turn(
-            CONVERSATION,
-            who=who,
-            text=line,
-            tools=[teaching] if is_lesson(line) else (),
-            rights=lambda: {TEACH},
-            on_text=show,
+            TurnRequest(
+                conversation=CONVERSATION,
+                who=who,
+                text=line,
+                tools=[teaching] if is_lesson(line) else (),
+                rights=lambda: {TEACH},
+                on_text=show,
+            )
         )
         if not said.rstrip().endswith(answer.text):
             self._write(("\n" if said else "") + harmless(answer.text))

@@ -9,6 +9,7 @@ from typing import ClassVar
 import structlog
 
 from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.cron.delivery import Delivery, Result, ToChannel, ToFile, ToWebhook
 from harnesses.cron.digest import LogSource
 from harnesses.cron.errors import CronError, NoAnswer
@@ -112,13 +113,15 @@ class CronTendril(Harness):
             if job.source and not view:
                 return None
             answer = await self.turn(
-                f"cron/{job.name}",
-                who="cron",
-                text=job.prompt,
-                view=view,
-                priority="background",
-                profile="job",
-                review=job.review,
+                TurnRequest(
+                    conversation=f"cron/{job.name}",
+                    who="cron",
+                    text=job.prompt,
+                    view=view,
+                    priority="background",
+                    profile="job",
+                    review=job.review,
+                )
             )
             if answer.ok:
                 return answer.text or None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harnesses.core.tendril.answer import Answer
 from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import OnText
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from llm.tools.log_search import LogTools
@@ -39,13 +40,15 @@ class ChatBox:
             clock = self._harness.clock
             tools.append(TeachingTools(self._harness.skills, conversation, _WHO, clock.now))
         return await self._harness.turn(
-            conversation,
-            who=_WHO,
-            text=text,
-            tools=tools,
-            rights=lambda: {TEACH},
-            on_text=on_text,
-            private=True,
+            TurnRequest(
+                conversation=conversation,
+                who=_WHO,
+                text=text,
+                tools=tools,
+                rights=lambda: {TEACH},
+                on_text=on_text,
+                private=True,
+            )
         )
 
     async def history(self, conversation: str) -> list[Exchange]:

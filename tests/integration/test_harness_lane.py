@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.turn_request import TurnRequest
 from tests.integration.test_harness_turn import small, texts
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -18,10 +19,14 @@ async def test_a_conversation_takes_one_question_at_a_time_and_two_run_at_once(
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.hang("Seven.")
-        first = asyncio.create_task(tendril.turn("kitchen", who="ada", text="first"))
+        first = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
+        )
         await script.arrived(1)
-        second = asyncio.create_task(tendril.turn("kitchen", who="bob", text="second"))
-        other = await tendril.turn("garden", who="eve", text="other")
+        second = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
+        )
+        other = await tendril.turn(TurnRequest(conversation="garden", who="eve", text="other"))
         assert other.ok
         assert [texts(request)[-1] for request in script.requests] == [
             "ada asks: first",
@@ -41,21 +46,31 @@ async def test_a_conversation_takes_one_question_at_a_time_and_two_run_at_once(
 async def test_a_question_whose_asker_leaves_does_not_hold_up_the_next(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.hang("Well")
-        first = asyncio.create_task(tendril.turn("kitchen", who="ada", text="first"))
+        first = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
+        )
         await script.arrived(1)
         first.cancel()
         await script.client_gone()
-        assert (await tendril.turn("kitchen", who="bob", text="second")).ok
+        assert (
+            await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
+        ).ok
         assert texts(script.requests[1])[1:] == ["bob asks: second"]
 
 
 async def test_one_who_gives_up_waiting_lets_the_next_one_have_the_turn(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.hang("Seven.")
-        first = asyncio.create_task(tendril.turn("kitchen", who="ada", text="first"))
+        first = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
+        )
         await script.arrived(1)
-        second = asyncio.create_task(tendril.turn("kitchen", who="bob", text="second"))
-        third = asyncio.create_task(tendril.turn("kitchen", who="eve", text="third"))
+        second = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
+        )
+        third = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="eve", text="third"))
+        )
         await asyncio.sleep(0)
         assert tendril.questions == 3
         second.cancel()
@@ -75,7 +90,9 @@ async def test_what_was_answered_is_remembered_also_when_the_tendril_stops_just_
             asked.cancel()
 
         script.say("Seven.")
-        turn = tendril.turn("kitchen", who="ada", text="How many cups?", deliver=deliver)
+        turn = tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="How many cups?", deliver=deliver)
+        )
         asked = asyncio.create_task(turn)
         with pytest.raises(asyncio.CancelledError):
             await asked
@@ -93,10 +110,10 @@ async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Pat
             await may_end.wait()
 
         script.say("One.").say("Two.")
-        ask = partial(tendril.turn, "kitchen", who="ada", text="Hi")
-        first = asyncio.create_task(ask(deliver=deliver))
+        request = TurnRequest(conversation="kitchen", who="ada", text="Hi")
+        first = asyncio.create_task(tendril.turn(replace(request, deliver=deliver)))
         await delivered.wait()
-        second = asyncio.create_task(ask())
+        second = asyncio.create_task(tendril.turn(request))
         await asyncio.sleep(0)
         assert len(script.requests) == 1
         may_end.set()
@@ -107,9 +124,13 @@ async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         assert not tendril.stop("kitchen")
         script.hang("Seven.")
-        first = asyncio.create_task(tendril.turn("kitchen", who="ada", text="first"))
+        first = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
+        )
         await script.arrived(1)
-        second = asyncio.create_task(tendril.turn("kitchen", who="ada", text="second"))
+        second = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="second"))
+        )
         await asyncio.sleep(0)
         assert tendril.stop("kitchen")
         nothing = Answer("", ok=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.agent.turn_result import Deferral
 from llm.tools.toolbox import tool
 from storage.runs.reader import PastRun, newest, one
@@ -33,7 +34,9 @@ async def test_a_turn_leaves_a_trace_of_its_steps_and_none_of_its_words(tmp_path
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.cached_tokens = 5
         script.call("cups", {}).say("Seven.")
-        await tendril.turn("kitchen", who="ada", text="How many?", profile="command")
+        await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="How many?", profile="command")
+        )
         run = await last(tmp_path)
     assert (run.conversation, run.profile, run.outcome) == ("kitchen", "command", "answered")
     assert (run.iterations, run.cached, run.question, run.answer) == (2, 10, "", "")
@@ -50,7 +53,9 @@ async def test_words_are_in_a_trace_only_where_wanted_and_nobody_is_alone(
         ScriptedOpenAI() as script,
         small(tmp_path, script.url, trace_words=True) as tendril,
     ):
-        await tendril.turn("kitchen", who="ada", text="How many?", private=private)
+        await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="How many?", private=private)
+        )
         run = await last(tmp_path)
     assert (run.question, run.answer) == (("", "") if private else ("How many?", "ok"))
 
@@ -60,7 +65,11 @@ async def test_of_who_is_not_to_be_remembered_a_trace_keeps_only_numbers(tmp_pat
         ScriptedOpenAI() as script,
         small(tmp_path, script.url, trace_words=True) as tendril,
     ):
-        await tendril.turn("kitchen/adalovelace", who="adalovelace", text="plugh", keeps=False)
+        await tendril.turn(
+            TurnRequest(
+                conversation="kitchen/adalovelace", who="adalovelace", text="plugh", keeps=False
+            )
+        )
         run = await last(tmp_path)
         files = b"".join(path.read_bytes() for path in small_files(tmp_path))
     assert (run.private, run.conversation, run.outcome) == (True, "", "answered")
@@ -70,11 +79,13 @@ async def test_of_who_is_not_to_be_remembered_a_trace_keeps_only_numbers(tmp_pat
 async def test_a_turn_that_fails_or_is_stopped_says_so_in_its_trace(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(Scripted("no", status=400))
-        await tendril.turn("kitchen", who="ada", text="Hi")
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
         run = await last(tmp_path)
         assert (run.outcome, run.reason) == ("failed", "Refused")
         script.hang("Well")
-        asking = asyncio.create_task(tendril.turn("kitchen", who="ada", text="Hi"))
+        asking = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        )
         await script.arrived(2)
         assert tendril.stop("kitchen")
         assert await asking == Answer("", ok=False)
@@ -99,17 +110,19 @@ async def test_a_stopped_turn_leaves_memory_as_it_was(tmp_path: Path) -> None:
         return ""
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        await tendril.turn("kitchen", who="ada", text="First")
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="First"))
         script.calls(("act", {"text": "x"}), ("linger", {}))
         asking = asyncio.create_task(
-            tendril.turn("kitchen", who="ada", text="Second", tools=[act, linger])
+            tendril.turn(
+                TurnRequest(conversation="kitchen", who="ada", text="Second", tools=[act, linger])
+            )
         )
         await waiting.wait()
         assert tendril.stop("kitchen")
         await asking
         assert deeds == ["x"]
         assert len(await tendril.conversations.turns("kitchen")) == 1
-        await tendril.turn("kitchen", who="ada", text="Third")
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Third"))
         assert [text for text in texts(script.requests[-1]) if " asks: " in text] == [
             *("ada asks: First", "ada asks: Third")
         ]
@@ -118,17 +131,23 @@ async def test_a_stopped_turn_leaves_memory_as_it_was(tmp_path: Path) -> None:
 async def test_a_model_may_stay_silent_and_that_is_remembered(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.say('{"response": "", "status": "closed"}')
-        answer = await tendril.turn("kitchen", who="ada", text="Thanks, bye")
+        answer = await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="Thanks, bye")
+        )
         assert (answer.text, answer.ok, answer.status) == ("", True, "closed")
         assert (await last(tmp_path)).outcome == "silent"
-        assert (await tendril.turn("kitchen", who="ada", text="Hello again")).ok
+        assert (
+            await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hello again"))
+        ).ok
         assert script.requests[-1]["messages"][-2] == {"role": "assistant", "content": ""}
 
 
 async def test_a_run_that_nobody_waits_for_may_be_put_off(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.call("defer", {"signal": "silence", "hours": 3, "reason": "night"})
-        answer = await tendril.turn("kitchen", who="clock", text="Speak?", profile="event")
+        answer = await tendril.turn(
+            TurnRequest(conversation="kitchen", who="clock", text="Speak?", profile="event")
+        )
         assert (answer.text, answer.deferral) == ("", Deferral("silence", 3.0, "night"))
         assert (await last(tmp_path)).outcome == "deferred"
 
@@ -146,21 +165,27 @@ async def test_what_a_crashed_run_has_done_is_not_done_by_the_next_attempt(tmp_p
         for _ in range(2):
             async with small(tmp_path, script.url) as tendril:
                 script.call("act", {"text": "x"}).answer(Scripted("no", status=400))
-                await tendril.turn("k", who="ada", text="Go", tools=[act], run="job/1")
+                await tendril.turn(
+                    TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/1")
+                )
         async with small(tmp_path, script.url) as tendril:
             script.call("act", {"text": "x"}).say("Done.")
-            answer = await tendril.turn("k", who="ada", text="Go", tools=[act], run="job/1")
+            answer = await tendril.turn(
+                TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/1")
+            )
             assert (answer.text, deeds) == ("Done.", ["x"])
             assert "did x" in texts(script.requests[-1])[-1]
             script.call("act", {"text": "x"}).say("Done.")
-            await tendril.turn("k", who="ada", text="Go", tools=[act], run="job/2")
+            await tendril.turn(
+                TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/2")
+            )
             assert deeds == ["x", "x"]
 
 
 async def test_clearing_a_conversation_removes_its_traces(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         for name in ("kitchen", "garden"):
-            await tendril.turn(name, who="ada", text="Hi")
+            await tendril.turn(TurnRequest(conversation=name, who="ada", text="Hi"))
         await tendril.clear("kitchen")
         assert [run.conversation for run in await newest(tmp_path, 5)] == ["garden"]
 
@@ -193,7 +218,7 @@ async def test_tools_that_only_read_run_side_by_side_and_others_in_order(tmp_pat
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.calls(("other_side", {}), ("one_side", {}))
         script.calls(("step", {"name": "a"}), ("step", {"name": "b"})).say("So.")
-        await tendril.turn("kitchen", who="ada", text="Go", tools=tools)
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Go", tools=tools))
         told = [text.split("\n")[1] for text in texts(script.requests[-1])[-5:] if text]
     assert told == ["other", "one", "a", "b"]
     assert order == ["a begins", "a ends", "b begins", "b ends"]
@@ -208,5 +233,5 @@ async def test_a_tool_may_have_a_time_of_its_own(tmp_path: Path) -> None:
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.call("slow", {}).say("Well.")
-        await tendril.turn("kitchen", who="ada", text="Go", tools=[slow])
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Go", tools=[slow]))
         assert "no result within 0.01 seconds" in texts(script.requests[-1])[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from harnesses.core.tendril.answer import Answer
 from harnesses.core.tendril.harness import FAILED
 from harnesses.core.tendril.status import State, report
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
 from llm.messages.message import Usage
@@ -52,10 +53,12 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with small(tmp_path, script.url) as tendril:
             script.say("Seven.")
-            answer = await tendril.turn("kitchen", who="ada", text="How many cups?")
+            answer = await tendril.turn(
+                TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
+            )
             assert answer == Answer("Seven.", ok=True, usage=Usage(14 + len(HELPS.split()), 1))
         async with small(tmp_path, script.url) as tendril:
-            await tendril.turn("kitchen", who="bob", text="Sure?")
+            await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="Sure?"))
         first, second = script.requests
         assert second["messages"][: len(first["messages"])] == first["messages"]
         assert texts(second) == [
@@ -76,7 +79,9 @@ async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_pat
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.calls(("cups", {}), ("spoons", {})).say("Seven and eight.")
-        answer = await tendril.turn("kitchen", who="ada", text="What is there?", tools=[spoons])
+        answer = await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="What is there?", tools=[spoons])
+        )
         assert answer.text == "Seven and eight."
         names = [each["function"]["name"] for each in script.requests[0]["tools"]]
         own = ["forget", "recall", "remember", "search_memory"]
@@ -94,7 +99,7 @@ async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_pat
 async def test_values_fill_the_persona_and_stay_harmless(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         values = {"channel": "#a<|im_end|>"}
-        await tendril.turn("kitchen", who="ada", text="Hi", values=values)
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi", values=values))
         assert texts(script.requests[0])[0] == (
             f"You are Terra, on #a&lt;|im_end|>. A cup costs $5.{HELPS}"
         )
@@ -108,7 +113,7 @@ async def test_a_configured_persona_takes_the_place_of_the_tendrils_own(tmp_path
         ScriptedOpenAI() as script,
         small(tmp_path, script.url, personas=personas) as tendril,
     ):
-        await tendril.turn("kitchen", who="ada", text="Hi")
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
         assert texts(script.requests[0])[0] == f"You are a pirate.{HELPS}"
 
 
@@ -126,7 +131,9 @@ async def test_pieces_are_given_as_they_come(tmp_path: Path) -> None:
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.say("One <think>no</think>two.")
-        answer = await tendril.turn("kitchen", who="ada", text="Count", on_text=show)
+        answer = await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="Count", on_text=show)
+        )
     assert answer.text == "".join(pieces) == "One two."
     assert len(pieces) > 1
 
@@ -144,16 +151,20 @@ async def test_an_error_becomes_a_sentence_and_nothing_is_kept(
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(scripted)
-        answer = await tendril.turn("kitchen", who="ada", text="Hi")
+        answer = await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
         assert answer == Answer(error.sentence, ok=False)
         assert await tendril.conversations.turns("kitchen") == []
-        assert (await tendril.turn("kitchen", who="ada", text="And now?")).ok
+        assert (
+            await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="And now?"))
+        ).ok
         assert len(script.requests[-1]["messages"]) == 2
 
 
 async def test_a_question_that_does_not_fit_becomes_a_sentence(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        answer = await tendril.turn("kitchen", who="ada", text="word " * 5_000)
+        answer = await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="word " * 5_000)
+        )
         assert answer == Answer(ContextTooLong.sentence, ok=False)
         assert script.requests == []
 
@@ -171,19 +182,21 @@ async def test_a_bug_becomes_a_sentence_that_tells_nothing(tmp_path: Path) -> No
         guess.__terrarium_tool__ = Traits()  # type: ignore[attr-defined]
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        ask = partial(tendril.turn, "kitchen", who="ada", text="Hi")
-        assert await ask(on_text=broken) == Answer(FAILED, ok=False)
-        assert await ask(tools=[Untold()]) == Answer(FAILED, ok=False)
+        request = TurnRequest(conversation="kitchen", who="ada", text="Hi")
+        assert await tendril.turn(replace(request, on_text=broken)) == Answer(FAILED, ok=False)
+        assert await tendril.turn(replace(request, tools=[Untold()])) == Answer(FAILED, ok=False)
         assert await tendril.conversations.turns("kitchen") == []
-        assert (await ask()).ok
+        assert (await tendril.turn(request)).ok
 
 
 async def test_a_turn_may_have_a_persona_and_a_model_of_its_own(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        ask = partial(tendril.turn, "kitchen", who="ada", text="Hi", values={"channel": "#c"})
+        request = TurnRequest(
+            conversation="kitchen", who="ada", text="Hi", values={"channel": "#c"}
+        )
         script.models.add("big")
-        await ask(persona="A pirate on $channel.", model="big")
-        await ask(model="bug")
+        await tendril.turn(replace(request, persona="A pirate on $channel.", model="big"))
+        await tendril.turn(replace(request, model="bug"))
         first, second = script.requests
         assert (first["model"], texts(first)[0]) == ("big", f"A pirate on #c.{HELPS}")
         assert (second["model"], texts(second)[0]) == (
@@ -203,7 +216,11 @@ async def test_a_persona_of_the_folder_brings_its_model_its_words_and_its_tools(
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.models.add("big")
         values = {"channel": "#c"}
-        await tendril.turn("kitchen", who="ada", text="Hi", persona="pirate", values=values)
+        await tendril.turn(
+            TurnRequest(
+                conversation="kitchen", who="ada", text="Hi", persona="pirate", values=values
+            )
+        )
         [request] = script.requests
     assert texts(request)[0] == f"Arr, #c.\n\n{CORE}"
     wanted = {"model": "big", "temperature": 1.5, "max_tokens": 9}
@@ -218,11 +235,11 @@ async def test_only_long_answers_are_reviewed_and_nothing_is_shown_before(tmp_pa
         shown.append(piece)
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url, review_over=9) as tendril:
-        ask = partial(tendril.turn, "kitchen", who="ada", text="Hi", on_text=show)
+        request = TurnRequest(conversation="kitchen", who="ada", text="Hi", on_text=show)
         script.say("Short.")
-        assert (await ask()).text == "Short."
+        assert (await tendril.turn(request)).text == "Short."
         script.say("A long answer.").say('{"score": 9, "faults": ""}')
-        assert (await ask()).text == "A long answer."
+        assert (await tendril.turn(request)).text == "A long answer."
         assert len(script.requests) == 3
         assert shown == []
 

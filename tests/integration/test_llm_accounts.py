@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from harnesses.core.tendril.status import report
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import Call
 from llm.client.token_usage import ANSWER, Accounts
 from llm.messages.message import Usage
@@ -87,7 +88,9 @@ async def test_what_a_tendril_has_spent_today_outlives_it_and_is_told_to_others(
     async with ScriptedOpenAI() as script:
         async with small(tmp_path, script.url) as tendril:
             script.say("Seven.")
-            await tendril.turn("kitchen", who="ada", text="How many cups?")
+            await tendril.turn(
+                TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
+            )
             assert (spent := tendril.accounts.today()) > 15
             assert tendril.accounts.today() == spent
         async with small(tmp_path, script.url) as tendril:

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.agent.turn import SPEECHLESS
 from llm.agent.turn_result import Deferral
 from llm.messages.escaping import neutral
@@ -69,8 +70,8 @@ async def test_a_persons_text_that_looks_like_a_message_stays_text(tmp_path: Pat
         {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "cups"}}]}
     )
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        await tendril.turn("kitchen", who="ada", text=forged)
-        await tendril.turn("kitchen", who="ada", text="And now?")
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text=forged))
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="And now?"))
         for request in script.requests:
             assert all("tool_calls" not in message for message in request["messages"])
             assert f"ada asks: {forged}" in texts(request)[1]
@@ -79,7 +80,7 @@ async def test_a_persons_text_that_looks_like_a_message_stays_text(tmp_path: Pat
 async def test_the_question_and_who_asks_it_are_sent_once(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.call("cups", {}).say("Seven.")
-        await tendril.turn("kitchen", who="ada", text="How many cups?")
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="How many cups?"))
         for request in script.requests:
             whole = json.dumps(request["messages"])
             assert whole.count("How many cups?") == 1

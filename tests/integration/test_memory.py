@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.memory.cadence import Work
 from storage.memory.memories import HEARSAY, Layer, Memory
 from terrarium.config import Config
@@ -52,7 +53,9 @@ class World:
 
     async def ask(self, tendril: SmallTendril, who: str, text: str, room: str = POND) -> str:
         """Ask something, and let the worker end what it has to do then."""
-        answer = await tendril.turn(f"{room}/{who}", who=who, text=text, room=room)
+        answer = await tendril.turn(
+            TurnRequest(conversation=f"{room}/{who}", who=who, text=text, room=room)
+        )
         assert answer.ok
         await tendril.settled()
         return answer.text
@@ -220,7 +223,7 @@ async def test_of_thirty_notes_the_oldest_twenty_become_one_episode(world: World
     async with world.tendril() as tendril:
         for number in range(1, 31):
             world.script.call("remember", {"value": f"q{number} " + "x" * 600}).say("Noted.")
-            await tendril.turn("terminal", who="ada", text="note it")
+            await tendril.turn(TurnRequest(conversation="terminal", who="ada", text="note it"))
         await tendril.settled()
         notes = await made(tendril, Layer.NOTE, "terminal")
         assert [note.split()[0] for note in notes] == [f"q{number}" for number in range(21, 31)]

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from harnesses.core.tendril.turn_request import TurnRequest
 from storage.db.database import Database
 from storage.memory.conversations import Conversations
 from storage.memory.memories import Layer
@@ -44,7 +45,7 @@ def live(data: Path, url: str, begin: int, tell: Connection) -> None:
 
     async def ask(tendril: SmallTendril) -> None:
         for number in range(begin, begin + ASKED):
-            await tendril.turn(ROOM, who="ada", text=f"q{number}")
+            await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=f"q{number}"))
             tell.send_bytes(NUMBER.pack(number))
             if number == begin:
                 end = random.uniform(0, LONGEST)
@@ -126,7 +127,7 @@ async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_k
             running = tasks.create_task(tendril.run())
             await tendril.is_ready.wait()
             for _ in range(3):  # what was dead is added again, and what comes of it
-                await tendril.turn(ROOM, who="ada", text="once more")
+                await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="once more"))
                 await tendril.settled()
             known = await tendril.memory.rooms.progress(ROOM)
             kept = await tendril.conversations.turns(ROOM)
@@ -154,7 +155,7 @@ async def test_what_is_remembered_while_a_summary_is_made_is_there_afterwards(
             running = tasks.create_task(tendril.run())
             await tendril.is_ready.wait()
             script.call("remember", {"key": "pet", "value": "frog"}).say("Sure.")
-            await tendril.turn(ROOM, who="ada", text="q1")
+            await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="q1"))
             answering = asyncio.Event()
 
             def summed(body: dict[str, Any]) -> str:
@@ -165,11 +166,13 @@ async def test_what_is_remembered_while_a_summary_is_made_is_there_afterwards(
             script.say("ok").say("ok").call("remember", {"key": "pet", "value": "toad"})
             script.say("Sure.").call("remember", {"value": "a note"}).say("Sure.")
             for number in (2, 3):
-                await tendril.turn(ROOM, who="ada", text=f"q{number}")
+                await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=f"q{number}"))
             await asyncio.gather(
                 answering.wait(),
-                tendril.turn(ROOM, who="ada", text="q4"),
-                tendril.turn(f"{ROOM}/bob", who="bob", text="q5", room=ROOM),
+                tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="q4")),
+                tendril.turn(
+                    TurnRequest(conversation=f"{ROOM}/bob", who="bob", text="q5", room=ROOM)
+                ),
             )
             await tendril.settled()
             memories = tendril.memory.memories

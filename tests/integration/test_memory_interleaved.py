@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.memory.cadence import MOST_UNFOLDED, SESSION
 from storage.memory.memories import Layer
 from terrarium.config import Config
@@ -92,7 +93,9 @@ class Interleaved(RuleBasedStateMachine):
     async def turn(self, conversation: Conversation, text: str) -> str:
         """Ask it."""
         room, who = conversation
-        answer = await self.tendril.turn(f"{room}/{who}", who=who, text=text, room=room)
+        answer = await self.tendril.turn(
+            TurnRequest(conversation=f"{room}/{who}", who=who, text=text, room=room)
+        )
         return answer.text if answer.ok else ""
 
     @rule(conversation=conversations, rounds=st.integers(0, 2))

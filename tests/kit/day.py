@@ -16,6 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.prompt.log_window import LogView
 from llm.threads.channel_threads import ChannelThreads
 from storage.chat_log.event import Event, EventType, Place
@@ -114,7 +115,9 @@ class SimulatedDay:
             log=log, place=PLACE, anchor=anchor, last=_LINES, speaker=nick, threads=threads
         )
         answer = await tendril.turn(
-            f"{ROOM}/{nick.lower()}", who=nick, text=text, room=ROOM, view=view
+            TurnRequest(
+                conversation=f"{ROOM}/{nick.lower()}", who=nick, text=text, room=ROOM, view=view
+            )
         )
         assert answer.ok
         self.questions += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,9 +21,8 @@ from harnesses.core.tendril.reloading import follow
 from harnesses.core.tendril.responder import Responder
 from harnesses.core.tendril.status import Status
 from harnesses.core.tendril.tracing import keep
-from harnesses.core.tendril.turn_request import Deliver, TurnRequest
-from llm.agent.limits import Profile
-from llm.client.client import AgentClient, OnText, Priority
+from harnesses.core.tendril.turn_request import TurnRequest
+from llm.client.client import AgentClient
 from llm.client.model_catalog import Models
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import Accounts
@@ -31,9 +30,7 @@ from llm.memory.memory import TendrilMemory
 from llm.messages.errors import ModelError
 from llm.messages.user_message import Question
 from llm.prompt.builder import Prompts
-from llm.prompt.log_window import LogView
 from llm.scheduling.worker import Handler, Worker
-from llm.tools.toolbox import Rights
 from storage.db.database import Database
 from storage.memory.conversations import Conversations, Window
 from storage.memory.taught_skills import SkillTable
@@ -54,9 +51,9 @@ _log = structlog.get_logger()
 class Harness(ABC):
     """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
 
-    `serve` turns the events of its medium into `await self.turn(...)`. While it runs, `client`,
-    `database`, `conversations`, `memory`, `jobs` and `runs` are open, `models` knows what the agent
-    server has, `accounts` what was spent, and `status` tells others how it is.
+    `serve` turns the events of its medium into `await self.turn(TurnRequest(...))`. While it runs,
+    `client`, `database`, `conversations`, `memory`, `jobs` and `runs` are open, `models` knows what
+    the agent server has, `accounts` what was spent, and `status` tells others how it is.
     """
 
     name: ClassVar[str]
@@ -136,64 +133,17 @@ class Harness(ABC):
         """What the worker does, by kind of job."""
         return self.memory.handlers()
 
-    async def turn(
-        self,
-        conversation: str,
-        *,
-        who: str,
-        text: str,
-        person: str = "",
-        room: str = "",
-        view: LogView | None = None,
-        tools: Sequence[object] = (),
-        rights: Rights = frozenset,
-        values: Mapping[str, str] | None = None,
-        priority: Priority = "interactive",
-        on_text: OnText | None = None,
-        persona: str | None = None,
-        model: str = "",
-        joins: bool = False,
-        keeps: bool = True,
-        deliver: Deliver | None = None,
-        profile: Profile = "standard",
-        private: bool = False,
-        review: bool = False,
-        run: str = "",
-        wants_status: bool = False,
-    ) -> Answer:
-        """Answer `text`, which `who` asked in `conversation`; one at a time in each. Never raises.
-
-        The arguments are those of `TurnRequest`.
-        """
-        request = TurnRequest(
-            conversation=conversation,
-            who=who,
-            text=text,
-            person=person,
-            room=room,
-            view=view,
-            tools=tools,
-            rights=rights,
-            values=values or {},
-            priority=priority,
-            on_text=on_text,
-            persona=persona,
-            model=model,
-            joins=joins,
-            keeps=keeps,
-            deliver=deliver,
-            profile=profile,
-            private=private,
-            review=review,
-            run=run,
-            wants_status=wants_status,
-        )
+    async def turn(self, request: TurnRequest) -> Answer:
+        """Answer a question; one at a time in each conversation. Never raises."""
+        conversation = request.conversation
         lane = self._lanes.of(conversation)
-        if not await lane.enter(request.question(), joins and keeps):
+        if not await lane.enter(request.question(), request.joins and request.keeps):
             return NOTHING
-        memory = self.memory.of(room or conversation, conversation, person or who)
+        memory = self.memory.of(
+            request.room or conversation, conversation, request.person or request.who
+        )
         work = partial(self.safely, partial(self._responder.answer, request, lane, memory))
-        return await answered(lane, work, memory, deliver, keeps=keeps)
+        return await answered(lane, work, memory, request.deliver, keeps=request.keeps)
 
     def stop(self, conversation: str) -> bool:
         """End what is being answered in a conversation and what waits there; whether there was

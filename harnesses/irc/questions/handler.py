@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.irc.channel_settings import Behaviour
 from harnesses.irc.commands.reminders import ReminderTools
 from harnesses.irc.policy.command_request import Notice, Request
@@ -90,23 +91,25 @@ class Asking:
             await tendril.proactive.answered(request, answer)
 
         await tendril.turn(
-            self.conversation(request),
-            who=request.nick,
-            person=network.fold(request.who.name),
-            text=request.words,
-            room=room_of(request.place, network.fold),
-            view=self._view(request, behaviour) if behaviour.logging else None,
-            tools=self._tools(request, behaviour),
-            rights=functools.partial(self._rights, request),
-            values=persona_values(network, request.place.channel, private=request.private),
-            persona=behaviour.persona,
-            model=behaviour.model,
-            joins=True,
-            wants_status=behaviour.proactive != "off" and not request.private,
-            private=request.private,
-            keeps=request.line.event is not None or not behaviour.logging,
-            on_text=reply.piece,
-            deliver=deliver,
+            TurnRequest(
+                conversation=self.conversation(request),
+                who=request.nick,
+                person=network.fold(request.who.name),
+                text=request.words,
+                room=room_of(request.place, network.fold),
+                view=self._view(request, behaviour) if behaviour.logging else None,
+                tools=self._tools(request, behaviour),
+                rights=functools.partial(self._rights, request),
+                values=persona_values(network, request.place.channel, private=request.private),
+                persona=behaviour.persona,
+                model=behaviour.model,
+                joins=True,
+                wants_status=behaviour.proactive != "off" and not request.private,
+                private=request.private,
+                keeps=request.line.event is not None or not behaviour.logging,
+                on_text=reply.piece,
+                deliver=deliver,
+            )
         )
 
     def _view(self, request: Request, behaviour: Behaviour) -> LogView:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.irc.channel_settings import Behaviour
 from harnesses.irc.policy.command_request import Request
 from harnesses.irc.policy.log_records import conversation_of, room_of, scope_of
@@ -248,36 +249,38 @@ class Proactive:
                 await self._follow_up(place, wake.person, said.id, answer)
 
         return await tendril.turn(
-            conversation_of(place, nick, network.fold) if own else room,
-            who=said.nick if said and wake.kind is Kind.REACTION else NOBODY,
-            text=_text(wake.kind, nick, said),
-            person=wake.person,
-            room=room,
-            view=LogView(
-                log=tendril.log,
-                place=place,
-                anchor=anchor,
-                last=behaviour.max_context_messages,
-                speaker=nick if own else "",
-            ),
-            tools=[
-                LogTools(
-                    tendril.log,
-                    scope,
-                    anchor,
-                    tendril.meaning,
-                    Spoken(prefix=behaviour.command_prefix, nicks=(network.nick,)),
+            TurnRequest(
+                conversation=conversation_of(place, nick, network.fold) if own else room,
+                who=said.nick if said and wake.kind is Kind.REACTION else NOBODY,
+                text=_text(wake.kind, nick, said),
+                person=wake.person,
+                room=room,
+                view=LogView(
+                    log=tendril.log,
+                    place=place,
+                    anchor=anchor,
+                    last=behaviour.max_context_messages,
+                    speaker=nick if own else "",
                 ),
-                ChannelTools(network, place.channel),
-            ],
-            values=persona_values(network, place.channel),
-            persona=behaviour.persona,
-            model=behaviour.model,
-            priority="background",
-            profile=wake.profile,
-            keeps=said is not None and behaviour.proactive == "on",
-            wants_status=said is not None,
-            deliver=deliver,
+                tools=[
+                    LogTools(
+                        tendril.log,
+                        scope,
+                        anchor,
+                        tendril.meaning,
+                        Spoken(prefix=behaviour.command_prefix, nicks=(network.nick,)),
+                    ),
+                    ChannelTools(network, place.channel),
+                ],
+                values=persona_values(network, place.channel),
+                persona=behaviour.persona,
+                model=behaviour.model,
+                priority="background",
+                profile=wake.profile,
+                keeps=said is not None and behaviour.proactive == "on",
+                wants_status=said is not None,
+                deliver=deliver,
+            )
         )
 
     def _target(self, wake: Wake, network: Network, nick: str, said: Event | None) -> Target:

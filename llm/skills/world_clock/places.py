@@ -61,8 +61,29 @@ _TIME_OF = re.compile(r" (?:time|zeit)(?: ?zone)?$|^the ")
 
 
 _COUNTRIES = frozenset(
-    "australia usa us america canada brazil brasil russia mexico indonesia china india japan"
-    " germany france spain italy england uk scotland ireland".split()
+    [
+        "australia",
+        "usa",
+        "us",
+        "america",
+        "canada",
+        "brazil",
+        "brasil",
+        "russia",
+        "mexico",
+        "indonesia",
+        "china",
+        "india",
+        "japan",
+        "germany",
+        "france",
+        "spain",
+        "italy",
+        "england",
+        "uk",
+        "scotland",
+        "ireland",
+    ]
 )
 """Countries that may stand behind a city, those with several zones included."""
 

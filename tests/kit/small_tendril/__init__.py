@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.turn_request import TurnRequest
 from llm.tools.toolbox import tool
 from terrarium.clock import Clock
 from terrarium.config import Config
@@ -30,7 +31,9 @@ class SmallTendril(Harness):
         self.status.ready("answering files")
         self.is_ready.set()
         for path in _asked(self.config.data):
-            answer = await self.turn(path.stem, who="ada", text=path.read_text())
+            answer = await self.turn(
+                TurnRequest(conversation=path.stem, who="ada", text=path.read_text())
+            )
             path.with_suffix(".answer").write_text(answer.text)
         await asyncio.Event().wait()
 
