@@ -10,6 +10,7 @@ import structlog
 from llm.log_questions.answers import QuotedAnswer
 from llm.prompt.budget import PromptBudget
 from llm.prompt.log_window import LogView
+from llm.prompt.question_cues import is_about_talk
 from storage.db.errors import StorageError
 
 NOT_SAID = "I find nothing about that in what was said here."
@@ -51,6 +52,8 @@ async def quoted_answer(view: LogView, question: str) -> QuotedAnswer | None:
     """Find the lines of the log that answer a question, or those that come nearest where only
     people here can know the answer. None: it is no question to the log, or that cannot be read."""
     try:
+        if is_about_talk(question):
+            return await view.lately()
         found = await view.answer(question)
         if found is None and is_local(question, view.people):
             return await view.nearest(question)

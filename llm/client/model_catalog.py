@@ -84,7 +84,7 @@ class Models:
     async def shown_name(self, name: str = "") -> str:
         """Return what people are told of a model: the name that an alias stands for."""
         card = await self._card(name or self._default())
-        return (card.root or card.id) if card else name or self._default()
+        return (card.weights or card.root or card.id) if card else name or self._default()
 
     async def _other(self, name: str) -> ModelCard | None:
         return None if name == self._default() else await self._card(name)

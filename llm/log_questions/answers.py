@@ -25,6 +25,9 @@ _NEAR = 0.03  # score of a line that is worth showing where none answers the que
 NEAREST = "Nobody said that here in these words; nearest:"
 """Before lines of which none is surely the answer."""
 
+LATELY = "The last lines here:"
+"""Before lines that only show what people talk about."""
+
 Link = Callable[[Event], str | None]
 """The address of the page that shows an event, None where there is none."""
 
@@ -44,7 +47,7 @@ class QuotedAnswer:
     @property
     def is_sure(self) -> bool:
         """Whether the first line likely is the answer."""
-        return bool(self.lines) and self.lead != NEAREST
+        return bool(self.lines) and self.lead not in (NEAREST, LATELY)
 
     @property
     def text(self) -> str:

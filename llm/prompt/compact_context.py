@@ -19,25 +19,15 @@ from llm.messages.user_message import Question
 from llm.prompt.budget import PromptBudget
 from llm.prompt.context_manager import Conversation, Counter
 from llm.prompt.log_window import LogView
-from llm.prompt.question_cues import goes_on, is_about_time
+from llm.prompt.question_cues import goes_on, is_about_talk, is_about_time
 from storage.chat_log.event import Event, EventType
 
 _CHARACTERS = 3  # of a token, at least, in most texts
 _LATELY = timedelta(hours=1)  # for which a last turn is something to go on from
 _LONGEST_ANSWER = 400  # characters of it that are shown
+_LINK = re.compile(r"\s*https?://\S+")  # which a small model would only copy, and wrongly
 _RECENT = 12  # lines, for a question about the talk itself
 _UNSAID = "If these lines do not answer the question, say that you find nothing about it here."
-
-_ABOUT_TALK = re.compile(
-    r"\b(?:summar\w+|sum (?:it |this |that )?up|tl;?dr|recap|catch me up|what did i miss"
-    r"|what (?:just )?happened|what(?:'s| is) (?:going on|happening|the (?:topic|talk|discussion))"
-    r"|(?:talk|talking|discuss|discussing|arguing|chatting|saying|said) (?:about )?"
-    r"(?:here|now|just)"
-    r"|(?:are|were|is) (?:they|people|everyone|everybody|we|you all|folks) \w+ing"
-    r"|this (?:channel|conversation|discussion|chat|thread)|just (?:said|now|asked|mentioned)"
-    r"|fasse? .*zusammen|worum geht)\b",
-    re.IGNORECASE,
-)
 
 
 class CompactContext:
@@ -80,9 +70,9 @@ class CompactContext:
                 self._past = _retold(turns[-1].messages)
         if self._view:
             self._view = await self._view.settled()
-            if not self._lines and (self._is_unsure or _ABOUT_TALK.search(text)):
+            if not self._lines and (self._is_unsure or is_about_talk(text)):
                 self._lines = await self._view.recent(_RECENT)
-        if self._is_unsure:
+        if self._is_unsure and not is_about_talk(text):
             self._notes = "\n".join(filter(None, [self._notes, _UNSAID]))
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
@@ -135,5 +125,5 @@ def _retold(messages: Sequence[Message]) -> list[Message]:
         return []
     return [
         {"role": "user", "content": f"Question: {neutral(messages[0]['content'])}\nAnswer:"},
-        {"role": "assistant", "content": answer[:_LONGEST_ANSWER]},
+        {"role": "assistant", "content": _LINK.sub("", answer)[:_LONGEST_ANSWER]},
     ]

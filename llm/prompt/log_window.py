@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from llm.log_questions.answers import (
+    LATELY,
+    MOST_LINES,
     PLAIN,
     Questioner,
     QuotedAnswer,
@@ -25,6 +27,7 @@ from storage.protocols import LogReader
 _OWN_WORDS = 3  # lines
 _GROWTH = 2  # times the wanted lines, at which they begin anew
 _RELATED = 10  # lines from further back, at most: each prompt has its own
+_LATELY = 12  # lines that show what people talk about
 _NEAREST = 2  # lines that are near in meaning
 _MOST = 5_000  # events read for one prompt
 
@@ -136,6 +139,12 @@ class LogView:
         near = await near_to(self.meaning, question, replace(within, limit=_NEAREST))
         shown = await self.log.shown_to_model(near)
         return await nearest_lines(self.log, question, within, shown, self.quoting, self.spoken)
+
+    async def lately(self) -> QuotedAnswer | None:
+        """Quote the last lines that people said, for a question about the talk itself."""
+        said = [event for event in await self.recent(_LATELY) if not self.spoken.leaves_out(event)]
+        lines = tuple(map(self.quoting.line, said[-MOST_LINES:]))
+        return QuotedAnswer(LATELY, lines, tuple(said)) if lines else None
 
     def _before(self) -> Query:
         return Query(scope=Scope.of(self.place), before_id=self.anchor)

@@ -29,6 +29,16 @@ _ABOUT_TIME = re.compile(
     r"|since|old|age|morgen|heute|gestern)\b",
     re.IGNORECASE,
 )
+_ABOUT_TALK = re.compile(
+    r"\b(?:summar\w+|sum (?:it |this |that )?up|tl;?dr|recap|catch me up|what did i miss"
+    r"|what (?:just )?happened|what(?:'s| is) (?:going on|happening|the (?:topic|talk|discussion))"
+    r"|(?:talk|talking|discuss|discussing|arguing|chatting|saying|said) (?:about )?"
+    r"(?:here|now|just)"
+    r"|(?:are|were|is) (?:they|people|everyone|everybody|we|you all|folks) \w+ing"
+    r"|this (?:channel|conversation|discussion|chat|thread)|just (?:said|now|asked|mentioned)"
+    r"|fasse? .*zusammen|worum geht)\b",
+    re.IGNORECASE,
+)
 _LONG_ANSWER = re.compile(
     r"^\W*(?:(?:please|can you|could you) )?(?:tell|write|explain|describe|list|give me|compare"
     r"|name (?:some|three|\d)|why|how (?:do|does|did|to|can|should)|what are|summar\w+|erkläre?"
@@ -59,3 +69,8 @@ def is_about_time(question: str) -> bool:
 def wants_long_answer(question: str) -> bool:
     """Return whether one sentence is too little of an answer: a story, a list, an explanation."""
     return _LONG_ANSWER.search(question) is not None
+
+
+def is_about_talk(question: str) -> bool:
+    """Return whether a question is about the present talk as a whole: "what did I miss?"."""
+    return _ABOUT_TALK.search(question) is not None

@@ -14,6 +14,7 @@ from harnesses.irc.commands.memory import Archive, MemoryCommands, memory_of
 from harnesses.irc.commands.privacy import PrivacyCommands, Registry
 from harnesses.irc.commands.reminders import Calendar, ReminderCommands
 from harnesses.irc.policy.command_request import ASK, Command, Notice, Request, trigger
+from harnesses.irc.replies.sender import sayable
 from harnesses.irc.transport.network import Network
 from llm.client.model_catalog import Models
 from llm.intents.forms import IDENTITY, THERE
@@ -95,6 +96,7 @@ class Commands:
 
     async def terrarium(self, request: Request) -> str:
         """terrarium QUESTION: ask me"""
+        request = replace(request, words=sayable(request.words).strip())  # colours are no words
         if not request.words:
             return f"Ask me something: {self._desk.prefix(request)}{ASK} QUESTION"
         if meant := await self.meant(request):
