@@ -10,22 +10,26 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_server.admission.admission import Admission
-from agent_server.admission.admitted_engine import Books
+from agent_server.admission.admitted_engine import Metering
 from agent_server.admission.quota import Quotas
-from agent_server.auth.key_cache import KeyRing
+from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.engines.embeddings import NAME as EMBEDDER
-from agent_server.engines.embeddings import E5Engine
+from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.http import exception_handlers
-from agent_server.http.middleware import BearerKey, BodyLimit, RequestContext
+from agent_server.http.middleware import (
+    AccessLogMiddleware,
+    AuthMiddleware,
+    BodySizeLimitMiddleware,
+)
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.usage_recorder import Ledger
-from agent_server.models.pool import Mind
-from agent_server.models.table import Routes
+from agent_server.metering.usage_recorder import UsageRecorder
+from agent_server.models.pool import ModelPool
+from agent_server.models.table import ModelTable
 from agent_server.models.watcher import follow
 from agent_server.routes import chat, embeddings, health, models
 from agent_server.routes import usage as usage_route
 from agent_server.routes.anthropic_api import routes as anthropic_routes
-from agent_server.routes.fast_route import Shortcut
+from agent_server.routes.fast_route import FastPathMiddleware
 from agent_server.routes.responses_api import routes as responses_routes
 from agent_server.routes.responses_api.store import ResponseStore
 from agent_server.schemas.responses import ErrorBody, errors
@@ -37,7 +41,7 @@ from storage.usage.api_keys import server_path
 from storage.usage.usage import UsageTable
 from terrarium.config import Config
 
-EMBEDDING_PLACES = 4
+EMBEDDING_SLOTS = 4
 """Requests that take turns with the embedding model, batch by batch."""
 
 PATIENCE = 1.0
@@ -73,34 +77,34 @@ def create_app(config: Config) -> AgentServer:
     server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
-    metrics, ledger = Metrics(), Ledger(usage.prices)
-    books = Books(Quotas(), ledger, metrics, server.log_prompts)
-    admission = Admission(config.section(AdmissionSettings), books)
-    mind = Mind(Routes.of(config, admission.guarded))
-    embedder = admission.guard(E5Engine(), EMBEDDER, EMBEDDING_PLACES)
-    ring = KeyRing(server.admin_key.get_secret_value() if server.admin_key else None)
+    metrics, recorder = Metrics(), UsageRecorder(usage.prices)
+    metering = Metering(Quotas(), recorder, metrics, server.log_prompts)
+    admission = Admission(config.section(AdmissionSettings), metering)
+    pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
+    embedder = admission.wrap(EmbeddingEngine(), EMBEDDER, EMBEDDING_SLOTS)
+    api_keys = ApiKeyCache(server.admin_key.get_secret_value() if server.admin_key else None)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with (
-            Database.opened(server_path(config.data), patience=PATIENCE) as database,
-            ring.kept_up(database),
-            ledger.kept_in(UsageTable(database)),
-            mind.running(),
-            embedder.running(),
-            follow(mind, config, admission.guarded),
+            Database.open(server_path(config.data), patience=PATIENCE) as database,
+            api_keys.refreshing(database),
+            recorder.writing_to(UsageTable(database)),
+            pool.lifespan(),
+            embedder.lifespan(),
+            follow(pool, config, admission.admitted_engine),
         ):
             await admission.restore()
             yield
 
     app = AgentServer(title="Terrarium agent server", lifespan=lifespan)
-    app.state.mind, app.state.metrics, app.state.started = mind, metrics, int(time.time())
-    app.state.ledger, app.state.currency = ledger, usage.currency
+    app.state.pool, app.state.metrics, app.state.started = pool, metrics, int(time.time())
+    app.state.ledger, app.state.currency = recorder, usage.currency
     app.state.responses, app.state.embedder = ResponseStore(), embedder
     for noun in (chat, responses_routes, embeddings, anthropic_routes, models, usage_route, health):
         app.include_router(noun.router, responses=errors(ErrorBody))
-    exception_handlers.install(app)
-    shortcut = Shortcut(app.framework, mind, (chat.router,))
-    limited = BodyLimit(shortcut, server.max_body_bytes)
-    app.front = RequestContext(BearerKey(limited, ring), metrics)
+    exception_handlers.register(app)
+    shortcut = FastPathMiddleware(app.framework, pool, (chat.router,))
+    limited = BodySizeLimitMiddleware(shortcut, server.max_body_bytes)
+    app.front = AccessLogMiddleware(AuthMiddleware(limited, api_keys), metrics)
     return app

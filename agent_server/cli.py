@@ -14,7 +14,7 @@ from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.machine import Machine, engine_gpus
 from agent_server.model_files import store as model_store
-from agent_server.model_files.listing import listed
+from agent_server.model_files.listing import listing
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
@@ -43,14 +43,14 @@ def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     address.require_key()
     uvloop.run(_require_file(server_path(data)))
     with uvicorn_server.listening(address) as listener:
-        with _reported():
+        with _report_errors():
             model_store.ensure(settings.section(ModelSettings))
         uvloop.run(uvicorn_server.serve(create_app(settings), listener))
 
 
 async def _require_file(path: Path) -> None:
     """Raise StorageError when the server's file cannot be used; once it serves it is too late."""
-    async with Database.opened(path):
+    async with Database.open(path):
         pass
 
 
@@ -69,7 +69,7 @@ def pull(
     data: DataFolder = Path("data"),
 ) -> None:
     """Fetch a model into the cache folder; a broken download goes on where it stopped."""
-    with _reported():
+    with _report_errors():
         folder = load(config, data).section(ModelSettings).folder
         if source is None:
             typer.echo(model_store.pull_default(folder))
@@ -84,12 +84,12 @@ def pull(
 def list_models(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """List the models that are here, and those to pull; * marks the best for this machine."""
     settings = load(config, data).section(ModelSettings)
-    for line in listed(settings, Machine.here(engine_gpus())):
+    for line in listing(settings, Machine.here(engine_gpus())):
         typer.echo(line)
 
 
 @contextlib.contextmanager
-def _reported() -> Iterator[None]:
+def _report_errors() -> Iterator[None]:
     try:
         yield
     except PullError as error:

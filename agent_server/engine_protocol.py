@@ -25,7 +25,7 @@ class TokenCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class ModelInfo:
     """What an engine says of its model; None is silence. `context` is in tokens, `weights` what
     the model is called there, `parameters` how many it has, `gpus` what computes it besides the
     processor, and `identity` is another when it is another model."""
@@ -45,10 +45,10 @@ class Engine(Protocol):
     """One model, wherever it runs."""
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is under way."""
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start and stop what the engine needs."""
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
@@ -70,5 +70,5 @@ class Engine(Protocol):
     async def ready(self) -> bool:
         """Whether a token could be made now."""
 
-    async def traits(self) -> Traits:
+    async def model_info(self) -> ModelInfo:
         """Ask what the model can do. Raises ApiError."""

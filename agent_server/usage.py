@@ -8,31 +8,31 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class RequestUsage:
     """Tokens of prompt and answer; `cached` of the prompt's tokens were already computed."""
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: RequestUsage) -> RequestUsage:
         """Add up two asks."""
-        return Usage(
+        return RequestUsage(
             self.prompt + other.prompt,
             self.completion + other.completion,
             self.cached + other.cached,
         )
 
-    def beside(self, other: Usage) -> Usage:
+    def beside(self, other: RequestUsage) -> RequestUsage:
         """Add another choice of the same prompt, which counts once."""
-        return Usage(
+        return RequestUsage(
             max(self.prompt, other.prompt),
             self.completion + other.completion,
             max(self.cached, other.cached),
         )
 
     @classmethod
-    def from_wire(cls, usage: Mapping[str, Any]) -> Usage:
+    def from_wire(cls, usage: Mapping[str, Any]) -> RequestUsage:
         """Read the `usage` object of an engine; what is no count there is 0 here."""
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0

@@ -20,12 +20,12 @@ from benchmarks.context import folder
 from benchmarks.context_data import Annotated, Said, annotated
 from benchmarks.figure import Figure
 from llm.attention.attention import Attention
-from llm.attention.energy import Energy
-from llm.attention.heart import Heart
-from llm.attention.kind import Kind
-from llm.attention.line import Line
+from llm.attention.energy import TokenBudget
+from llm.attention.heart import ProactiveScheduler
+from llm.attention.kind import TriggerKind
+from llm.attention.line import MessageFeatures
 from llm.attention.settings import AttentionSettings
-from llm.attention.wake import Wake
+from llm.attention.wake import Trigger
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.attention_state import AttentionStore
@@ -43,7 +43,7 @@ class Day:
     """What came of one file."""
 
     hours: float = 0.0
-    wakes: list[Wake] = field(default_factory=list)
+    wakes: list[Trigger] = field(default_factory=list)
     answered: list[bool] = field(default_factory=list)  # of each question that is annotated
 
 
@@ -65,8 +65,8 @@ async def figures() -> AsyncIterator[Figure]:
     rates = [len(day.wakes) / day.hours for day in days]
     yield Figure("wakes an hour", sum(len(day.wakes) for day in days) / hours, "", goal=_WAKES)
     yield Figure("wakes an hour, the busiest file", max(rates), "")
-    for kind in (Kind.CONTACT, Kind.SILENCE):
-        count = sum(wake.kind is kind for day in days for wake in day.wakes)
+    for kind in (TriggerKind.CONTACT, TriggerKind.SILENCE):
+        count = sum(trigger.kind is kind for day in days for trigger in day.wakes)
         yield Figure(f"of them by {kind.value}", count, "")
     answered = [each for day in days for each in day.answered]
     if answered:
@@ -77,7 +77,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 def _costs(lines: list[Said]) -> tuple[float, float]:
     """Microseconds of a tick with all channels busy, and of a line."""
-    attention = Attention(Energy(10**9, 1.0))
+    attention = Attention(TokenBudget(10**9, 1.0))
     places = [Place("irc", f"#channel{number}") for number in range(_CHANNELS)]
     heard = ticked = 0.0
     count = 0
@@ -87,10 +87,12 @@ def _costs(lines: list[Said]) -> tuple[float, float]:
         for place in places if second % 5 == 0 else ():
             said = lines[count % len(lines)]
             count += 1
-            attention.hear(place, Line.read(said.text, said.nick, now.timestamp()), "terra")
+            attention.on_message(
+                place, MessageFeatures.extract(said.text, said.nick, now.timestamp()), "terra"
+            )
         between = time.process_time()
-        for wake in attention.tick(now, 1.0):
-            attention.done(wake)
+        for trigger in attention.tick(now, 1.0):
+            attention.finish(trigger)
         heard, ticked = heard + between - began, ticked + time.process_time() - between
     return 1e6 * ticked / _TICKS, 1e6 * heard / count
 
@@ -98,14 +100,14 @@ def _costs(lines: list[Said]) -> tuple[float, float]:
 async def _resting() -> float:
     """Percent of a processor that a heart takes that hears nothing."""
 
-    async def think(wake: Wake) -> None:
+    async def think(trigger: Trigger) -> None:
         return None
 
     with tempfile.TemporaryDirectory() as path:
-        async with Database.opened(Path(path) / "irc.db") as database:
+        async with Database.open(Path(path) / "irc.db") as database:
             store, settings = AttentionStore(database), AttentionSettings()
-            heart = await Heart.remembering(store, settings, SystemClock(), int, think)
-            beating = asyncio.create_task(heart.beat())
+            scheduler = await ProactiveScheduler.restore(store, settings, SystemClock(), int, think)
+            beating = asyncio.create_task(scheduler.run())
             began = time.process_time()
             await asyncio.sleep(_REST)
             spent = time.process_time() - began
@@ -116,7 +118,7 @@ async def _resting() -> float:
 
 def _day(file: Annotated) -> Day:
     """Let attention hear a whole file."""
-    attention, place, day = Attention(Energy(10**9, 1.0)), Place("irc", "#ubuntu"), Day()
+    attention, place, day = Attention(TokenBudget(10**9, 1.0)), Place("irc", "#ubuntu"), Day()
     asked: dict[str, int] = {}  # the line of somebody's last question to all
     timed = list(_timed(file))
     answers = {a: b for a, b in reversed(file.links) if a != b and _another(file, a, b)}
@@ -130,14 +132,14 @@ def _day(file: Annotated) -> Day:
         for index in seconds.get(second, ()):
             said = file.lines[index]
             assert isinstance(said, Said)
-            line = Line.read(said.text, said.nick, now.timestamp())
-            attention.hear(place, line, "terra")
+            line = MessageFeatures.extract(said.text, said.nick, now.timestamp())
+            attention.on_message(place, line, "terra")
             if line.asks:
                 asked.setdefault(line.person, index)
-        for wake in attention.tick(now, 1.0):
-            attention.done(wake)
-            day.wakes.append(wake)
-            question = asked.get(wake.person, 0)
+        for trigger in attention.tick(now, 1.0):
+            attention.finish(trigger)
+            day.wakes.append(trigger)
+            question = asked.get(trigger.person, 0)
             if question >= first:
                 answer = answers.get(question)
                 day.answered.append(answer is not None and when[answer] <= second)

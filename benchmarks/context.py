@@ -109,18 +109,18 @@ def _choose(
 ) -> None:
     """Choose lines for one question in each way."""
     began = time.process_time()
-    kept = threads.related(said.nick, said.text, said.minute, max(_SIZES))
+    kept = threads.find_related(said.nick, said.text, said.minute, max(_SIZES))
     measured.selection.append((time.process_time() - began) * 1000)
     text = stripped(said.text, threads.people)
     window = set(range(before - 50, before))
-    added = threads.related(said.nick, text, said.minute, 50, LIKELY)
+    added = threads.find_related(said.nick, text, said.minute, 50, LIKELY)
     measured.added.append(len(set(added) - window))
     measured.coverage["shown", 50].append(100 * len(wanted & window.union(added)) / len(wanted))
     chosen = {
         "window": list(range(before - 1, -1, -1)),
         "kept": kept,
         "ignored": _ignoring(threads, said),
-        "removed": threads.related(said.nick, text, said.minute, max(_SIZES)),
+        "removed": threads.find_related(said.nick, text, said.minute, max(_SIZES)),
     }
     for way, lines in chosen.items():
         for size in _SIZES:

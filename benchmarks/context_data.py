@@ -111,14 +111,14 @@ def follow(file: Annotated, threads: Threads) -> Iterator[tuple[int, Said, dict[
         match event:
             case Said(nick, text, minute):
                 yield index, event, numbers
-                numbers[index] = threads.said(nick, text, minute)
+                numbers[index] = threads.on_message(nick, text, minute)
             case Renamed(old, new):
-                threads.renamed(old, new)
+                threads.on_rename(old, new)
             case Joined(nick):
-                threads.joined(nick)
+                threads.on_join(nick)
 
 
 def stripped(text: str, people: People) -> str:
     """A line without the nicks it names, as when it is said to the bot."""
     nobody = -1
-    return " ".join(word for word in text.split() if not people.addressed(nobody, word)[1])
+    return " ".join(word for word in text.split() if not people.find_addressee(nobody, word)[1])

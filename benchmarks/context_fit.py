@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
 from llm.threads import links, ranking
 from llm.threads.links import Features
-from llm.threads.model import Model
+from llm.threads.model import ThreadModel
 from llm.threads.rarity import words
 from llm.threads.threads import Threads
 
@@ -49,12 +49,12 @@ class Sample:
 Samples = Callable[[Annotated, Threads], Iterator[Sample]]
 
 
-def counted(files: list[Annotated]) -> Model:
+def counted(files: list[Annotated]) -> ThreadModel:
     """A model without weights: only the word counts."""
     said = [event for file in files for event in file.lines if isinstance(event, Said)]
     counts = Counter(word for event in said for word in words(event.text))
     frequent = {word: count for word, count in counts.items() if count >= _FREQUENT}
-    return Model([], [], dict(sorted(frequent.items())), len(said))
+    return ThreadModel([], [], dict(sorted(frequent.items())), len(said))
 
 
 def parent_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
@@ -98,7 +98,7 @@ class Table:
     starts: Ints
 
     @classmethod
-    def of(cls, files: list[Annotated], model: Model, samples: Samples) -> Table:
+    def of(cls, files: list[Annotated], model: ThreadModel, samples: Samples) -> Table:
         """The samples of all files, each followed from its beginning."""
         found = [sample for file in files for sample in samples(file, Threads(model))]
         widest = max(len(row) for sample in found for row in sample.rows)

@@ -17,7 +17,7 @@ from typing import IO
 import aiohttp
 import psutil
 
-from agent_server.engines.llama_child import Spec
+from agent_server.engines.llama_child import EngineSpec
 from agent_server.model_files import store as model_store
 from agent_server.settings.models import ModelSettings
 from benchmarks.load import Order, Tally
@@ -71,7 +71,7 @@ async def native(slots: int) -> AsyncIterator[Gateway]:
     # Half the cores: its threads wait for one another, so that a gateway or the load generator on
     # the core of one would stop them all, and that would be what is measured.
     threads = max(1, (os.cpu_count() or 1) // 2)
-    spec = Spec(str(model_store.model_file(settings)), "terra", 512, slots, threads, KEY)
+    spec = EngineSpec(str(model_store.model_file(settings)), "terra", 512, slots, threads, KEY)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "agent_server.engines.llama_child"),
         stdin=subprocess.PIPE,

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from benchmarks.replay import BOT, Asked, Channel
-from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.harness import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
-from llm.client.client import AgentClient, Call
-from llm.messages.log_format import block
+from llm.client.client import AgentClient, RequestOptions
+from llm.messages.log_format import render_block
 from llm.messages.message import Message, Usage
-from llm.prompt.log_window import LogView
+from llm.prompt.log_window import LogWindow
 from llm.prompt.persona import Persona
 from llm.threads.channel_threads import ChannelThreads
 from storage.chat_log.event import SPOKEN, Place, Scope
@@ -63,7 +63,7 @@ class Layout(Protocol):
         """Answer a question that was asked on a channel."""
 
 
-class Ours(Harness):
+class Ours(Tendril):
     """Answers as the tendril of IRC does, on channels that are played to it."""
 
     name: ClassVar[str] = "irc"
@@ -81,7 +81,7 @@ class Ours(Harness):
     async def ask(self, channel: Channel, asked: Asked) -> Timed:
         """Answer a question that was asked on a channel."""
         place, room = channel.place, str(channel)
-        view = LogView(
+        log_window = LogWindow(
             log=channel.log,
             place=place,
             anchor=asked.anchor,
@@ -90,19 +90,19 @@ class Ours(Harness):
             threads=self._threads.setdefault(place, ChannelThreads(channel.log, place)),
         )
         timed = Timed()
-        answer = await self.turn(
+        result = await self.turn(
             TurnRequest(
                 conversation=f"{room}/{asked.who}",
                 who=asked.who,
                 text=asked.text,
                 room=room,
-                view=view,
+                log_window=log_window,
                 values=_values(channel),
                 on_text=timed.on_text,
             )
         )
-        assert answer.ok, answer.text
-        return timed.ended(answer.text, answer.usage)
+        assert result.ok, result.text
+        return timed.ended(result.text, result.usage)
 
 
 class SlidingWindow:
@@ -118,13 +118,15 @@ class SlidingWindow:
         turns = self._turns[conversation]
         question: Message = {"role": "user", "content": f"{asked.who} asks: {asked.text}"}
         messages = [
-            {"role": "system", "content": _PERSONA.said(_values(channel))},
+            {"role": "system", "content": _PERSONA.render(_values(channel))},
             {"role": "user", "content": await _newest(channel, asked, LINES)},
             *(message for turn in turns for message in turn),
             question,
         ]
         timed = Timed()
-        reply = await self._client.chat(messages, Call(conversation), on_text=timed.on_text)
+        reply = await self._client.chat(
+            messages, RequestOptions(conversation), on_text=timed.on_text
+        )
         turns.append([question, reply.message()])
         return timed.ended(reply.text, reply.usage)
 
@@ -133,12 +135,12 @@ async def digest(client: AgentClient, channel: Channel, asked: Asked) -> Timed:
     """What a job of cron asks of the same model between the questions."""
     lines = await _newest(channel, asked, _DIGEST)
     messages: list[Message] = [
-        {"role": "system", "content": _CRON.said(_values(channel))},
+        {"role": "system", "content": _CRON.render(_values(channel))},
         {"role": "user", "content": f"{lines}Say in one sentence what it was about."},
     ]
     timed = Timed()
-    call = Call("cron/digest", "background")
-    reply = await client.chat(messages, call, on_text=timed.on_text)
+    options = RequestOptions("cron/digest", "background")
+    reply = await client.chat(messages, options, on_text=timed.on_text)
     return timed.ended(reply.text, reply.usage)
 
 
@@ -164,12 +166,12 @@ async def ours(data: Path, url: str) -> AsyncIterator[Ours]:
 
 async def _newest(channel: Channel, asked: Asked, lines: int) -> str:
     """What people said last, and all that happened between."""
-    scope = Scope.of(channel.place)
+    scope = Scope.from_places(channel.place)
     said = Query(scope=scope, before_id=asked.anchor, types=SPOKEN, own=False, limit=lines)
     [found] = await channel.log.for_model(said)
     since = Query(scope=scope, before_id=asked.anchor, after_id=found[0].id - 1, limit=5_000)
     [events] = await channel.log.for_model(since)
-    return block(events)
+    return render_block(events)
 
 
 def _values(channel: Channel) -> dict[str, str]:

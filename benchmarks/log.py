@@ -27,7 +27,7 @@ from storage.chat_log import rows as event_row
 from storage.chat_log.event import PUBLIC, Event
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.search.models import Order, Search
+from storage.search.models import Order, SearchQuery
 
 SIZES = (1_000_000, 10_000_000)
 IMPORTED = 200_000
@@ -60,7 +60,7 @@ async def figures() -> AsyncIterator[Figure]:
 async def _writing(folder: Path) -> AsyncIterator[Figure]:
     made = list(events(IMPORTED))
     took = {"ours": 0.0, "bare": 0.0}
-    async with Database.opened(folder / "ours.db") as database:
+    async with Database.open(folder / "ours.db") as database:
         with _Bare(await _tables(folder / "bare.db"), made) as bare:
             for start in range(0, IMPORTED, BATCH):  # in turns, as other work on the machine varies
                 began = time.perf_counter()
@@ -73,7 +73,7 @@ async def _writing(folder: Path) -> AsyncIterator[Figure]:
     yield Figure("import: lines a second, bare executemany", bare_speed, "/s")
     yield Figure("import: lines a second", ours, "/s", least=50 * FORMER)
     yield Figure("import: share of bare executemany", ours / bare_speed, "", least=0.7)
-    async with Database.opened(folder / "live.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(folder / "live.db") as database, ChatLog.open(database) as log:
         times = await _live(log, made)
         kept = (await log.channels(PUBLIC), len(times))
     yield Figure(f"live: acknowledged at {PER_SECOND}/s, median", percentile(times, 0.5), "ms")
@@ -84,7 +84,7 @@ async def _writing(folder: Path) -> AsyncIterator[Figure]:
 
 async def _tables(path: Path) -> Path:
     """A file with our tables and nothing in them."""
-    async with Database.opened(path):
+    async with Database.open(path):
         return path
 
 
@@ -164,7 +164,7 @@ async def _log_of(folder: Path, size: int) -> Path:
     path = folder / f"log-{size}.db"
     if not path.exists():
         part = folder / f"part-{size}.db"
-        async with Database.opened(part) as database:
+        async with Database.open(part) as database:
             made = events(size)
             while batch := list(islice(made, BATCH)):
                 await ChatLog(database).add(batch)
@@ -178,16 +178,16 @@ async def _log_of(folder: Path, size: int) -> Path:
 async def _reading(path: Path, size: int) -> AsyncIterator[Figure]:
     label = f"{size // 1_000_000} million"
     end = BEGIN + PAUSE * size
-    async with Database.opened(path) as database:
+    async with Database.open(path) as database:
         log = ChatLog(database)
         pooled: list[float] = []
         for kind, texts in questions(end - BEGIN).items():
             times, partial_answers = [], 0
             for text in texts:
-                asked = Search(text=text, within=Query(scope=PUBLIC), order=Order.RANK)
-                runs = [await _timed(partial(log.search, asked)) for _ in range(RUNS)]
+                search_query = SearchQuery(text=text, within=Query(scope=PUBLIC), order=Order.RANK)
+                runs = [await _timed(partial(log.search, search_query)) for _ in range(RUNS)]
                 times.append(percentile(runs, 0.5))
-                partial_answers += (await log.search(asked)).searched_back_to is not None
+                partial_answers += (await log.search(search_query)).searched_back_to is not None
             pooled += times
             yield Figure(f"{label}: {kind}, median", percentile(times, 0.5), "ms")
             yield Figure(f"{label}: {kind}, p95", percentile(times, 0.95), "ms", 20)

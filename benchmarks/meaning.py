@@ -18,7 +18,7 @@ from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
 from storage.chat_log.query import Query
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.search.vectors import Vectors
+from storage.search.vectors import VectorIndex
 
 DIMENSIONS = 384
 SIZES = (10_000, 100_000)
@@ -32,10 +32,10 @@ async def figures() -> AsyncIterator[Figure]:
     random = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
         async with (
-            Database.opened(Path(folder) / "irc.db") as database,
-            ChatLog.opened(database) as log,
+            Database.open(Path(folder) / "irc.db") as database,
+            ChatLog.open(database) as log,
         ):
-            vectors, filled = Vectors(database), 0
+            vectors, filled = VectorIndex(database), 0
             await vectors.use_model("random")
             for size in SIZES:
                 for start in range(filled, size, STEP):
@@ -46,7 +46,7 @@ async def figures() -> AsyncIterator[Figure]:
                 await vectors.reached_the_end()
                 for what, scope in (
                     ("all", PUBLIC),
-                    ("one of ten channels", Scope.of(Place("irc", "#c1"))),
+                    ("one of ten channels", Scope.from_places(Place("irc", "#c1"))),
                 ):
                     times = [await _timed(vectors, scope) for _ in range(SEARCHES)]
                     name = f"meaning, {size:,} vectors, {what}"
@@ -64,7 +64,7 @@ def _line(number: int) -> Event:
     )
 
 
-async def _timed(vectors: Vectors, scope: Scope) -> float:
+async def _timed(vectors: VectorIndex, scope: Scope) -> float:
     asked = np.random.default_rng().standard_normal(DIMENSIONS).tolist()
     began = time.perf_counter()
     page = await vectors.nearest(asked, Query(scope=scope, limit=20))

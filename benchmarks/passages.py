@@ -125,10 +125,10 @@ async def figures() -> AsyncIterator[Figure]:
     """Right lines among the first, what is said not to be there, milliseconds."""
     try:
         files = question_files()
-        async with Database.opened(await history(files)) as database:
+        async with Database.open(await history(files)) as database:
             async for figure in _history(ChatLog(database), files):
                 yield figure
-        async with Database.opened(await chatter(files)) as database:
+        async with Database.open(await chatter(files)) as database:
             async for figure in _chatter(ChatLog(database), files):
                 yield figure
     except ubuntu.NoCorpus as reason:
@@ -157,7 +157,7 @@ async def _history(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
                 found = [place is not None and place < most for place in places]
                 yield Figure(f"{label}: among {most}", _percent(found), "%", least=goal)
             quoted = [
-                place == 0 and bool(answer.said)
+                place == 0 and bool(answer.answers)
                 for place, answer in zip(places, answers, strict=True)
             ]
             yield Figure(f"{label}: quoted", _percent(quoted), "%")
@@ -166,10 +166,10 @@ async def _history(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
         silent = []
         for question in file.never:
             answer, took = await _asked(log, question, PUBLIC)
-            silent.append(not answer.said)
+            silent.append(not answer.answers)
             times.append(took)
         yield Figure(f"{file.name}, million: never said, known", _percent(silent), "%", least=80)
-    given = [bool((await _asked(log, question, PUBLIC))[0].said) for question in GENERAL]
+    given = [bool((await _asked(log, question, PUBLIC))[0].answers) for question in GENERAL]
     yield Figure("million: general questions given lines", sum(given), "", 1)
     for figure in _milliseconds("million", times):
         yield figure
@@ -186,15 +186,15 @@ async def _chatter(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
             who: list[bool] = []
             silent: list[bool] = []
             for fact in file.facts:
-                scope = Scope.of(place_of(fact, size))
+                scope = Scope.from_places(place_of(fact, size))
                 for question, into in ((fact.question, literal), (fact.paraphrase, other)):
                     answer, took = await _asked(log, question, scope)
                     times.append(took)
-                    into.append(_place(fact, answer) == 0 and bool(answer.said))
+                    into.append(_place(fact, answer) == 0 and bool(answer.answers))
                 who.append(await _knows_who(log, fact, scope))
             for question, fact in zip(file.never, file.facts, strict=False):
-                answer, _ = await _asked(log, question, Scope.of(place_of(fact, size)))
-                silent.append(not answer.said)
+                answer, _ = await _asked(log, question, Scope.from_places(place_of(fact, size)))
+                silent.append(not answer.answers)
             yield Figure(f"{label}, literal: quoted first", _percent(literal), "%", least=95)
             yield Figure(f"{label}, paraphrased: quoted first", _percent(other), "%", least=70)
             yield Figure(f"{label}, who said what", _percent(who), "%", least=95)
@@ -204,8 +204,8 @@ async def _chatter(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
     for size in CHATTER:
         given = 0
         for question, fact in zip(GENERAL, files[0].facts, strict=False):
-            answer, _ = await _asked(log, question, Scope.of(place_of(fact, size)))
-            given += bool(answer.said)
+            answer, _ = await _asked(log, question, Scope.from_places(place_of(fact, size)))
+            given += bool(answer.answers)
         yield Figure(f"{size} lines: general questions given lines", given, "", 1)
 
 
@@ -218,7 +218,7 @@ async def _knows_who(log: ChatLog, fact: Fact, scope: Scope) -> bool:
             return False
         query = Query(scope=scope, nick=question.nick, limit=3)
         answer = await log.passages(question.topic, query)
-        if fact.text not in [each.event.text for each in answer.found]:
+        if fact.text not in [each.event.text for each in answer.items]:
             return False
     return True
 
@@ -241,7 +241,7 @@ def _milliseconds(label: str, times: Sequence[Took]) -> Iterator[Figure]:
 
 def _place(fact: Fact, answer: Passages) -> int | None:
     """At which place the line of a fact was found, from 0."""
-    texts = [each.event.text for each in answer.found]
+    texts = [each.event.text for each in answer.items]
     return texts.index(fact.text) if fact.text in texts else None
 
 
@@ -318,7 +318,7 @@ async def _kept(name: str, facts: Sequence[Fact], events: Iterable[Event]) -> Pa
     path = folder / f"{name}-{key}.db"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=folder) as part:
-            async with Database.opened(Path(part) / "log.db") as database:
+            async with Database.open(Path(part) / "log.db") as database:
                 made = iter(events)
                 while batch := list(islice(made, _BATCH)):
                     await ChatLog(database).add(batch)

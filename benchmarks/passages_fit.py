@@ -114,14 +114,14 @@ async def samples(file: QuestionFile) -> list[Samples]:
     """The samples of all questions, in the big log and in channels."""
     found = []
     files = question_files()
-    async with Database.opened(await history(files)) as database:
+    async with Database.open(await history(files)) as database:
         for fold, text, right, kind in _questions(file):
             found.append(await _sample(database, text, right, PUBLIC, fold, f"million {kind}"))
-    async with Database.opened(await chatter(files)) as database:
+    async with Database.open(await chatter(files)) as database:
         for size in CHATTER:
             for number, (fold, text, right, kind) in enumerate(_questions(file)):
                 fact = file.facts[number % len(file.facts)]
-                scope = Scope.of(place_of(fact, size))
+                scope = Scope.from_places(place_of(fact, size))
                 found.append(await _sample(database, text, right, scope, fold, f"{size} {kind}"))
     return [each for each in found if len(each.rows)]
 

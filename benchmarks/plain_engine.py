@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agent_server.engines.llama_child import WAITING, Spec, parameters
+from agent_server.engines.llama_child import WAITING, EngineSpec, parameters
 from agent_server.model_files import store as model_store
 from agent_server.settings.models import ModelSettings
 from terrarium.config import Config
@@ -32,7 +32,7 @@ async def plain_engine() -> AsyncIterator[Mapping[str, str]]:
     settings = Config({}, None, Path("data")).section(ModelSettings)
     model_store.ensure(settings)
     path, key = str(model_store.model_file(settings)), secrets.token_urlsafe()
-    spec = Spec(path, "terra", _CONTEXT, _SLOTS, settings.threads, key)
+    spec = EngineSpec(path, "terra", _CONTEXT, _SLOTS, settings.threads, key)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.plain_engine", spec.as_line(), stdin=PIPE, stdout=PIPE
     )
@@ -54,7 +54,7 @@ def main() -> None:
     os.environ.setdefault(*WAITING)
     import xllamacpp
 
-    chosen = parameters(Spec(**json.loads(sys.argv[1])))
+    chosen = parameters(EngineSpec(**json.loads(sys.argv[1])))
     chosen.n_cache_reuse = 0
     chosen.slot_prompt_similarity = _SIMILARITY
     server = xllamacpp.Server(chosen)

@@ -153,7 +153,7 @@ async def _stage(
     with tempfile.TemporaryDirectory() as name:
         async with (
             small_server(**settings) as (http, _),
-            Database.opened(Path(name) / "log.db") as database,
+            Database.open(Path(name) / "log.db") as database,
             ours(Path(name), str(http.base_url)) as bot,
         ):
             yield http, bot, ChatLog(database)

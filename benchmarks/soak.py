@@ -147,9 +147,9 @@ def heard_by(watcher: IrcClient) -> dict[str, list[tuple[str, str]]]:
 async def logged_in(path: Path) -> dict[str, list[tuple[str, str]]]:
     """The same as the log has it."""
     logged: dict[str, list[tuple[str, str]]] = {}
-    async with Database.opened(path) as database:
+    async with Database.open(path) as database:
         for channel in CHANNELS:
-            scope = Scope.of(Place("irc", channel))
+            scope = Scope.from_places(Place("irc", channel))
             query = Query(scope=scope, types=SPOKEN, own=False, limit=1_000_000)
             events = await ChatLog(database).find(query)
             logged[channel] = [(event.nick, event.text) for event in sorted(events, key=_by_id)]

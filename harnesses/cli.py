@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harnesses.core.errors import HarnessError, PortTaken
-from harnesses.core.launcher.supervisor import EX_CONFIG, ChildRefused
+from harnesses.core.errors import PortTaken, TendrilError
+from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
 from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.errors import StorageError
 from terrarium.config import ConfigError, load
 from terrarium.logging import Format, Level, configure
 
 if TYPE_CHECKING:
-    from harnesses.core.launcher.health import Finding
+    from harnesses.core.launcher.health import CheckResult
 
 # A command imports what it needs when it runs: so the others start quickly, and a package that
 # is broken is trouble for its own commands only.
@@ -48,13 +48,13 @@ def main() -> None:
     try:
         _add_commands(sys.argv[1:])
         app(prog_name="terrarium")
-    except (ConfigError, PortTaken, ChildRefused) as error:
-        sys.exit(_failed(error, EX_CONFIG))
-    except (HarnessError, StorageError) as error:
-        sys.exit(_failed(error, 1))
+    except (ConfigError, PortTaken, ChildConfigError) as error:
+        sys.exit(_exit_status(error, EX_CONFIG))
+    except (TendrilError, StorageError) as error:
+        sys.exit(_exit_status(error, 1))
 
 
-def _failed(error: Exception, status: int) -> int:
+def _exit_status(error: Exception, status: int) -> int:
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     _tell(f"terrarium: {error}{notes}")
     return status
@@ -117,13 +117,13 @@ def run(
 @app.command()
 def chat(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """Talk with the model in this terminal; it remembers what was said the next time."""
-    from harnesses.chat.terminal import Chat
+    from harnesses.chat.terminal import TerminalChat
     from harnesses.core.addresses import with_agent_address
 
     if sys.stderr.isatty() and "--log-level" not in sys.argv:
         configure("chat", "error", _log_options()[1])  # the log would stand amid the talk
     write = partial(typer.echo, nl=False)
-    asyncio.run(Chat(with_agent_address(load(config, data)), write).run())
+    asyncio.run(TerminalChat(with_agent_address(load(config, data)), write).run())
 
 
 @app.command()
@@ -137,9 +137,9 @@ def doctor(
 ) -> None:
     """Tell what is well, what is not, and what to do. Exit status 1 when something is not."""
     if name is None:
-        from harnesses.core.launcher.doctor import examine
+        from harnesses.core.launcher.doctor import run_checks
 
-        findings = asyncio.run(examine(load(config, data)))
+        findings = asyncio.run(run_checks(load(config, data)))
     else:
         from harnesses.core.launcher.health import examine_process
 
@@ -158,10 +158,10 @@ def check(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
 @config_app.command()
 def show(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """Show every key with the value that counts and where it is from; secrets as ***."""
-    from harnesses.core.effective import effective
+    from harnesses.core.effective import config_entries
 
     table = ""
-    for value in effective(load(config, data)):
+    for value in config_entries(load(config, data)):
         if value.table != table:
             typer.echo(("\n" if table else "") + f"[{value.table}]")
             table = value.table
@@ -176,7 +176,7 @@ def _log_options() -> tuple[Level, Format]:
     return level, style
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
+def _print_findings(findings: Sequence[CheckResult]) -> None:
     width = max(len(found.what) for found in findings)
     for found in findings:
         typer.echo(f"{'ok' if found.ok else 'problem':<8} {found.what:<{width}}  {found.text}")
@@ -188,11 +188,11 @@ def _add_commands(arguments: Sequence[str]) -> None:
     named = [entry for entry in others if entry.name in arguments]
     if named:
         _add(named)
-    elif not {"--version", *_own()}.intersection(arguments):
+    elif not {"--version", *_own_commands()}.intersection(arguments):
         _add(others)
 
 
-def _own() -> set[str]:
+def _own_commands() -> set[str]:
     groups = {group.name for group in app.registered_groups}
     return {str(name) for name in groups} | {
         command.name or command.callback.__name__

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.query import Query
-from storage.chat_log.statistics import Channel, Day, HeatMap, Person, Stats
-from storage.log import Context
-from storage.memory.conversations import KEPT, Turn, Window
-from storage.passages.passages import PEOPLE, Passages, Spoken
-from storage.search.models import Page, Search
+from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
+from storage.log import EventContext
+from storage.memory.conversations import KEPT, PromptWindow, Turn
+from storage.passages.passages import PEOPLE, LineFilter, Passages
+from storage.search.models import SearchPage, SearchQuery
 
 
 class LogReader(Protocol):
@@ -38,24 +38,26 @@ class LogReader(Protocol):
 
     async def context(
         self, scope: Scope, event_id: int, *, before: int, after: int
-    ) -> Context | None:
+    ) -> EventContext | None:
         """An event with its neighbours on the channel, if it may be seen."""
 
-    async def search(self, asked: Search) -> Page:
+    async def search(self, search_query: SearchQuery) -> SearchPage:
         """A page of the lines that a search finds. Raises BadCursor."""
 
-    async def search_for_model(self, asked: Search) -> Page:
+    async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
         """The same, without those of people who have opted out."""
 
-    async def passages(self, question: str, within: Query, spoken: Spoken = PEOPLE) -> Passages:
+    async def passages(
+        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
+    ) -> Passages:
         """The lines that likeliest answer a plain question, best first."""
 
     async def passages_for_model(
-        self, question: str, within: Query, spoken: Spoken = PEOPLE
+        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
         """The same, without those of people who have opted out."""
 
-    async def channels(self, scope: Scope) -> list[Channel]:
+    async def channels(self, scope: Scope) -> list[ChannelStats]:
         """The places in scope, the most recently active first."""
 
     async def stats(self, query: Query, top: int = 5) -> Stats:
@@ -64,7 +66,7 @@ class LogReader(Protocol):
     async def heat_map(self, query: Query) -> HeatMap:
         """When people speak, by weekday and hour in UTC."""
 
-    async def days(self, query: Query, zone: tzinfo = UTC) -> list[Day]:
+    async def days(self, query: Query, zone: tzinfo = UTC) -> list[DayStats]:
         """The days of `zone` on which something was said."""
 
     async def sparklines(
@@ -72,7 +74,7 @@ class LogReader(Protocol):
     ) -> dict[Place, tuple[int, ...]]:
         """Lines of each of the last `days` before `until`, per place that was not silent."""
 
-    async def person(self, scope: Scope, nick: str) -> Person | None:
+    async def person(self, scope: Scope, nick: str) -> PersonStats | None:
         """What there is of a nick in scope."""
 
 
@@ -102,16 +104,16 @@ class ConversationStore(Protocol):
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns from the id `start` on, in order."""
 
-    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
+    async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
         """Return where the prompt of a conversation begins, and its turns from there on."""
 
     async def room(self, name: str) -> str:
         """The room of a conversation: its own, as long as it has no turns."""
 
-    async def window(self, name: str) -> Window:
+    async def window(self, name: str) -> PromptWindow:
         """Where the prompt of this conversation begins."""
 
-    async def move_window(self, name: str, window: Window) -> None:
+    async def move_window(self, name: str, window: PromptWindow) -> None:
         """Remember where the prompt of this conversation begins."""
 
     async def clear(self, name: str) -> int:

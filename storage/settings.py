@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 from pydantic import AliasChoices, Field
 
 from storage.chat_log.event import Place
-from terrarium.config import Config, Section
+from terrarium.config import Config, Settings
 
 
-class StorageSettings(Section):
+class StorageSettings(Settings):
     """Where the chat log is kept, and for how long."""
 
     table: ClassVar[str] = "storage"

@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class StoppedError(Exception):
+class ScopeCancelled(Exception):
     """The work was stopped before it was done."""
 
 
-class Stoppable:
+class CancelScope:
     """Work of the task that makes this.
 
     It stays in that task, as with asyncio.timeout: a task of its own would cost more than most of
@@ -33,10 +33,10 @@ class Stoppable:
             self._task.cancel()
 
     async def result(self, work: Awaitable[T]) -> T:
-        """Return what `work` does. Raises StoppedError; a cancellation from outside passes."""
+        """Return what `work` does. Raises ScopeCancelled; a cancellation from outside passes."""
         try:
             return await work
         except asyncio.CancelledError:
             if self._is_stopped and not self._task.uncancel():
-                raise StoppedError from None
+                raise ScopeCancelled from None
             raise

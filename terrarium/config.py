@@ -1,6 +1,6 @@
 """Configuration: one TOML file, one table per concern, every key overridable by environment.
 
-Each package declares the table it owns as a `Section`; the entry point group
+Each package declares the table it owns as a `Settings`; the entry point group
 `terrarium.settings` lists them, so that one pass checks a whole file and a stranger's tendril
 gets its own table by the same door.
 """
@@ -32,7 +32,7 @@ class ConfigError(Exception):
     """The configuration cannot be used; the message says where and what to write instead."""
 
 
-class Section(BaseSettings):
+class Settings(BaseSettings):
     """One table of `terrarium.toml`.
 
     A subclass names its `table`; its fields are the keys. The environment variable `TABLE_KEY`
@@ -67,7 +67,7 @@ class Section(BaseSettings):
         return env_settings, file_secret_settings, init_settings
 
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Config:
         except SettingsError as error:
             raise ConfigError(f"the environment, for {where}: {error}: write it as JSON") from error
 
-    def check(self) -> dict[str, Section]:
+    def check(self) -> dict[str, Settings]:
         """Validate every table of the file against its owner. Raises ConfigError."""
         owners = entry_points(group=GROUP)
         self._require_known("the top level", self.tables, owners.names)
@@ -123,7 +123,7 @@ class Config:
                 raise ConfigError(f'{self.name}: unknown key "{key}" in {where}{hint}')
 
     def _explain(
-        self, kind: type[Section], where: str, error: ValidationError, prefix: str
+        self, kind: type[Settings], where: str, error: ValidationError, prefix: str
     ) -> Iterable[str]:
         for problem in error.errors(include_url=False, include_input=False):
             key = ".".join(str(part) for part in problem["loc"])
@@ -152,24 +152,24 @@ def load(path: Path | None, data: Path) -> Config:
     return config
 
 
-def sections() -> dict[str, type[Section]]:
+def sections() -> dict[str, type[Settings]]:
     """The tables that installed packages own, by name; a package that cannot be imported has
     none, so that it is trouble for those only who use it."""
-    found: dict[str, type[Section]] = {}
+    found: dict[str, type[Settings]] = {}
     for entry in entry_points(group=GROUP):
         with suppress(ImportError, AttributeError):
             found[entry.name] = entry.load()
     return found
 
 
-def variable_of(kind: type[Section], key: str, prefix: str) -> str | None:
+def variable_of(kind: type[Settings], key: str, prefix: str) -> str | None:
     """The environment variable that a key of `kind` has its value from, if it is from there."""
     names = names_of(kind, key, prefix)
     set_ = (name for name, value in os.environ.items() if value)
     return next((name for name in set_ if name.lower() in names), None)
 
 
-def names_of(kind: type[Section], key: str, prefix: str) -> list[str]:
+def names_of(kind: type[Settings], key: str, prefix: str) -> list[str]:
     """What the environment variable, or the file of a secret, of a key is called, in lower case."""
     for field in kind.model_fields.values():
         if isinstance(field.validation_alias, AliasChoices):
@@ -179,7 +179,7 @@ def names_of(kind: type[Section], key: str, prefix: str) -> list[str]:
     return [f"{prefix}{key}".lower()]
 
 
-def _keys(kind: type[Section]) -> list[str]:
+def _keys(kind: type[Settings]) -> list[str]:
     return list(kind.model_fields)
 
 

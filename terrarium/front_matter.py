@@ -31,7 +31,7 @@ Value = str | list[str]
 M = TypeVar("M", bound=BaseModel)
 
 
-def read(kind: type[M], path: Path) -> tuple[M, str]:
+def parse(kind: type[M], path: Path) -> tuple[M, str]:
     """The keys at the head of a file as `kind`, and the text below them.
 
     Raises ConfigError, which names the file and the key, and for an unknown one the nearest.
@@ -43,7 +43,7 @@ def read(kind: type[M], path: Path) -> tuple[M, str]:
     if len(text) > _MOST:
         raise ConfigError(f"{path} is too long: {len(text):,} characters")
     try:
-        values, body = parted(text)
+        values, body = split(text)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
     known = list(kind.model_fields)
@@ -60,7 +60,7 @@ def read(kind: type[M], path: Path) -> tuple[M, str]:
         raise ConfigError(f"{path}: {key}: {reason}") from error
 
 
-def parted(text: str) -> tuple[dict[str, Value], str]:
+def split(text: str) -> tuple[dict[str, Value], str]:
     """The keys of a text and what is below them; a text without front matter is all below.
 
     Raises ValueError.

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class QueuedRequest:
     """One request: whose it is, and how many tokens it is expected to cost.
 
     `parallel` is how many requests of this key may run at once, None for any number; `arrived`
     and `started` are when it came and when it began to run, in seconds of any clock, and
-    `alone_until` is how long no other is started beside it.
+    `exclusive_until` is how long no other is started beside it.
     """
 
     key: str
@@ -32,7 +32,7 @@ class Request:
     parallel: int | None = None
     arrived: float = 0.0
     started: float | None = None
-    alone_until: float = 0.0
+    exclusive_until: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class _Flow:
 
     start: float
     running: int = 0
-    waiting: deque[Request] = field(default_factory=deque)
+    waiting: deque[QueuedRequest] = field(default_factory=deque)
 
 
 class FairQueue:
@@ -56,12 +56,12 @@ class FairQueue:
         """How many wait."""
         return self._waiting
 
-    def waiting(self, key: str) -> int:
+    def waiting_count(self, key: str) -> int:
         """How many requests of `key` wait."""
         flow = self._flows.get(key)
         return len(flow.waiting) if flow else 0
 
-    def add(self, request: Request) -> None:
+    def add(self, request: QueuedRequest) -> None:
         """Let `request` wait."""
         flow = self._flows.get(request.key)
         if flow is None:
@@ -71,7 +71,7 @@ class FairQueue:
         flow.waiting.append(request)
         self._waiting += 1
 
-    def head(self, may_run: Callable[[Request], bool]) -> Request | None:
+    def head(self, may_run: Callable[[QueuedRequest], bool]) -> QueuedRequest | None:
         """The request whose turn it is, among those that `may_run`."""
         best: _Flow | None = None
         for flow in self._flows.values():
@@ -81,7 +81,7 @@ class FairQueue:
                 best = flow
         return best.waiting[0] if best else None
 
-    def start(self, request: Request) -> None:
+    def start(self, request: QueuedRequest) -> None:
         """Take out the `request` that was the head: it runs now."""
         flow = self._flows[request.key]
         flow.waiting.popleft()
@@ -90,7 +90,7 @@ class FairQueue:
         self._now = max(self._now, flow.start)
         flow.start += request.cost / request.weight
 
-    def put_back(self, request: Request) -> None:
+    def requeue(self, request: QueuedRequest) -> None:
         """A request that ran is the first of its key to wait again, as if it had never run."""
         flow = self._flows[request.key]
         flow.running -= 1
@@ -98,26 +98,26 @@ class FairQueue:
         self._waiting += 1
         flow.start -= request.cost / request.weight
 
-    def end(self, request: Request, cost: float) -> None:
+    def end(self, request: QueuedRequest, cost: float) -> None:
         """A request that ran has ended, and has really cost `cost`."""
         flow = self._flows[request.key]
         flow.running -= 1
         flow.start += (cost - request.cost) / request.weight
-        self._tidy(request.key, flow)
+        self._drop_idle(request.key, flow)
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: QueuedRequest) -> None:
         """Take out a request that waits no longer."""
         flow = self._flows[request.key]
         flow.waiting.remove(request)
         self._waiting -= 1
-        self._tidy(request.key, flow)
+        self._drop_idle(request.key, flow)
 
-    def newest_of_longest(self) -> Request | None:
+    def longest_queue_tail(self) -> QueuedRequest | None:
         """The last request of the key that has most of them waiting."""
         longest = max(self._flows.values(), key=lambda flow: len(flow.waiting), default=None)
         return longest.waiting[-1] if longest and longest.waiting else None
 
-    def _tidy(self, key: str, flow: _Flow) -> None:
+    def _drop_idle(self, key: str, flow: _Flow) -> None:
         """Forget a key that owes nothing, and all of them when nobody is left."""
         if flow.waiting or flow.running:
             return

@@ -6,31 +6,31 @@ import asyncio
 import math
 import time
 
-from agent_server.admission.fair_queue import Request
+from agent_server.admission.fair_queue import QueuedRequest
 from agent_server.admission.scheduler import Scheduler
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import QueueTimeout, RateLimited
-from terrarium.cancellation import Stoppable, StoppedError
+from terrarium.cancellation import CancelScope, ScopeCancelled
 
 
-class Gate:
+class AdmissionQueue:
     """Lets requests in, as the scheduler says. `patience` is in seconds, by priority."""
 
     def __init__(self, scheduler: Scheduler, *, interactive: float, background: float) -> None:
         self.scheduler = scheduler
         self._patience = {False: interactive, True: background}
-        self._waiting: dict[Request, asyncio.Future[bool]] = {}
-        self._stoppable: dict[Request, Stoppable] = {}
+        self._waiting: dict[QueuedRequest, asyncio.Future[bool]] = {}
+        self._stoppable: dict[QueuedRequest, CancelScope] = {}
         self._later: asyncio.TimerHandle | None = None
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request runs or waits."""
-        waiting = (self.scheduler.waiting(background=each) for each in (False, True))
+        waiting = (self.scheduler.waiting_count(background=each) for each in (False, True))
         return bool(self.scheduler.running or any(waiting))
 
-    async def enter(self, request: Request) -> None:
-        """Return when `request` may run; then `leave` must be called.
+    async def acquire(self, request: QueuedRequest) -> None:
+        """Return when `request` may run; then `release` must be called.
 
         Raises RateLimited when too many wait, QueueTimeout when it has waited too long. A task
         that is cancelled here waits no longer and holds no place.
@@ -41,40 +41,40 @@ class Gate:
             raise self._full()
         if loser is not None and not (future := self._waiting.pop(loser)).done():
             future.set_result(False)
-        self._fill()
+        self._dispatch()
         if not request.background:
-            for other in self.scheduler.in_the_way():
+            for other in self.scheduler.preemptible():
                 if other in self._stoppable:
                     self._stoppable[other].stop()
         if request.started is None:
-            await self._turn(request)
+            await self._wait(request)
 
-    async def until_spoken(self, request: Request, chunks: Chunks) -> Chunk | None:
+    async def await_first_token(self, request: QueuedRequest, chunks: Chunks) -> Chunk | None:
         """The first part of the answer to a request that runs, None when there is none.
 
-        Raises StoppedError when it has to make room first; then `enter_again` must be called.
+        Raises ScopeCancelled when it has to make room first; then `reacquire` must be called.
         """
-        if request in self.scheduler.in_the_way():
-            raise StoppedError  # somebody came since it was let in
-        self._stoppable[request] = stoppable = Stoppable()
+        if request in self.scheduler.preemptible():
+            raise ScopeCancelled  # somebody came since it was let in
+        self._stoppable[request] = stoppable = CancelScope()
         try:
             return await stoppable.result(anext(chunks, None))
         finally:
             del self._stoppable[request]
 
-    async def enter_again(self, request: Request) -> None:
-        """Make room, and return when `request` may run again. Raises as `enter` does."""
-        self.scheduler.put_back(request)
-        self._fill()
+    async def reacquire(self, request: QueuedRequest) -> None:
+        """Make room, and return when `request` may run again. Raises as `acquire` does."""
+        self.scheduler.requeue(request)
+        self._dispatch()
         if request.started is None:
-            await self._turn(request)
+            await self._wait(request)
 
-    def spoke(self, request: Request) -> None:
+    def on_first_token(self, request: QueuedRequest) -> None:
         """The first part of the answer has come; others need not keep out of the way now."""
-        self.scheduler.spoke(request, time.monotonic())
-        self._fill()
+        self.scheduler.on_first_token(request, time.monotonic())
+        self._dispatch()
 
-    def leave(self, request: Request, cost: float) -> None:
+    def release(self, request: QueuedRequest, cost: float) -> None:
         """Give the place back; `cost` is how many tokens were computed, 0 when none was.
 
         A request that has no place any more, having made room for another, has nothing to give.
@@ -82,9 +82,9 @@ class Gate:
         if request.started is None:
             return
         self.scheduler.end(request, time.monotonic(), cost)
-        self._fill()
+        self._dispatch()
 
-    async def _turn(self, request: Request) -> None:
+    async def _wait(self, request: QueuedRequest) -> None:
         self._waiting[request] = future = asyncio.get_running_loop().create_future()
         patience = self._patience[request.background]
         left = request.arrived + patience - time.monotonic()
@@ -94,8 +94,8 @@ class Gate:
         except TimeoutError:
             self._give_up(request)
             raise QueueTimeout(
-                f"no place was free within {patience:g} s; try again in {self._drain()} s",
-                headers={"retry-after": str(self._drain())},
+                f"no place was free within {patience:g} s; try again in {self._retry_after()} s",
+                headers={"retry-after": str(self._retry_after())},
             ) from None
         except BaseException:
             self._give_up(request)
@@ -103,34 +103,34 @@ class Gate:
         if not came:
             raise self._full()
 
-    def _give_up(self, request: Request) -> None:
+    def _give_up(self, request: QueuedRequest) -> None:
         if request.started is not None:
-            self.leave(request, 0)
+            self.release(request, 0)
         elif self._waiting.pop(request, None):
-            self.scheduler.abandon(request)
+            self.scheduler.cancel(request)
 
-    def _fill(self) -> None:
+    def _dispatch(self) -> None:
         now = time.monotonic()
         while request := self.scheduler.start(now):
             future = self._waiting.pop(request, None)
             # One that was cancelled a moment ago gives its place back when it wakes.
             if future is not None and not future.done():
                 future.set_result(True)
-        self._fill_later(self.scheduler.alone_until - now)
+        self._dispatch_later(self.scheduler.exclusive_until - now)
 
-    def _fill_later(self, seconds: float) -> None:
+    def _dispatch_later(self, seconds: float) -> None:
         """Look again when nobody is to be alone any more."""
         if self._later:
             self._later.cancel()
             self._later = None
         if seconds > 0:
-            self._later = asyncio.get_running_loop().call_later(seconds, self._fill)
+            self._later = asyncio.get_running_loop().call_later(seconds, self._dispatch)
 
-    def _drain(self) -> int:
+    def _retry_after(self) -> int:
         return max(1, math.ceil(self.scheduler.drain_seconds(time.monotonic())))
 
     def _full(self) -> RateLimited:
-        wait = self._drain()
+        wait = self._retry_after()
         return RateLimited(
             f"too many requests wait already; try again in {wait} s",
             code="queue_full",

@@ -17,7 +17,7 @@ from storage.usage.api_keys import Key
 MINUTE, DAY = 60, 86_400
 
 
-class Window:
+class RateWindow:
     """What was used within the last minute, to the second."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Window:
                 entry[1] += amount
                 self._total += amount
 
-    def full_for(self, now: float, limit: int) -> float:
+    def retry_after(self, now: float, limit: int) -> float:
         """Seconds until less than `limit` has been used within a minute; 0 when that is so."""
         while self._seconds and self._seconds[0][0] + 1 + MINUTE <= now:
             self._total -= self._seconds.popleft()[1]
@@ -59,8 +59,8 @@ class Window:
 class _Used:
     """What one key has used; the day is a UTC day, as in the usage table."""
 
-    requests: Window = field(default_factory=Window)
-    tokens: Window = field(default_factory=Window)
+    requests: RateWindow = field(default_factory=RateWindow)
+    tokens: RateWindow = field(default_factory=RateWindow)
     day: int = 0
     today: int = 0
 
@@ -80,7 +80,7 @@ class Quotas:
     def __init__(self) -> None:
         self._used: dict[str, _Used] = {}
 
-    def restore(self, key: str, tokens: int, now: float) -> None:
+    def seed(self, key: str, tokens: int, now: float) -> None:
         """After a restart: `key` has used `tokens` today already."""
         used = self._used.setdefault(key, _Used())
         used.day, used.today = int(now // DAY), tokens
@@ -103,7 +103,7 @@ class Quotas:
         used.today += tokens
         return Charge(key.name, now, tokens)
 
-    def settle(self, charge: Charge, tokens: int) -> None:
+    def reconcile(self, charge: Charge, tokens: int) -> None:
         """The request of `charge` has ended and has really taken `tokens`."""
         used, more = self._used[charge.key], tokens - charge.tokens
         used.tokens.correct(charge.time, more)
@@ -113,9 +113,9 @@ class Quotas:
 
 def _require_room(key: Key, used: _Used, now: float) -> None:
     if limit := key.requests_per_minute:
-        _require(used.requests.full_for(now, limit), f"{limit} requests per minute")
+        _require(used.requests.retry_after(now, limit), f"{limit} requests per minute")
     if limit := key.tokens_per_minute:
-        _require(used.tokens.full_for(now, limit), f"{limit} tokens per minute")
+        _require(used.tokens.retry_after(now, limit), f"{limit} tokens per minute")
     if (limit := key.tokens_per_day) and used.today >= limit:
         _require(DAY - now % DAY, f"{limit} tokens per day")
 

@@ -12,11 +12,11 @@ The rules:
   an interactive request has its first token: none is started meanwhile, and one that has not said
   a word yet makes room and begins again later. Its prompt is long work that cannot be shared out;
   the words after it are short steps that can. What background is owed is left alone.
-- There an interactive request is also alone for `WORDS` seconds from its first token on, but no
-  longer than `ALONE` in all: nothing is started beside it. Two prompts side by side would both be
-  read when the second alone would be, and every word of an answer would wait for a piece of the
-  other's prompt. So most answers are whole before the next prompt is read, and a long one is
-  written while others are read.
+- There an interactive request is also alone for `DECODE_GRACE` seconds from its first token on, but
+  no longer than `MAX_EXCLUSIVE` in all: nothing is started beside it. Two prompts side by side
+  would both be read when the second alone would be, and every word of an answer would wait for a
+  piece of the other's prompt. So most answers are whole before the next prompt is read, and a long
+  one is written while others are read.
 - Within each of the two the order is that of `FairQueue`.
 - At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
   key with fewer, and a background request its place to an interactive one: a flood keeps nobody
@@ -27,12 +27,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from agent_server.admission.fair_queue import FairQueue, Request
+from agent_server.admission.fair_queue import FairQueue, QueuedRequest
 
-ALONE = 10.0
+MAX_EXCLUSIVE = 10.0
 """Seconds; an 8,000-token prompt takes longer, and a short question does not wait for it."""
 
-WORDS = 2.0
+DECODE_GRACE = 2.0
 """Seconds, in which a small model writes most answers that are read in a chat."""
 
 _NEWEST = 0.2
@@ -57,8 +57,8 @@ class Scheduler:
         self._owed_per_token = share / (1 - share)
         self._most_waiting = most_waiting
         self._queues = {False: FairQueue(), True: FairQueue()}
-        self._running: set[Request] = set()
-        self._silent: dict[Request, float] = {}
+        self._running: set[QueuedRequest] = set()
+        self._prefilling: dict[QueuedRequest, float] = {}
         self._of_key: Counter[str] = Counter()
         self._in_background = 0
         self._owed = 0.0
@@ -70,26 +70,26 @@ class Scheduler:
         return len(self._running)
 
     @property
-    def alone_until(self) -> float:
+    def exclusive_until(self) -> float:
         """Until when nothing is started, as one that runs is to be alone."""
-        return max((request.alone_until for request in self._running), default=0.0)
+        return max((request.exclusive_until for request in self._running), default=0.0)
 
-    def waiting(self, *, background: bool) -> int:
+    def waiting_count(self, *, background: bool) -> int:
         """How many requests of this priority wait."""
         return len(self._queues[background])
 
-    def arrive(self, request: Request) -> Request | None:
+    def arrive(self, request: QueuedRequest) -> QueuedRequest | None:
         """Let `request` wait. Returns the one that must go for it: another, itself, or None."""
-        loser = self._loser(request) if self._all_waiting() >= self._most_waiting else None
+        loser = self._evict(request) if self._waiting_total() >= self._most_waiting else None
         if loser is not request:
             self._queues[request.background].add(request)
         if loser is not None and loser is not request:
-            self.abandon(loser)
+            self.cancel(loser)
         return loser
 
-    def start(self, now: float) -> Request | None:
+    def start(self, now: float) -> QueuedRequest | None:
         """Start the request whose turn it is; None when none may start."""
-        may = self.running < self.places and self.alone_until <= now
+        may = self.running < self.places and self.exclusive_until <= now
         request = self._next() if may else None
         if request is None:
             return None
@@ -97,46 +97,48 @@ class Scheduler:
         self._running.add(request)
         self._of_key[request.key] += 1
         request.started, owed = now, self._owed
-        request.alone_until = now + ALONE if self.yields and not request.background else 0.0
+        request.exclusive_until = (
+            now + MAX_EXCLUSIVE if self.yields and not request.background else 0.0
+        )
         if request.background:
             self._in_background += 1
-            self._owed = self._owe(self._owed - request.cost)
+            self._owed = self._deficit(self._owed - request.cost)
         if self.yields and not (request.background and owed >= request.cost):
-            self._silent[request] = owed - self._owed
+            self._prefilling[request] = owed - self._owed
         return request
 
-    def spoke(self, request: Request, now: float) -> None:
+    def on_first_token(self, request: QueuedRequest, now: float) -> None:
         """The first part of the answer to a running request has come."""
-        self._silent.pop(request, None)
-        request.alone_until = min(request.alone_until, now + WORDS)
+        self._prefilling.pop(request, None)
+        request.exclusive_until = min(request.exclusive_until, now + DECODE_GRACE)
 
-    def in_the_way(self) -> list[Request]:
+    def preemptible(self) -> list[QueuedRequest]:
         """The background requests that must make room now."""
         if not self._is_awaited() and self._queues[False].head(self._may_run) is None:
             return []
-        return [request for request in self._silent if request.background]
+        return [request for request in self._prefilling if request.background]
 
-    def put_back(self, request: Request) -> None:
+    def requeue(self, request: QueuedRequest) -> None:
         """A running request has made room: it waits again."""
-        self._owed += self._silent.pop(request)
+        self._owed += self._prefilling.pop(request)
         self._stop(request)
-        self._queues[request.background].put_back(request)
+        self._queues[request.background].requeue(request)
 
-    def end(self, request: Request, now: float, cost: float) -> None:
+    def end(self, request: QueuedRequest, now: float, cost: float) -> None:
         """A running request has ended; it has really cost `cost` tokens."""
         assert request.started is not None
         seconds = now - request.started
-        self._silent.pop(request, None)
+        self._prefilling.pop(request, None)
         self._stop(request)
         self._queues[request.background].end(request, cost)
         if cost:
             self._mean += (seconds - self._mean) * _NEWEST if self._mean else seconds
         if request.background:
-            self._owed = self._owe(self._owed - (cost - request.cost))
+            self._owed = self._deficit(self._owed - (cost - request.cost))
         elif self._queues[True]:
             self._owed += cost * self._owed_per_token
 
-    def abandon(self, request: Request) -> None:
+    def cancel(self, request: QueuedRequest) -> None:
         """A waiting request goes away."""
         self._queues[request.background].remove(request)
 
@@ -144,9 +146,9 @@ class Scheduler:
         """How long it takes until all that wait now have started, as fast as it went lately."""
         ages = [now - request.started for request in self._running if request.started is not None]
         each = max(self._mean, sum(ages) / len(ages) if ages else 0.0)
-        return self._all_waiting() * each / self.places
+        return self._waiting_total() * each / self.places
 
-    def _stop(self, request: Request) -> None:
+    def _stop(self, request: QueuedRequest) -> None:
         request.started = None
         self._running.remove(request)
         self._of_key[request.key] -= 1
@@ -156,12 +158,12 @@ class Scheduler:
 
     def _is_awaited(self) -> bool:
         """Whether somebody waits for the first word of a running request."""
-        return any(not request.background for request in self._silent)
+        return any(not request.background for request in self._prefilling)
 
-    def _all_waiting(self) -> int:
+    def _waiting_total(self) -> int:
         return len(self._queues[False]) + len(self._queues[True])
 
-    def _next(self) -> Request | None:
+    def _next(self) -> QueuedRequest | None:
         interactive = self._queues[False].head(self._may_run) if self._queues[False] else None
         if not self._queues[True]:
             self._owed = 0.0
@@ -172,18 +174,18 @@ class Scheduler:
         has_place = self._in_background < self._background_places and not self._is_awaited()
         return background if interactive is None and has_place else interactive
 
-    def _owe(self, tokens: float) -> float:
+    def _deficit(self, tokens: float) -> float:
         """What background is owed; it is not in debt for what nobody else wanted."""
         return tokens if self._queues[False] else max(0.0, tokens)
 
-    def _may_run(self, request: Request) -> bool:
+    def _may_run(self, request: QueuedRequest) -> bool:
         return request.parallel is None or self._of_key[request.key] < request.parallel
 
-    def _loser(self, newcomer: Request) -> Request:
-        if not newcomer.background and (other := self._queues[True].newest_of_longest()):
+    def _evict(self, newcomer: QueuedRequest) -> QueuedRequest:
+        if not newcomer.background and (other := self._queues[True].longest_queue_tail()):
             return other
         queue = self._queues[newcomer.background]
-        other = queue.newest_of_longest()
-        if other and queue.waiting(other.key) > queue.waiting(newcomer.key) + 1:
+        other = queue.longest_queue_tail()
+        if other and queue.waiting_count(other.key) > queue.waiting_count(newcomer.key) + 1:
             return other
         return newcomer

@@ -15,8 +15,8 @@ from agent_server.metering.request_context import ADMIN, ANYBODY
 from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
-from storage.usage.api_keys import Key, Keys, Priority, StoredKey, server_path
-from storage.usage.usage import Amount, Entry, UsageTable
+from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority, server_path
+from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
@@ -73,11 +73,11 @@ def list_(
 ) -> None:
     """List the keys, and what each tendril has used by day and model. Days are UTC days."""
     settings = load(config, data)
-    stored, used = asyncio.run(_listed(settings, days))
+    stored, used = asyncio.run(_list_keys(settings, days))
     typer.echo(_columns(_KEYS, [_key_row(each) for each in stored]) if stored else "no keys")
     if used:
         currency = settings.section(UsageSettings).currency
-        rows = [_usage_row(entry, amount) for entry, amount in used]
+        rows = [_usage_row(usage_key, amount) for usage_key, amount in used]
         typer.echo("\n" + _columns((*_USAGE, currency), rows))
 
 
@@ -97,23 +97,23 @@ def revoke(
 async def _create(config: Config, key: Key) -> tuple[str, bool]:
     """The secret, and whether the server was open until now."""
     has_admin = config.section(ServerSettings).admin_key is not None
-    async with Database.opened(server_path(config.data)) as database:
+    async with Database.open(server_path(config.data)) as database:
         table = Keys(database)
         is_first = not has_admin and not await table.exist()
         return await table.create(key), is_first
 
 
-async def _listed(
+async def _list_keys(
     config: Config, days: int
-) -> tuple[Sequence[StoredKey], Sequence[tuple[Entry, Amount]]]:
+) -> tuple[Sequence[ApiKeyRow], Sequence[tuple[UsageKey, UsageAmount]]]:
     today = datetime.now(UTC).date()
-    async with Database.opened(server_path(config.data)) as database:
+    async with Database.open(server_path(config.data)) as database:
         used = await UsageTable(database).read(today - timedelta(days=days - 1), today)
-        return await Keys(database).listed(), used
+        return await Keys(database).list_all(), used
 
 
 async def _revoke(config: Config, name: str) -> bool:
-    async with Database.opened(server_path(config.data)) as database:
+    async with Database.open(server_path(config.data)) as database:
         return await Keys(database).revoke(name)
 
 
@@ -124,7 +124,7 @@ _KEYS = (
 _USAGE = ("day", "tendril", "model", "requests", "prompt", "cached", "completion")
 
 
-def _key_row(stored: StoredKey) -> Sequence[str]:
+def _key_row(stored: ApiKeyRow) -> Sequence[str]:
     key = stored.key
     limits = (key.requests_per_minute, key.tokens_per_minute, key.tokens_per_day, key.parallel)
     return (
@@ -138,12 +138,12 @@ def _key_row(stored: StoredKey) -> Sequence[str]:
     )
 
 
-def _usage_row(entry: Entry, amount: Amount) -> Sequence[str]:
+def _usage_row(usage_key: UsageKey, amount: UsageAmount) -> Sequence[str]:
     numbers = (amount.requests, amount.prompt, amount.cached, amount.completion)
     return (
-        entry.day.isoformat(),
-        entry.tendril,
-        entry.model,
+        usage_key.day.isoformat(),
+        usage_key.tendril,
+        usage_key.model,
         *(str(number) for number in numbers),
         f"{amount.cost:.4f}",
     )

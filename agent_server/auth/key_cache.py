@@ -23,7 +23,7 @@ PAUSE = 0.5
 """Seconds between two looks at the file's version."""
 
 
-class KeyRing:
+class ApiKeyCache:
     """Who a bearer key belongs to.
 
     Without an admin key and as long as no key was ever made, the server is open to everybody who
@@ -35,7 +35,7 @@ class KeyRing:
         self._keys: Mapping[bytes, Key] = {}
         self.is_open = admin is None
 
-    def owner(self, secret: bytes) -> Key | None:
+    def authenticate(self, secret: bytes) -> Key | None:
         """The owner of `secret`, ANYBODY where no key is needed; None for a wrong key.
 
         Digests are compared, so the time it takes tells nothing of a key.
@@ -48,7 +48,7 @@ class KeyRing:
         return self._keys.get(given)
 
     @asynccontextmanager
-    async def kept_up(self, database: Database) -> AsyncIterator[None]:
+    async def refreshing(self, database: Database) -> AsyncIterator[None]:
         """Read the keys, and again whenever the file has changed. Raises Unavailable."""
         await self._read(Keys(database))
         async with asyncio.TaskGroup() as tasks:
@@ -70,5 +70,5 @@ class KeyRing:
             await asyncio.sleep(PAUSE)
 
     async def _read(self, keys: Keys) -> None:
-        self._keys = await keys.live()
+        self._keys = await keys.active()
         self.is_open = self._admin is None and not await keys.exist()

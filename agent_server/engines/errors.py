@@ -46,7 +46,7 @@ LONG_FIELDS = {"/v1/completions": "prompt", "/v1/embeddings": "input"}
 """The field that is too long, where it is not `messages`."""
 
 
-def fault(status: int, body: bytes, headers: Mapping[str, str], path: str = "") -> ApiError:
+def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str = "") -> ApiError:
     """Turn an engine's error answer to a request for `path` into ours."""
     if status in (404, 405, 501) and path in OPTIONAL:
         return Unsupported(f"the engine behind this server has no {path}")
@@ -69,11 +69,11 @@ def fault(status: int, body: bytes, headers: Mapping[str, str], path: str = "") 
     return EngineUnavailable(f"the engine failed with status {status}")
 
 
-def fault_event(problem: Any) -> ApiError:
+def event_to_api_error(problem: Any) -> ApiError:
     """Turn an error that came in the middle of a stream into ours."""
     body = json.dumps({"error": problem}).encode()
     code = problem.get("code") if isinstance(problem, dict) else None
-    return fault(code if isinstance(code, int) else 500, body, {})
+    return to_api_error(code if isinstance(code, int) else 500, body, {})
 
 
 def _problem(body: bytes) -> dict[str, Any]:

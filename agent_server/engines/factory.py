@@ -7,15 +7,15 @@ from pathlib import Path
 from agent_server.engine_protocol import Engine
 from agent_server.engines.anthropic import AnthropicEngine
 from agent_server.engines.embedded import EmbeddedEngine
-from agent_server.engines.llama_child import Spec
+from agent_server.engines.llama_child import EngineSpec
 from agent_server.engines.openai import HttpEngine
 from agent_server.model_catalogue.machine import Machine
 from agent_server.model_files.gguf import fitting_context
 from agent_server.model_files.store import gguf, model_file
-from agent_server.settings.models import ModelSettings, OneModel
+from agent_server.settings.models import ModelConfig, ModelSettings
 
 
-def engine_for(name: str, settings: OneModel) -> Engine:
+def create_engine(name: str, settings: ModelConfig) -> Engine:
     """The engine of the model `name`, not yet running. Raises ConfigError."""
     if settings.urls:
         key = settings.upstream_key
@@ -31,7 +31,7 @@ def engine_for(name: str, settings: OneModel) -> Engine:
     else:
         assert settings.path is not None  # settings_of_models requires one
         path = gguf(settings.path)
-    spec = Spec(
+    spec = EngineSpec(
         path=str(path),
         name=name,
         context=_context(settings, path),
@@ -43,7 +43,7 @@ def engine_for(name: str, settings: OneModel) -> Engine:
     return EmbeddedEngine(spec, timeout=settings.timeout)
 
 
-def _context(settings: OneModel, path: Path) -> int:
+def _context(settings: ModelConfig, path: Path) -> int:
     if "context" in settings.model_fields_set:
         return settings.context
     return fitting_context(path, settings.slots, Machine.here().memory)

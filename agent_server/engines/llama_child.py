@@ -1,8 +1,8 @@
 """The embedded engine's process: llama.cpp's own HTTP server on a free loopback port.
 
 Run as `python -m agent_server.engines.llama_child`. One JSON line on standard input says what to
-load (a `Spec`); the answer is one JSON line on standard output with the address. The process ends
-when standard input closes, so it never outlives its supervisor.
+load (a `EngineSpec`); the answer is one JSON line on standard output with the address. The process
+ends when standard input closes, so it never outlives its supervisor.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REPEAT_PENALTY = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class EngineSpec:
     """What the engine loads. `context` is tokens per request; `key` is the bearer key it wants;
     with `thinks` a model that can think before it answers does."""
 
@@ -59,7 +59,7 @@ class Spec:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
-def parameters(spec: Spec) -> Any:
+def parameters(spec: EngineSpec) -> Any:
     """Translate `spec` for llama.cpp, whose `n_ctx` is divided among the slots."""
     import xllamacpp
 
@@ -97,7 +97,7 @@ def main() -> None:
             f"the embedded engine cannot start: {error}; on Debian and Ubuntu: apt install libgomp1"
         )
 
-    spec = Spec(**json.loads(sys.stdin.readline()))
+    spec = EngineSpec(**json.loads(sys.stdin.readline()))
     try:
         server = xllamacpp.Server(parameters(spec))
     except RuntimeError as error:

@@ -10,21 +10,21 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from agent_server.engine_protocol import Chunk, Chunks, TokenCount, Traits
+from agent_server.engine_protocol import Chunk, Chunks, ModelInfo, TokenCount
 from agent_server.engines.capability_probe import (
-    card_traits,
-    merged,
-    props_traits,
-    show_traits,
+    coalesce_info,
+    info_from_model_card,
+    info_from_ollama,
+    info_from_props,
     size_in,
 )
-from agent_server.engines.errors import fault_event
-from agent_server.engines.upstream_pool import Answer, Call, Upstreams
+from agent_server.engines.errors import event_to_api_error
+from agent_server.engines.upstream_pool import UpstreamPool, UpstreamRequest, UpstreamResponse
 from agent_server.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
 from terrarium.sse import EventData, EventTooLong
 
 
-def joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+def merge_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     """Put plain text that follows plain text of the same choice together."""
     held: Chunk | None = None
     for chunk in chunks:
@@ -80,20 +80,20 @@ class HttpEngine:
         keep_alive: bool = True,
     ) -> None:
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._upstreams = Upstreams(urls, headers, timeout=timeout, keep_alive=keep_alive)
+        self._upstream_pool = UpstreamPool(urls, headers, timeout=timeout, keep_alive=keep_alive)
         self._model = model
         self._urls = " ".join(urls)
         self._counts_chats = True  # until it turns out to be llama.cpp, which counts texts only
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is under way."""
-        return self._upstreams.busy
+        return self._upstream_pool.is_busy
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         """Hold the connections open."""
-        async with self._upstreams.running():
+        async with self._upstream_pool.lifespan():
             yield
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
@@ -105,18 +105,18 @@ class HttpEngine:
             "stream_options": {"include_usage": True},
         }
         path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
-        call = Call("POST", path, encoded(asked), session)
-        answer = await self._upstreams.open(call)
+        request = UpstreamRequest("POST", path, encode(asked), session)
+        answer = await self._upstream_pool.send(request)
         try:
             if answer.headers.get("content-type", "").startswith("application/json"):
-                yield _as_chunk(_parse(await answer.whole()))
+                yield _as_chunk(_parse(await answer.read_all()))
                 return
             finished, unwatched = False, body.get("stream") is False
-            stream = Events(answer)
-            while arrived := await stream.more():
+            stream = SseStream(answer)
+            while arrived := await stream.next_batch():
                 chunks = (_parse(data) for data in arrived if data != DONE)
-                for chunk in joined(chunks) if unwatched else chunks:
-                    finished = finished or _finished(chunk)
+                for chunk in merge_chunks(chunks) if unwatched else chunks:
+                    finished = finished or _is_finished(chunk)
                     yield chunk
                 if DONE in arrived:
                     answer.finish()
@@ -150,12 +150,12 @@ class HttpEngine:
 
     async def ready(self) -> bool:
         """Whether an upstream lists its models: it is up and takes our key."""
-        return await self._upstreams.healthy()
+        return await self._upstream_pool.healthy()
 
-    async def traits(self) -> Traits:
+    async def model_info(self) -> ModelInfo:
         """Ask the list of models, then what llama.cpp or Ollama have besides."""
         name = await self._model_name()
-        said = card_traits(await self._card(name))
+        said = info_from_model_card(await self._card(name))
         found = replace(
             said,
             weights=name,
@@ -163,10 +163,10 @@ class HttpEngine:
             identity=f"{name} at {self._urls}",
         )
         with suppress(ApiError):
-            return merged(props_traits(await self._json("GET", "/props", None)), found)
+            return coalesce_info(info_from_props(await self._json("GET", "/props", None)), found)
         with suppress(ApiError):
-            return merged(
-                show_traits(await self._json("POST", "/api/show", {"model": name})), found
+            return coalesce_info(
+                info_from_ollama(await self._json("POST", "/api/show", {"model": name})), found
             )
         return found
 
@@ -192,8 +192,10 @@ class HttpEngine:
         ]
 
     async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        content = None if body is None else encoded(body)
-        whole = await (await self._upstreams.open(Call(method, path, content))).whole()
+        content = None if body is None else encode(body)
+        whole = await (
+            await self._upstream_pool.send(UpstreamRequest(method, path, content))
+        ).read_all()
         try:
             answer = json.loads(whole)
         except ValueError:
@@ -203,7 +205,7 @@ class HttpEngine:
         return answer
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
+def encode(body: Mapping[str, Any]) -> bytes:
     """A request body as JSON. Raises InvalidRequest for what JSON cannot carry."""
     try:
         return _ENCODER.encode(body).encode()
@@ -213,20 +215,20 @@ def encoded(body: Mapping[str, Any]) -> bytes:
         raise InvalidRequest(text) from None
 
 
-class Events:
+class SseStream:
     """The data of the events of a streamed answer."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: UpstreamResponse) -> None:
         self._answer = answer
         self._data = EventData()
         self._ended = False
 
-    async def more(self) -> list[bytes]:
+    async def next_batch(self) -> list[bytes]:
         """Those that came together; none at the end. Raises ApiError."""
         found: list[bytes] = []
         try:
             while not found and not self._ended:
-                piece = await self._answer.piece()
+                piece = await self._answer.read()
                 self._ended = not piece
                 found = self._data.feed(piece or b"\n")  # the last line may be left open
         except EventTooLong as error:
@@ -251,9 +253,9 @@ def _parse(data: bytes) -> Chunk:
     if not isinstance(chunk, dict):
         raise EngineUnavailable("the engine sent something that is not a chunk")
     if chunk.get("error"):
-        raise fault_event(chunk["error"])
+        raise event_to_api_error(chunk["error"])
     if "choices" not in chunk and "message" in chunk:
-        raise fault_event(chunk)
+        raise event_to_api_error(chunk)
     return chunk
 
 
@@ -265,7 +267,7 @@ def _json(data: bytes) -> Any:
         return json.loads(data)
 
 
-def _finished(chunk: Chunk) -> bool:
+def _is_finished(chunk: Chunk) -> bool:
     return any(choice.get("finish_reason") for choice in _choices(chunk))
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from agent_server.engines.errors import fault
+from agent_server.engines.errors import to_api_error
 from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable, RateLimited, Unsupported
-from terrarium.http.connection import BrokenError, Connection
-from terrarium.http.pool import Connections, UnreachableError
+from terrarium.http.connection import ConnectionBroken, HttpConnection
+from terrarium.http.pool import ConnectFailed, ConnectionPool
 
 log = structlog.get_logger()
 
@@ -24,21 +24,21 @@ BREAK_AFTER = 3
 
 @dataclass(slots=True, eq=False)
 class Upstream:
-    """A circuit breaker: `down` while requests do not go there. `asking` counts them."""
+    """A circuit breaker: `down` while requests do not go there. `in_flight` counts them."""
 
     url: str
-    connections: Connections
+    connection_pool: ConnectionPool
     failures: int = 0
     down: bool = False
-    asking: int = 0
+    in_flight: int = 0
 
-    def worked(self) -> None:
+    def record_success(self) -> None:
         """Note that it answered."""
         if self.down:
             log.info("upstream.up", url=self.url)
         self.failures, self.down = 0, False
 
-    def failed(self, reason: str, *, gone: bool = False) -> None:
+    def record_failure(self, reason: str, *, gone: bool = False) -> None:
         """Note that it did not; `gone` when it refuses connections, which once is enough."""
         self.failures += 1
         if not self.down and (gone or self.failures >= BREAK_AFTER):
@@ -60,38 +60,38 @@ FAREWELL = 0.05
 """Seconds in which a stream must end after its last event for its connection to be kept."""
 
 
-class Answer:
+class UpstreamResponse:
     """The status, the headers and the body of one answer.
 
-    The upstream has it among those it is `asking` until it is closed. `timeout` is how many
+    The upstream has it among those it is `in_flight` until it is closed. `timeout` is how many
     seconds the engine may be silent.
     """
 
-    def __init__(self, connection: Connection, upstream: Upstream, timeout: float) -> None:
-        self._connection: Connection | None = connection
+    def __init__(self, connection: HttpConnection, upstream: Upstream, timeout: float) -> None:
+        self._connection: HttpConnection | None = connection
         self._timeout = timeout
         self.status: int = connection.status
         self.headers: Mapping[str, str] = connection.headers
-        self.begun = connection.has_body
+        self.has_begun = connection.has_body
         self.upstream = upstream
 
-    async def piece(self) -> bytes:
+    async def read(self) -> bytes:
         """What has come of the body; nothing at its end. Raises ApiError."""
         assert self._connection is not None
         try:
             return await self._connection.read()
         except TimeoutError as error:
-            self.upstream.failed("silent")
+            self.upstream.record_failure("silent")
             raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
-        except BrokenError as error:
-            self.upstream.failed(str(error))
+        except ConnectionBroken as error:
+            self.upstream.record_failure(str(error))
             raise EngineUnavailable("the engine went away in the middle of the answer") from error
 
-    async def whole(self) -> bytes:
+    async def read_all(self) -> bytes:
         """The rest of the body, and close. Raises EngineTimeout, EngineUnavailable."""
         body = bytearray()
         try:
-            while piece := await self.piece():
+            while piece := await self.read():
                 body += piece
                 if len(body) > LONGEST:
                     raise EngineUnavailable(f"the engine's answer has more than {LONGEST} bytes")
@@ -106,9 +106,9 @@ class Answer:
     def close(self, grace: float = 0) -> None:
         """Leave; an answer that has not ended is broken off, which stops its generation."""
         if self._connection is not None:
-            self._connection.leave(grace)
+            self._connection.release(grace)
             self._connection = None
-            self.upstream.asking -= 1
+            self.upstream.in_flight -= 1
 
 
 CHECK_DOWN, CHECK_ALL = 1.0, 10.0
@@ -121,7 +121,7 @@ HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class UpstreamRequest:
     """One request to whichever upstream answers; `session` keeps a conversation on one."""
 
     method: str
@@ -130,7 +130,7 @@ class Call:
     session: str | None = None
 
 
-class Upstreams:
+class UpstreamPool:
     """Sends calls, each to the first URL that begins an answer.
 
     A connection that is refused or breaks, a status of 429 or 5xx, and an empty answer let the
@@ -149,21 +149,21 @@ class Upstreams:
     ) -> None:
         own = {**HEADERS, **headers}
         self._pool = tuple(
-            Upstream(url, Connections(url, own, patience=timeout, keep_alive=keep_alive))
+            Upstream(url, ConnectionPool(url, own, patience=timeout, keep_alive=keep_alive))
             for url in urls
         )
         self._timeout = timeout
-        self._health = Call("GET", health)
+        self._health = UpstreamRequest("GET", health)
         self._is_running = False
         self._turn = itertools.count()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is under way."""
-        return any(each.asking for each in self._pool)
+        return any(each.in_flight for each in self._pool)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         """Check the upstreams' health, and close the connections in the end."""
         watching = asyncio.create_task(self._watch())
         self._is_running = True
@@ -174,14 +174,14 @@ class Upstreams:
             watching.cancel()
             await asyncio.wait({watching})
             for each in self._pool:
-                await each.connections.close()
+                await each.connection_pool.close()
 
-    async def open(self, call: Call) -> Answer:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
         problem: ApiError = EngineUnavailable("no engine can be reached")
-        for upstream in self._order(call.session):
+        for upstream in self._order(request.session):
             try:
-                return await self._ask(upstream, call)
+                return await self._ask(upstream, request)
             except (EngineUnavailable, RateLimited) as error:
                 problem = error
         raise problem
@@ -192,44 +192,44 @@ class Upstreams:
             checks = [tasks.create_task(self._check(each)) for each in self._pool]
         return any(check.result() for check in checks)
 
-    async def _ask(self, upstream: Upstream, call: Call) -> Answer:
-        upstream.asking += 1
+    async def _ask(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
+        upstream.in_flight += 1
         try:
-            connection = await self._begun(upstream, call)
+            connection = await self._first_bytes(upstream, request)
         except BaseException:
-            upstream.asking -= 1
+            upstream.in_flight -= 1
             raise
-        answer = Answer(connection, upstream, self._timeout)
-        await self._require_success(answer, call)
+        answer = UpstreamResponse(connection, upstream, self._timeout)
+        await self._require_success(answer, request)
         return answer
 
-    async def _begun(self, upstream: Upstream, call: Call) -> Connection:
+    async def _first_bytes(self, upstream: Upstream, request: UpstreamRequest) -> HttpConnection:
         """The connection with the first bytes of the answer's body. Raises ApiError."""
         if not self._is_running:
             raise EngineUnavailable("the engine is not started")
         try:
-            return await upstream.connections.ask(call.method, call.path, call.content)
-        except UnreachableError as error:
-            upstream.failed(str(error), gone=True)
+            return await upstream.connection_pool.ask(request.method, request.path, request.content)
+        except ConnectFailed as error:
+            upstream.record_failure(str(error), gone=True)
             raise EngineUnavailable("no engine can be reached") from error
         except TimeoutError as error:
-            upstream.failed("silent")
+            upstream.record_failure("silent")
             raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
-        except BrokenError as error:
-            upstream.failed(str(error))
+        except ConnectionBroken as error:
+            upstream.record_failure(str(error))
             raise EngineUnavailable("the engine went away before it answered") from error
 
-    async def _require_success(self, answer: Answer, call: Call) -> None:
-        if answer.status == 200 and answer.begun:
-            answer.upstream.worked()
+    async def _require_success(self, answer: UpstreamResponse, request: UpstreamRequest) -> None:
+        if answer.status == 200 and answer.has_begun:
+            answer.upstream.record_success()
             return
-        body = await answer.whole()
+        body = await answer.read_all()
         if answer.status == 200:
-            answer.upstream.failed("empty")
+            answer.upstream.record_failure("empty")
             raise EngineUnavailable("the engine gave an empty answer")
         if answer.status >= 500 and answer.status != 501:
-            answer.upstream.failed(str(answer.status))
-        raise fault(answer.status, body, answer.headers, call.path)
+            answer.upstream.record_failure(str(answer.status))
+        raise to_api_error(answer.status, body, answer.headers, request.path)
 
     def _order(self, session: str | None) -> Sequence[Upstream]:
         up = [each for each in self._pool if not each.down]
@@ -238,7 +238,7 @@ class Upstreams:
         if session is not None:
             return sorted(up, key=lambda each: each.rank(session))
         first = next(self._turn) % len(up)
-        return sorted(up[first:] + up[:first], key=lambda each: each.asking)
+        return sorted(up[first:] + up[:first], key=lambda each: each.in_flight)
 
     async def _watch(self) -> None:
         every = round(CHECK_ALL / CHECK_DOWN)
@@ -255,12 +255,12 @@ class Upstreams:
         try:
             async with asyncio.timeout(CHECK_PATIENCE):
                 answer = await self._ask(upstream, self._health)
-                await answer.whole()
+                await answer.read_all()
         except TimeoutError:
-            upstream.failed("its health check is silent")
+            upstream.record_failure("its health check is silent")
             return False
         except ApiError as error:
             if not isinstance(error, Unsupported):
                 return False
-        upstream.worked()
+        upstream.record_success()
         return True

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from agent_server.errors import ApiError
-from agent_server.http.json_encoding import Whole, event
+from agent_server.http.json_encoding import JsonBody, sse_event
 
 MESSAGES = "/v1/messages"
 """Where Anthropic's API begins."""
@@ -43,11 +43,11 @@ def anthropic_error(error: ApiError, status: int | None = None) -> dict[str, Any
 def error_event(error: ApiError, path: str) -> bytes:
     """The last event of a stream at the address `path` that ends with `error`."""
     if speaks_anthropic(path):
-        return event(anthropic_error(error), "error")
-    return event(error.as_wire())
+        return sse_event(anthropic_error(error), "error")
+    return sse_event(error.as_wire())
 
 
-class ErrorResponse(Whole):
+class ErrorResponse(JsonBody):
     """An error in the shape of the address that was asked."""
 
     def __init__(self, error: ApiError, status: int | None = None) -> None:
@@ -58,7 +58,7 @@ class ErrorResponse(Whole):
         """Send it."""
         if speaks_anthropic(scope["path"]):
             other = anthropic_error(self._error, self.status_code)
-            answer = Whole(other, self.status_code, self._error.headers)
+            answer = JsonBody(other, self.status_code, self._error.headers)
             await answer(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)

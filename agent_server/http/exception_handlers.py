@@ -25,13 +25,15 @@ KINDS = frozenset({"str", "int", "float", "bool", "numbers", "texts", "lists"})
 """Steps of a pydantic location that name a branch of a union."""
 
 
-def install(app: FastAPI) -> None:
+def register(app: FastAPI) -> None:
     """Let `app` answer all errors in one shape."""
     for kind in (ApiError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refuse)
 
 
-def refusal(request: Request, error: ApiError | RequestValidationError | HTTPException) -> Response:
+def to_response(
+    request: Request, error: ApiError | RequestValidationError | HTTPException
+) -> Response:
     """The answer to a request that ended in `error`."""
     if isinstance(error, ApiError):
         return error_response(error)
@@ -42,7 +44,7 @@ def refusal(request: Request, error: ApiError | RequestValidationError | HTTPExc
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError | RequestValidationError | HTTPException)
-    return refusal(request, error)
+    return to_response(request, error)
 
 
 def _invalid(error: RequestValidationError) -> Response:

@@ -29,13 +29,13 @@ def to_json(data: Any) -> bytes:
         raise EngineUnavailable("the engine sent a number that JSON cannot carry") from None
 
 
-def event(data: Any, name: str | None = None) -> bytes:
+def sse_event(data: Any, name: str | None = None) -> bytes:
     """Return one server-sent event; `name` is its type, for APIs that have several."""
     kind = b"event: %s\n" % name.encode() if name else b""
     return b"%sdata: %s\n\n" % (kind, to_json(data))
 
 
-class Whole(JSONResponse):
+class JsonBody(JSONResponse):
     """An answer in one piece."""
 
     def render(self, content: Any) -> bytes:

@@ -13,7 +13,7 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agent_server.auth.key_cache import KeyRing
+from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.errors import (
     ApiError,
     BodyTooLarge,
@@ -25,7 +25,7 @@ from agent_server.errors import (
 )
 from agent_server.http.error_responses import ErrorResponse, error_event
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.request_context import Visit, visiting
+from agent_server.metering.request_context import RequestContext, visiting
 from storage.usage.api_keys import Key
 from terrarium.loopback import host_of, is_loopback
 
@@ -43,7 +43,7 @@ def error_response(error: ApiError) -> ErrorResponse:
 
 
 @dataclass(slots=True)
-class Progress:
+class ResponseState:
     """How far an answer has come; 499 when it never came to its end."""
 
     status: int | None = None
@@ -67,7 +67,7 @@ class Progress:
         return self.status
 
 
-class RequestContext:
+class AccessLogMiddleware:
     """Gives each request an id, and is the last place where an error can be caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -78,83 +78,83 @@ class RequestContext:
         """Handle one HTTP request."""
         wanted = dict(scope["headers"]).get(b"x-request-id", b"")
         request_id = wanted if _ID.fullmatch(wanted) else token_hex(16).encode()
-        progress, began = Progress(), time.monotonic()
+        state, began = ResponseState(), time.monotonic()
 
-        async def tell(message: Message) -> None:
+        async def send_tracked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
-            progress.note(message)
+            state.note(message)
             await send(message)
 
         # Each request has a context of its own, which ends with it.
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         try:
-            await self._app(scope, receive, tell)
+            await self._app(scope, receive, send_tracked)
         except asyncio.CancelledError:
             # Only uvicorn cancels a request: the server stops, and its grace is over.
-            await _farewell(progress, scope, receive, tell)
+            await _farewell(state, scope, receive, send_tracked)
         except Exception:
             log.exception("request.crashed")
-            if progress.status is None:
+            if state.status is None:
                 text = f"something went wrong here; the log has it as {request_id.decode()}"
-                await error_response(ApiError(text))(scope, receive, tell)
+                await error_response(ApiError(text))(scope, receive, send_tracked)
         finally:
-            self._done(scope, progress, time.monotonic() - began)
+            self._finish(scope, state, time.monotonic() - began)
 
-    def _done(self, scope: Scope, progress: Progress, seconds: float) -> None:
+    def _finish(self, scope: Scope, state: ResponseState, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        self._metrics.answered(route, progress.outcome, seconds)
+        self._metrics.count_response(route, state.outcome, seconds)
         # Tendrils look whether there is a model of some name, and mostly there is none.
-        looked = route == CARD and progress.outcome == NotFound.status
+        looked = route == CARD and state.outcome == NotFound.status
         tell = log.debug if route in QUIET or looked else log.info
-        who = visiting.get()
-        facts = who.facts() if who else {}
+        context = visiting.get()
+        facts = context.log_fields() if context else {}
         tell(
             "request.done",
             route=route,
-            status=progress.outcome,
+            status=state.outcome,
             seconds=round(seconds, 3),
             **facts,
         )
 
 
-async def _farewell(progress: Progress, scope: Scope, receive: Receive, send: Send) -> None:
+async def _farewell(state: ResponseState, scope: Scope, receive: Receive, send: Send) -> None:
     """Tell a client whose answer is cut short, in the way that is still open."""
     error = EngineUnavailable("the server is stopping")
-    if progress.status is None:
+    if state.status is None:
         await error_response(error)(scope, receive, send)
-    elif not progress.complete:
-        last = error_event(error, scope["path"]) if progress.streaming else b""
+    elif not state.complete:
+        last = error_event(error, scope["path"]) if state.streaming else b""
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
-class BearerKey:
+class AuthMiddleware:
     """Finds out who asks, before a byte of the body is read; nobody gets in with a wrong key."""
 
-    def __init__(self, app: ASGIApp, ring: KeyRing) -> None:
+    def __init__(self, app: ASGIApp, api_keys: ApiKeyCache) -> None:
         self._app = app
-        self._ring = ring
+        self._api_keys = api_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request."""
         headers = dict(scope["headers"])
-        if self._ring.is_open and not _is_ours(headers):
+        if self._api_keys.is_open and not _is_loopback_host(headers):
             text = "without a key this server answers to loopback names such as localhost only"
             await error_response(Forbidden(text))(scope, receive, send)
             return
         if _is_guarded(scope["path"]):
             given = _secret(headers)
-            owner = self._ring.owner(given)
+            owner = self._api_keys.authenticate(given)
             if owner is None:
                 reason = "wrong key" if given else "a key is needed"
                 hint = "send your key as Authorization: Bearer KEY"
                 await error_response(Unauthorized(f"{reason}; {hint}"))(scope, receive, send)
                 return
-            visiting.set(_visit(owner, headers))
+            visiting.set(_request_context(owner, headers))
         await self._app(scope, receive, send)
 
 
-def _is_ours(headers: Mapping[bytes, bytes]) -> bool:
+def _is_loopback_host(headers: Mapping[bytes, bytes]) -> bool:
     """Whether the Host header means this machine (see terrarium.loopback)."""
     return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
 
@@ -167,14 +167,14 @@ def _secret(headers: Mapping[bytes, bytes]) -> bytes:
     return headers.get(b"x-api-key", b"")
 
 
-def _visit(owner: Key, headers: Mapping[bytes, bytes]) -> Visit:
+def _request_context(owner: Key, headers: Mapping[bytes, bytes]) -> RequestContext:
     """The key's priority is the highest; a request can only ask for less."""
     background = b"background" in (owner.priority.encode(), headers.get(b"x-priority"))
     size = headers.get(b"content-length", b"")
-    return Visit(owner, background, int(size) if size.isdigit() and len(size) < 16 else 0)
+    return RequestContext(owner, background, int(size) if size.isdigit() and len(size) < 16 else 0)
 
 
-class BodyLimit:
+class BodySizeLimitMiddleware:
     """Refuses a request body that is longer than `most` bytes, declared or not."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
@@ -189,7 +189,7 @@ class BodyLimit:
             return
         seen = 0
 
-        async def counted() -> Message:
+        async def count_bytes() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
@@ -198,7 +198,7 @@ class BodyLimit:
                 raise HTTPException(BodyTooLarge.status, too_large(self._most).message)
             return message
 
-        await self._app(scope, counted, send)
+        await self._app(scope, count_bytes, send)
 
 
 def too_large(most: int) -> BodyTooLarge:

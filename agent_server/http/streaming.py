@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import ApiError, ClientGone, EngineUnavailable
-from agent_server.http.json_encoding import event
-from terrarium.cancellation import Stoppable, StoppedError
+from agent_server.http.json_encoding import sse_event
+from terrarium.cancellation import CancelScope, ScopeCancelled
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -30,14 +30,14 @@ QUICK = 0.01
 """Seconds after which it is worth watching whether the client still waits: that takes a task."""
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`; when the client leaves first, stop it and raise ClientGone."""
-    loop, stoppable = asyncio.get_running_loop(), Stoppable()
+    loop, stoppable = asyncio.get_running_loop(), CancelScope()
     leaving: asyncio.Task[None] | None = None
 
     def watch() -> None:
         nonlocal leaving
-        leaving = loop.create_task(_left(receive))
+        leaving = loop.create_task(_wait_for_disconnect(receive))
         leaving.add_done_callback(stop)
 
     def stop(_leaving: asyncio.Task[None]) -> None:
@@ -46,7 +46,7 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     timer = loop.call_later(QUICK, watch)
     try:
         return await stoppable.result(work)
-    except StoppedError:
+    except ScopeCancelled:
         raise ClientGone("the client left before the answer was complete") from None
     finally:
         timer.cancel()
@@ -71,9 +71,9 @@ class EventStream(Response):
         """Send all events, and stop the generation however the sending ends."""
         async with aclosing(self._chunks), aclosing(self._events):
             with suppress(ClientGone):
-                await unless_gone(receive, self._sent(send))
+                await cancel_on_disconnect(receive, self._send_events(send))
 
-    async def _sent(self, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         start = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **start})
         async for each in self._events:
@@ -81,10 +81,10 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def begin(request: Request, chunks: Chunks, render: Render) -> EventStream:
+async def start_stream(request: Request, chunks: Chunks, render: Render) -> EventStream:
     """Start an answer: an error before the first chunk is raised, a later one is an event."""
     try:
-        first = await unless_gone(request.receive, _first(chunks))
+        first = await cancel_on_disconnect(request.receive, _first(chunks))
     except BaseException:
         await chunks.aclose()
         raise
@@ -94,17 +94,17 @@ async def begin(request: Request, chunks: Chunks, render: Render) -> EventStream
 async def chat_events(first: Chunk, chunks: Chunks, *, include_usage: bool) -> Events:
     """The events of a chat: its chunks as they are, then `[DONE]`."""
     try:
-        yield event(first)
+        yield sse_event(first)
         async for chunk in chunks:
             if chunk["choices"] or include_usage:
-                yield event(chunk)
+                yield sse_event(chunk)
     except ApiError as error:
-        yield event(broken(error).as_wire())
+        yield sse_event(log_stream_error(error).as_wire())
         return
     yield DONE
 
 
-def broken(error: ApiError) -> ApiError:
+def log_stream_error(error: ApiError) -> ApiError:
     """Log an error that ends a stream which has begun; returns it."""
     log.warning("stream.broken", status=error.status, code=error.code)
     return error
@@ -117,6 +117,6 @@ async def _first(chunks: Chunks) -> Chunk:
         raise EngineUnavailable("the engine gave an empty answer") from None
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

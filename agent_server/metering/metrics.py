@@ -8,8 +8,8 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from agent_server.metering.request_context import Visit
-from agent_server.usage import Usage
+from agent_server.metering.request_context import RequestContext
+from agent_server.usage import RequestUsage
 
 
 class AdmissionState(Protocol):
@@ -21,7 +21,7 @@ class AdmissionState(Protocol):
     def running(self) -> int:
         """Requests that run."""
 
-    def waiting(self, *, background: bool) -> int:
+    def waiting_count(self, *, background: bool) -> int:
         """Count the requests of one priority that wait."""
 
 
@@ -36,7 +36,7 @@ KINDS = ("prompt", "cached", "completion")
 
 
 @dataclass(frozen=True, slots=True)
-class _Whose:
+class _Series:
     """The series of one tendril and model, kept because looking them up is what costs time."""
 
     prompt: Counter
@@ -52,7 +52,7 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self._tendrils: set[str] = set()
-        self._known: dict[tuple[str, str], _Whose] = {}
+        self._known: dict[tuple[str, str], _Series] = {}
         self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._waits: dict[tuple[str, str, bool], Histogram] = {}
         whose = ["tendril", "model"]
@@ -90,15 +90,15 @@ class Metrics:
             "terrarium_waiting", "Requests that wait", ["model", "priority"], registry=registry
         )
 
-    def show_gate(self, model: str, scheduler: AdmissionState) -> None:
+    def watch_queue(self, model: str, scheduler: AdmissionState) -> None:
         """Show from now on how many places this engine has, and who waits for them."""
         self._places.labels(model).set(scheduler.places)
         self._running.labels(model).set_function(lambda: scheduler.running)
         for background, priority in ((False, "interactive"), (True, "background")):
-            waiting = partial(scheduler.waiting, background=background)
+            waiting = partial(scheduler.waiting_count, background=background)
             self._waiting.labels(model, priority).set_function(waiting)
 
-    def answered(self, route: str, status: int, seconds: float) -> None:
+    def count_response(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         known = self._answered.get((route, status))
         if known is None:
@@ -108,28 +108,33 @@ class Metrics:
         requests.inc()
         times.observe(seconds)
 
-    def waited(self, visit: Visit, model: str, seconds: float) -> None:
+    def observe_wait(self, context: RequestContext, model: str, seconds: float) -> None:
         """Count how long a request waited for a place, or until it gave up."""
-        tendril = self._tendril(visit)
-        wait = self._waits.get((tendril, model, visit.background))
+        tendril = self._tendril(context)
+        wait = self._waits.get((tendril, model, context.background))
         if wait is None:
-            priority = "background" if visit.background else "interactive"
+            priority = "background" if context.background else "interactive"
             wait = self._wait.labels(tendril, model, priority)
-            self._waits[tendril, model, visit.background] = wait
+            self._waits[tendril, model, context.background] = wait
         wait.observe(seconds)
 
-    def used(
-        self, visit: Visit, model: str, used: Usage, first: float | None, ended: float
+    def count_usage(
+        self,
+        context: RequestContext,
+        model: str,
+        used: RequestUsage,
+        first: float | None,
+        ended: float,
     ) -> None:
         """Count the tokens of an answer; `first` and `ended` are times of the monotonic clock."""
-        whose = self._whose(self._tendril(visit), model)
+        whose = self._series(self._tendril(context), model)
         whose.prompt.inc(used.prompt)
         whose.cached.inc(used.cached)
         whose.completion.inc(used.completion)
         if first is None:
             return
-        if visit.usage is None:
-            whose.first.observe(first - visit.began)
+        if context.usage is None:
+            whose.first.observe(first - context.began)
         if used.completion > 1 and ended > first:
             whose.speed.observe((used.completion - 1) / (ended - first))
 
@@ -137,19 +142,19 @@ class Metrics:
         """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
-    def _whose(self, tendril: str, model: str) -> _Whose:
+    def _series(self, tendril: str, model: str) -> _Series:
         whose = self._known.get((tendril, model))
         if whose is None:
             prompt, cached, completion = (
                 self._tokens.labels(tendril, model, kind) for kind in KINDS
             )
             first, speed = (each.labels(tendril, model) for each in (self._first, self._speed))
-            whose = _Whose(prompt, cached, completion, first, speed)
+            whose = _Series(prompt, cached, completion, first, speed)
             self._known[tendril, model] = whose
         return whose
 
-    def _tendril(self, visit: Visit) -> str:
-        name = visit.key.name
+    def _tendril(self, context: RequestContext) -> str:
+        name = context.key.name
         if name in self._tendrils or len(self._tendrils) < MOST_TENDRILS:
             self._tendrils.add(name)
             return name

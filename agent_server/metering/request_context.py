@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_server.usage import Usage
+from agent_server.usage import RequestUsage
 from storage.usage.api_keys import Key
 
 ANYBODY = Key("anonymous")
@@ -18,27 +18,27 @@ ADMIN = Key("admin")
 
 
 @dataclass(slots=True)
-class Visit:
+class RequestContext:
     """Times are seconds of the monotonic clock, `size` is the length of the body in bytes.
 
-    `asks` counts how often the engine was asked: twice where an answer is made in two parts.
+    `attempts` counts how often the engine was asked: twice where an answer is made in two parts.
     """
 
     key: Key = ANYBODY
     background: bool = False
     size: int = 0
     began: float = field(default_factory=time.monotonic)
-    asks: int = 0
-    waited: float = 0.0
-    usage: Usage | None = None
+    attempts: int = 0
+    queue_seconds: float = 0.0
+    usage: RequestUsage | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def log_fields(self) -> dict[str, Any]:
         """For the log: who, and what it took. Seconds are rounded to milliseconds."""
         priority = "background" if self.background else "interactive"
         said: dict[str, Any] = {"tendril": self.key.name, "priority": priority}
         if self.usage is not None:
             said |= {
-                "waited": round(self.waited, 3),
+                "waited": round(self.queue_seconds, 3),
                 "prompt": self.usage.prompt,
                 "completion": self.usage.completion,
                 "cached": self.usage.cached,
@@ -46,9 +46,9 @@ class Visit:
         return said
 
 
-visiting: ContextVar[Visit | None] = ContextVar("visiting", default=None)
+visiting: ContextVar[RequestContext | None] = ContextVar("visiting", default=None)
 
 
-def visit() -> Visit:
+def current_request() -> RequestContext:
     """The request that is being answered here, or one of nobody's."""
-    return visiting.get() or Visit()
+    return visiting.get() or RequestContext()

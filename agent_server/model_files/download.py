@@ -42,7 +42,7 @@ _ON = "the same command goes on from there"
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class ExpectedFile:
     """What a file is to be, as far as that is known: its bytes, and their SHA-256 in hex."""
 
     size: int | None = None
@@ -70,7 +70,7 @@ def require_sha256(path: Path, wanted: str) -> None:
         )
 
 
-def fetch(url: str, target: Path, wanted: Promise) -> Path:
+def fetch(url: str, target: Path, wanted: ExpectedFile) -> Path:
     """Download `url` beside `target`; returns the finished, checked `.part` file.
 
     What earlier attempts left in the `.part` file is asked for no more (RFC 9110, 14.2), as long
@@ -86,7 +86,7 @@ def fetch(url: str, target: Path, wanted: Promise) -> Path:
                 break
             except (httpx2.TransportError, _Broken) as error:
                 if _size(part) <= before:
-                    raise _gone(url, error, begun=bool(_size(part))) from error
+                    raise _connection_error(url, error, begun=bool(_size(part))) from error
         if promised.sha256:
             require_sha256(part, promised.sha256)
         return part
@@ -97,7 +97,7 @@ def clear(part: Path) -> None:
     _mark(part).unlink(missing_ok=True)
 
 
-def _attempt(url: str, part: Path, wanted: Promise) -> Promise:
+def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
     """Ask once for what is missing; returns what the whole file must be."""
     have = _resumable(part, url, wanted)
     headers = {"accept-encoding": "identity"}
@@ -108,7 +108,7 @@ def _attempt(url: str, part: Path, wanted: Promise) -> Promise:
             httpx2.Client(follow_redirects=True, timeout=60) as client,
             client.stream("GET", url, headers=headers) as response,
         ):
-            promised = _agreed(url, _linked(response), wanted)
+            promised = _merge_promises(url, _promise_of_link(response), wanted)
             _receive(response, part, have, url, promised.size)
     except httpx2.InvalidURL as error:
         raise PullError(f"{url} is not a URL: {error}") from error
@@ -121,19 +121,19 @@ def _attempt(url: str, part: Path, wanted: Promise) -> Promise:
     return promised
 
 
-def _linked(response: httpx2.Response) -> Promise:
+def _promise_of_link(response: httpx2.Response) -> ExpectedFile:
     """What the hub says of the file, in its redirect or, without one, in its answer."""
     for each in (*response.history, response):
         tag = str(each.headers.get("x-linked-etag", "")).strip().removeprefix("W/").strip('"')
         size = str(each.headers.get("x-linked-size", ""))
         if size.isdecimal() or _SHA256.fullmatch(tag):
-            return Promise(
+            return ExpectedFile(
                 int(size) if size.isdecimal() else None, tag if _SHA256.fullmatch(tag) else None
             )
-    return Promise()
+    return ExpectedFile()
 
 
-def _agreed(url: str, linked: Promise, wanted: Promise) -> Promise:
+def _merge_promises(url: str, linked: ExpectedFile, wanted: ExpectedFile) -> ExpectedFile:
     """What is wanted, and what the hub says where nothing is. Raises PullError."""
     digest = wanted.sha256.strip().lower() if wanted.sha256 else None
     for what, ours, theirs in (
@@ -145,7 +145,7 @@ def _agreed(url: str, linked: Promise, wanted: Promise) -> Promise:
                 f"{url} is another file than the one that was asked for: its {what} is {theirs}, "
                 f"wanted {ours}; nothing was fetched"
             )
-    return Promise(wanted.size or linked.size, digest or linked.sha256)
+    return ExpectedFile(wanted.size or linked.size, digest or linked.sha256)
 
 
 def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: int | None) -> None:
@@ -154,7 +154,7 @@ def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: 
     if response.status_code not in (200, 206):
         if response.status_code == 416:
             part.unlink()
-        raise _refused(response)
+        raise _status_error(response)
     begin = have if response.status_code == 206 else 0
     _require_range(response, begin)
     size = int(response.headers.get("content-length", 0))
@@ -201,7 +201,7 @@ def _full_disk_told(part: Path) -> Iterator[None]:
         ) from error
 
 
-def _refused(response: httpx2.Response) -> PullError:
+def _status_error(response: httpx2.Response) -> PullError:
     """What an error answer means, and what to do."""
     host, status = response.request.url.host, response.status_code
     first = response.history[0].url if response.history else response.url
@@ -220,7 +220,7 @@ def _refused(response: httpx2.Response) -> PullError:
     return PullError(f"{first}: {host} answered {status}: it {why}")
 
 
-def _gone(url: str, error: Exception, *, begun: bool) -> PullError:
+def _connection_error(url: str, error: Exception, *, begun: bool) -> PullError:
     host = httpx2.URL(url).host
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         what = f"{host} cannot be reached ({error}): is there a network, is HF_ENDPOINT right?"
@@ -229,7 +229,7 @@ def _gone(url: str, error: Exception, *, begun: bool) -> PullError:
     return PullError(f"{what} {_ON if begun else 'the same command goes on when it is there'}")
 
 
-def _resumable(part: Path, url: str, wanted: Promise) -> int:
+def _resumable(part: Path, url: str, wanted: ExpectedFile) -> int:
     """How many bytes of the `.part` file may be kept: none of another address's."""
     have = _size(part)
     origin = _origin(part)

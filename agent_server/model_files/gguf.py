@@ -81,30 +81,30 @@ def _facts(file: BinaryIO) -> Iterator[tuple[str, Any]]:
         key = _string(file)
         if key.startswith("tokenizer."):
             return
-        yield key, _value(file, _unpacked(file, "I"))
+        yield key, _value(file, _unpack(file, "I"))
 
 
 def _value(file: BinaryIO, kind: int) -> Any:
     if kind in _NUMBERS:
-        return _unpacked(file, _NUMBERS[kind])
+        return _unpack(file, _NUMBERS[kind])
     if kind == _STRING:
         return _string(file)
     if kind != _ARRAY:
         raise HeaderError(f"unknown type {kind}")
-    inner, count = _unpacked(file, "I"), _unpacked(file, "Q")
+    inner, count = _unpack(file, "I"), _unpack(file, "Q")
     if count > _MOST_ITEMS or inner == _ARRAY:
         raise HeaderError("a list that is too long or too deep")
     return [_value(file, inner) for _ in range(count)]
 
 
 def _string(file: BinaryIO) -> str:
-    length = _unpacked(file, "Q")
+    length = _unpack(file, "Q")
     if length > _LONGEST:
         raise HeaderError("a text that is too long")
     return file.read(length).decode("utf-8")
 
 
-def _unpacked(file: BinaryIO, form: str) -> Any:
+def _unpack(file: BinaryIO, form: str) -> Any:
     return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))[0]
 
 

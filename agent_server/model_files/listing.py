@@ -14,15 +14,15 @@ from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 _HEADS = ("name", "size", "memory", "licence", "what it can do")
 
 
-def listed(settings: ModelSettings, machine: Machine) -> Iterator[str]:
+def listing(settings: ModelSettings, machine: Machine) -> Iterator[str]:
     """The lines of `terrarium model list`, with the model in use and the best for `machine`."""
-    here = {path.name: path for path in model_store.pulled(settings)}
+    here = {path.name: path for path in model_store.pulled_files(settings)}
     yield f"here, in {settings.folder}:"
     for path in here.values():
         yield f"  {path.stem}  {_size(path.stat().st_size)}{_note(path, settings.file)}"
     if not here:
         yield "  none yet: the built-in model is fetched on the first start"
-    yield f"to pull, for {_described(machine)}:"
+    yield f"to pull, for {_describe_machine(machine)}:"
     best = catalogue.best_for(machine)
     rows = [_row(entry, entry.file in here) for entry in catalogue.entries()]
     widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
@@ -50,7 +50,7 @@ def _note(path: Path, used: Path | None) -> str:
     return built_in + (", in use" if path == used else "")
 
 
-def _described(machine: Machine) -> str:
+def _describe_machine(machine: Machine) -> str:
     gpus = [f"{gpu.name}, {_size(gpu.memory)}" if gpu.memory else gpu.name for gpu in machine.gpus]
     return "; ".join([f"{machine.cores} cores and {_size(machine.memory)}", *gpus])
 

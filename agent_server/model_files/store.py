@@ -17,7 +17,7 @@ import structlog
 from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.catalogue import BUILT_IN, CatalogueEntry
-from agent_server.model_files.download import Promise, clear, fetch, require_sha256, sha256_of
+from agent_server.model_files.download import ExpectedFile, clear, fetch, require_sha256, sha256_of
 from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from terrarium.config import ConfigError
 
@@ -98,9 +98,9 @@ def pull(source: str, into: Path, sha256: str | None = None) -> Path:
     if source == BUILT_IN and sha256 is None:
         return pull_default(into)
     if catalogue.is_name(source):
-        return pull_entry(_known(source), into, sha256)
+        return pull_entry(_require_entry(source), into, sha256)
     url = _url(source)
-    return _fetched(url, into / _file_name(source, url), Promise(sha256=sha256))
+    return _fetch(url, into / _file_name(source, url), ExpectedFile(sha256=sha256))
 
 
 def pull_entry(entry: CatalogueEntry, into: Path, sha256: str | None = None) -> Path:
@@ -109,15 +109,15 @@ def pull_entry(entry: CatalogueEntry, into: Path, sha256: str | None = None) -> 
     if target.is_file() and target.stat().st_size == entry.size and not sha256:
         return target
     path = f"{entry.repository}/resolve/{entry.revision}/{entry.file}"
-    return _fetched(f"{_hub()}/{path}", target, Promise(entry.size, sha256 or entry.sha256))
+    return _fetch(f"{_hub()}/{path}", target, ExpectedFile(entry.size, sha256 or entry.sha256))
 
 
-def pulled(settings: ModelSettings) -> Sequence[Path]:
+def pulled_files(settings: ModelSettings) -> Sequence[Path]:
     """The models in the cache folder, by name."""
     return sorted(settings.folder.glob("*.gguf"))
 
 
-def _fetched(url: str, target: Path, wanted: Promise) -> Path:
+def _fetch(url: str, target: Path, wanted: ExpectedFile) -> Path:
     """Fetch `url` as `target`, which must not be there unless it is what is wanted."""
     if target.is_file() and wanted.sha256 and sha256_of(target) == wanted.sha256.strip().lower():
         return target
@@ -137,7 +137,7 @@ def _fetched(url: str, target: Path, wanted: Promise) -> Path:
     return target
 
 
-def _known(name: str) -> CatalogueEntry:
+def _require_entry(name: str) -> CatalogueEntry:
     if entry := catalogue.find(name):
         return entry
     raise PullError(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from agent_server.engine_protocol import Traits
-from agent_server.settings.models import OneModel, Tools
+from agent_server.engine_protocol import ModelInfo
+from agent_server.settings.models import ModelConfig, Tools
 from terrarium.loopback import is_loopback
 
 LARGE = 7_000_000_000
@@ -20,7 +20,7 @@ LARGE = 7_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
+class ModelCapabilities:
     """`context` is tokens of prompt and answer in one request. None is "nobody says"."""
 
     tools: Tools
@@ -31,21 +31,23 @@ class Capabilities:
     chooses_tools: bool | None
 
     @classmethod
-    def of(cls, settings: OneModel, traits: Traits, judged: bool | None = None) -> Capabilities:
+    def from_settings(
+        cls, settings: ModelConfig, info: ModelInfo, judged: bool | None = None
+    ) -> ModelCapabilities:
         """What `settings` say counts, then `traits`; an upstream of which neither says that it
         is blind may see. `judged` is how the test of choosing tools went, if there was one."""
         said = settings.context if "context" in settings.model_fields_set else None
         tools = settings.tools
-        if tools is None and traits.tools is False and settings.tool_mode == "native":
+        if tools is None and info.tools is False and settings.tool_mode == "native":
             tools = "constrained"
         mode = tools or settings.tool_mode
         return cls(
             tools=mode,
-            context=said or traits.context or settings.context,
-            vision=_first(settings.vision, traits.vision, bool(settings.urls)),
-            reasoning=_either(settings.reasoning, traits.reasoning),
-            embeddings=_either(settings.embeddings, traits.embeddings),
-            chooses_tools=_chooses(settings, traits, mode, judged),
+            context=said or info.context or settings.context,
+            vision=_coalesce_or(settings.vision, info.vision, bool(settings.urls)),
+            reasoning=_coalesce(settings.reasoning, info.reasoning),
+            embeddings=_coalesce(settings.embeddings, info.embeddings),
+            chooses_tools=_chooses(settings, info, mode, judged),
         )
 
     def as_wire(self) -> dict[str, bool | int | str | None]:
@@ -59,23 +61,25 @@ class Capabilities:
         }
 
 
-def is_tested(settings: OneModel, traits: Traits) -> bool:
+def is_tested(settings: ModelConfig, info: ModelInfo) -> bool:
     """Return whether it takes a test to know if a model chooses tools well."""
     if settings.chooses_tools is not None or settings.tool_mode == "forced":
         return False
-    return not settings.urls or (_is_small(traits) and all(map(_is_near, settings.urls)))
+    return not settings.urls or (_is_small(info) and all(map(_is_near, settings.urls)))
 
 
-def _chooses(settings: OneModel, traits: Traits, mode: Tools, judged: bool | None) -> bool | None:
+def _chooses(
+    settings: ModelConfig, info: ModelInfo, mode: Tools, judged: bool | None
+) -> bool | None:
     if settings.chooses_tools is not None:
         return settings.chooses_tools
     if mode == "forced":
         return False
-    return judged if is_tested(settings, traits) else not _is_small(traits)
+    return judged if is_tested(settings, info) else not _is_small(info)
 
 
-def _is_small(traits: Traits) -> bool:
-    return traits.parameters is not None and traits.parameters < LARGE
+def _is_small(info: ModelInfo) -> bool:
+    return info.parameters is not None and info.parameters < LARGE
 
 
 def _is_near(url: str) -> bool:
@@ -89,10 +93,10 @@ def _is_near(url: str) -> bool:
         return False
 
 
-def _either(said: bool | None, seen: bool | None) -> bool | None:
+def _coalesce(said: bool | None, seen: bool | None) -> bool | None:
     return seen if said is None else said
 
 
-def _first(said: bool | None, seen: bool | None, otherwise: bool) -> bool:
-    known = _either(said, seen)
+def _coalesce_or(said: bool | None, seen: bool | None, otherwise: bool) -> bool:
+    known = _coalesce(said, seen)
     return otherwise if known is None else known

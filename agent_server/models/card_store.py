@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 log = structlog.get_logger()
 
 
-class Measured(BaseModel):
+class ModelMeasurements(BaseModel):
     """Whether a model chooses tools well (None: not tested), and how fast it reads prompts."""
 
     model_config = ConfigDict(frozen=True)
@@ -28,14 +28,14 @@ class CardStore:
     def __init__(self, data: Path) -> None:
         self._folder = data / "models"
 
-    def read(self, key: str) -> Measured:
+    def read(self, key: str) -> ModelMeasurements:
         """What is known of a model; nothing when the file is missing or broken."""
         try:
-            return Measured.model_validate_json(self._file(key).read_bytes())
+            return ModelMeasurements.model_validate_json(self._file(key).read_bytes())
         except (OSError, ValidationError):
-            return Measured()
+            return ModelMeasurements()
 
-    def write(self, key: str, measured: Measured) -> None:
+    def write(self, key: str, measured: ModelMeasurements) -> None:
         """Keep it; a disk that is full costs a measurement at the next start."""
         path = self._file(key)
         written = path.with_suffix(".tmp")

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from typing import Any
 
 from agent_server.engine_protocol import Chunks
-from agent_server.metering.request_context import visit
-from agent_server.usage import Usage
+from agent_server.metering.request_context import current_request
+from agent_server.usage import RequestUsage
 
 LEAST = 32
 """Tokens read afresh under which the time says more about everything else."""
@@ -46,23 +46,23 @@ class PromptSpeed:
         if not self._is_measured and rate > (self.rate or 0):
             self._tokens, self._seconds = float(LEAST), LEAST / rate
 
-    async def observed(self, chunks: Chunks) -> Chunks:
+    async def observe_chunks(self, chunks: Chunks) -> Chunks:
         """Pass on an engine's chunks, and learn from their timings or from the time they take.
 
         llama.cpp says how long the prompt took (`timings`). Of other engines the time to the
         first chunk is taken, without that of waiting for a place, over what was not cached.
         """
-        who, began, first = visit(), time.monotonic(), 0.0
-        waited, timed = who.waited, False
+        context, began, first = current_request(), time.monotonic(), 0.0
+        waited, timed = context.queue_seconds, False
         async with aclosing(chunks):
             async for chunk in chunks:
                 if not first and _says_something(chunk):
-                    first = time.monotonic() - began - (who.waited - waited)
+                    first = time.monotonic() - began - (context.queue_seconds - waited)
                 if timings := _timings(chunk):
                     self.note(*timings)
                     timed = True
                 elif first and not timed and chunk.get("usage"):
-                    usage = Usage.from_wire(chunk["usage"])
+                    usage = RequestUsage.from_wire(chunk["usage"])
                     self.note(usage.prompt - usage.cached, first)
                     timed = True
                 yield chunk

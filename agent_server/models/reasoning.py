@@ -17,7 +17,7 @@ BLANK = ("", " ", "\t", "\n")
 _OPENING = re.compile(rf"(?:\A|(?<=\n))[ \t]*{OPEN}")
 
 
-class ThinkSplitter:
+class ReasoningSplitter:
     """Takes the text of one choice piece by piece and says which part is which.
 
     A tag opens at the beginning of a line only, so that prose may speak of `<think>`. A block
@@ -50,7 +50,7 @@ class ThinkSplitter:
     def end(self) -> tuple[str, str]:
         """Return what was held back when nothing more comes."""
         rest, self._held = self._held, ""
-        return ("", rest) if self._thinking else (self._said(rest), "")
+        return ("", rest) if self._thinking else (self._take_content(rest), "")
 
     def _plain(self, text: str) -> bool:
         """Whether `text` has nothing to do with tags, as nearly all that streams."""
@@ -74,12 +74,12 @@ class ThinkSplitter:
         if match:
             before, self._held = text[len(mark) : match.start()], text[match.end() :]
             self._thinking = True
-            return self._said(before), True
+            return self._take_content(before), True
         safe = len(text) - _opening_overlap(text)
         self._held = text[safe:]
-        return self._said(text[len(mark) : safe]), False
+        return self._take_content(text[len(mark) : safe]), False
 
-    def _said(self, text: str) -> str:
+    def _take_content(self, text: str) -> str:
         if self._trim:
             stripped = text.lstrip("\n")
             self._line_start = self._line_start or stripped != text
@@ -92,7 +92,7 @@ class ThinkSplitter:
 
 async def split_reasoning(chunks: Chunks) -> Chunks:
     """Move think blocks of each choice from `content` to `reasoning_content`."""
-    splitters: defaultdict[int, ThinkSplitter] = defaultdict(ThinkSplitter)
+    splitters: defaultdict[int, ReasoningSplitter] = defaultdict(ReasoningSplitter)
     async with aclosing(chunks):
         async for chunk in chunks:
             for choice in chunk.get("choices", ()):
@@ -100,7 +100,7 @@ async def split_reasoning(chunks: Chunks) -> Chunks:
             yield chunk
 
 
-def _split(choice: Chunk, splitter: ThinkSplitter) -> None:
+def _split(choice: Chunk, splitter: ReasoningSplitter) -> None:
     delta = choice.setdefault("delta", {})
     text = delta.get("content")
     content, reasoning = splitter.feed(text) if text else ("", "")

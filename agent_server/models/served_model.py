@@ -10,21 +10,21 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, Engine, TokenCount, Traits
+from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.capability_probe import size_in
 from agent_server.errors import ApiError
-from agent_server.metering.request_context import Visit, visit, visiting
+from agent_server.metering.request_context import RequestContext, current_request, visiting
 from agent_server.model_catalogue.catalogue import better_than
-from agent_server.models.capabilities import Capabilities
-from agent_server.models.card_store import CardStore, Measured
+from agent_server.models.capabilities import ModelCapabilities
+from agent_server.models.card_store import CardStore, ModelMeasurements
 from agent_server.models.prompt_speed import PromptSpeed
 from agent_server.models.reasoning import split_reasoning
 from agent_server.models.tool_use_probe import PASSES, VERSION, share_right
-from agent_server.schemas.chat import ChatRequest, Prompted, TokenizePrompt
-from agent_server.schemas.chat_answer import Head, normalise
-from agent_server.schemas.completions import CompletionRequest, continued
-from agent_server.settings.models import OneModel
-from agent_server.tool_calling.emulation import TOOL_KEYS, converse, prepare
+from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
+from agent_server.schemas.chat_answer import ChunkMeta, stamp_chunks
+from agent_server.schemas.completions import CompletionRequest, stream_completions
+from agent_server.settings.models import ModelConfig
+from agent_server.tool_calling.emulation import TOOL_KEYS, answer_with_tools, render_tools
 from storage.usage.api_keys import Key
 
 log = structlog.get_logger()
@@ -53,7 +53,7 @@ SAMPLE_PAUSE = 3.0
 """Seconds between two of them: while everything starts the machine is slow, and the best counts."""
 
 
-class Model:
+class ServedModel:
     """Answers requests, with tool calls and reasoning made whole.
 
     `upstream_model` asks an upstream of many models for that one. `is_learned` is whether the
@@ -64,7 +64,7 @@ class Model:
         self,
         name: str,
         engine: Engine,
-        settings: OneModel,
+        settings: ModelConfig,
         upstream_model: str | None = None,
         store: CardStore | None = None,
     ) -> None:
@@ -72,30 +72,32 @@ class Model:
         self.engine = engine
         self.settings = settings
         self._store = store
-        self._measured = Measured()
-        self.traits = Traits(parameters=size_in(upstream_model or ""), weights=upstream_model)
+        self._measured = ModelMeasurements()
+        self.info = ModelInfo(parameters=size_in(upstream_model or ""), weights=upstream_model)
         self.is_learned = upstream_model is not None
         self.capabilities = self._capabilities()
         self.better: str | None = None
         self._speed = PromptSpeed()
         self._chosen: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
 
-    def variant(self, upstream_model: str) -> Model:
+    def for_upstream_model(self, upstream_model: str) -> ServedModel:
         """The same upstream's other model."""
-        return Model(f"{self.name}:{upstream_model}", self.engine, self.settings, upstream_model)
+        return ServedModel(
+            f"{self.name}:{upstream_model}", self.engine, self.settings, upstream_model
+        )
 
-    async def learn(self) -> None:
+    async def detect_capabilities(self) -> None:
         """Ask the engine what the model can do, until it says so."""
         pause = ASK_SOON
         while True:
             try:
-                self.traits = await self.engine.traits()
+                self.info = await self.engine.model_info()
             except ApiError:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, ASK_AGAIN)
             else:
                 break
-        if self._store and self.traits.identity:
+        if self._store and self.info.identity:
             self._measured = self._store.read(self._key())
             self._speed.recall(self._measured.prompt_tokens_per_second or 0)
         self._settle()
@@ -107,38 +109,40 @@ class Model:
         """How fast the engine reads what is in no cache, by the answers so far."""
         return self._speed.rate
 
-    def keep(self) -> None:
+    def save_measurements(self) -> None:
         """Write down what was measured, for the next start."""
         rate = self._speed.rate
         found = self._measured.model_copy(
             update={
-                "model": self.traits.weights or "",
+                "model": self.info.weights or "",
                 "prompt_tokens_per_second": round(rate, 1) if rate else None,
             }
         )
-        if self._store and self.traits.identity and found != self._measured:
+        if self._store and self.info.identity and found != self._measured:
             self._measured = found
             self._store.write(self._key(), found)
 
     def _key(self) -> str:
-        return f"{VERSION} {self.capabilities.tools} {self.traits.identity}"
+        return f"{VERSION} {self.capabilities.tools} {self.info.identity}"
 
     def _settle(self) -> None:
         """Say anew what the model can do, after something was learned of it."""
         self.is_learned = True
         self.capabilities = self._capabilities()
         if not self.settings.urls:
-            self.better = better_than(self.traits.parameters, self.traits.gpus or ())
+            self.better = better_than(self.info.parameters, self.info.gpus or ())
 
-    def _capabilities(self) -> Capabilities:
+    def _capabilities(self) -> ModelCapabilities:
         """What is known so far; how it chooses tools only of an engine that has told what it is."""
-        able = Capabilities.of(self.settings, self.traits, self._measured.chooses_tools)
+        able = ModelCapabilities.from_settings(
+            self.settings, self.info, self._measured.chooses_tools
+        )
         said = self.settings.chooses_tools is not None or able.tools == "forced"
         return able if self.is_learned or said else replace(able, chooses_tools=None)
 
     async def _measure(self) -> None:
         """Test how the model chooses tools, or how fast it reads, unless that is known."""
-        visiting.set(Visit(key=OURSELVES, background=True))
+        visiting.set(RequestContext(key=OURSELVES, background=True))
         for _ in range(ATTEMPTS):
             try:
                 if self.capabilities.chooses_tools is None:
@@ -150,101 +154,103 @@ class Model:
                 await asyncio.sleep(ASK_AGAIN)
             else:
                 break
-        self.keep()
+        self.save_measurements()
 
     async def _time_reading(self) -> None:
         for word in SAMPLES:
             messages = [{"role": "user", "content": f"{word} " * 200}]
             probe = PromptSpeed()
-            chat = self.engine.chat({**self._own(), "messages": messages, "max_tokens": 1}, None)
-            async with aclosing(probe.observed(chat)) as chunks:
+            chat = self.engine.chat(
+                {**self._engine_params(), "messages": messages, "max_tokens": 1}, None
+            )
+            async with aclosing(probe.observe_chunks(chat)) as chunks:
                 async for _chunk in chunks:
                     pass
             self._speed.recall(probe.rate or 0)
-            self.keep()
+            self.save_measurements()
             await asyncio.sleep(SAMPLE_PAUSE)
 
     async def _judge(self) -> None:
         def ask(body: Mapping[str, Any]) -> Chunks:
-            own = {**self._own(), **body}
+            own = {**self._engine_params(), **body}
             native = self.capabilities.tools == "native"
-            return self._thought(own) if native else converse(self._thought, own)
+            return self._split_chunks(own) if native else answer_with_tools(self._split_chunks, own)
 
         share = await share_right(ask)
         self._measured = self._measured.model_copy(
             update={"chooses_tools": share >= PASSES, "share_right": share}
         )
         self._settle()
-        if self._store and self.traits.identity:
+        if self._store and self.info.identity:
             self._store.write(self._key(), self._measured)
         log.info("model.judged", model=self.name, right=share, chooses_tools=share >= PASSES)
 
-    def _observed(self, body: Mapping[str, Any], session: str | None = None) -> Chunks:
+    def _measured_chunks(self, body: Mapping[str, Any], session: str | None = None) -> Chunks:
         """Ask the engine, and learn how fast it is."""
-        return self._speed.observed(self.engine.chat(body, session))
+        return self._speed.observe_chunks(self.engine.chat(body, session))
 
-    def _thought(self, body: Mapping[str, Any], session: str | None = None) -> Chunks:
+    def _split_chunks(self, body: Mapping[str, Any], session: str | None = None) -> Chunks:
         """Ask the engine; thoughts are told apart from words."""
-        return split_reasoning(self._observed(body, session))
+        return split_reasoning(self._measured_chunks(body, session))
 
-    def answer(self, request: ChatRequest, head: Head, session: str | None) -> Chunks:
+    def answer(self, request: ChatRequest, meta: ChunkMeta, session: str | None) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
-        self._require_senses(request)
+        self._require_modalities(request)
         if not self.settings.urls:
             request.require_no_controls()
         body = self._body(request)
 
         def ask(wanted: Mapping[str, Any]) -> Chunks:
-            return self._thought(wanted, session)
+            return self._split_chunks(wanted, session)
 
         if self.capabilities.tools == "native":
-            return normalise(ask(body if head.watched else {**body, "stream": False}), head)
-        return normalise(converse(ask, body), head)
+            return stamp_chunks(ask(body if meta.watched else {**body, "stream": False}), meta)
+        return stamp_chunks(answer_with_tools(ask, body), meta)
 
-    def complete(self, request: CompletionRequest, head: Head, session: str | None) -> Chunks:
+    def complete(self, request: CompletionRequest, meta: ChunkMeta, session: str | None) -> Chunks:
         """Stream what follows bare texts, as chat chunks. Raises ApiError."""
 
         def ask(body: Mapping[str, Any]) -> Chunks:
-            return self._observed({**self._own(), **body}, session)
+            return self._measured_chunks({**self._engine_params(), **body}, session)
 
-        return normalise(continued(ask, request), head)
+        return stamp_chunks(stream_completions(ask, request), meta)
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Let the engine make embeddings, of the model that is meant. Raises ApiError."""
         asked = {key: value for key, value in body.items() if key != "model"}
         return {**await self.engine.embeddings({**self._chosen, **asked}), "model": self.name}
 
-    async def count(self, request: Prompted | TokenizePrompt) -> TokenCount:
+    async def count(self, request: PromptFields | TokenizePrompt) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""
         if isinstance(request, TokenizePrompt):
             counted = await self.engine.count({**self._chosen, "prompt": request.prompt})
         else:
-            self._require_senses(request)
-            body = self._offering(_wire(request, PROMPT_FIELDS))
+            self._require_modalities(request)
+            body = self._without_tools(_request_body(request, PROMPT_FIELDS))
             if self.capabilities.tools != "native":
-                body = prepare(body)
+                body = render_tools(body)
             counted = await self.engine.count({**self._chosen, **body})
         return replace(counted, limit=counted.limit or self.capabilities.context)
 
-    def _require_senses(self, request: Prompted) -> None:
+    def _require_modalities(self, request: PromptFields) -> None:
         if not self.capabilities.vision:
             request.require_words_only()
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         limit = request.max_completion_tokens or request.max_tokens or self.settings.max_tokens
         return {
-            **self._own(),
-            **self._offering(_wire(request, PASSED_ON)),
+            **self._engine_params(),
+            **self._without_tools(_request_body(request, PASSED_ON)),
             "max_tokens": limit,
         }
 
-    def _own(self) -> dict[str, Any]:
+    def _engine_params(self) -> dict[str, Any]:
         """What this model's engine is told besides the request. vLLM takes low numbers first."""
         if not self.settings.priority:
             return self._chosen
-        return {**self._chosen, "priority": int(visit().background)}
+        return {**self._chosen, "priority": int(current_request().background)}
 
-    def _offering(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _without_tools(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body without the tools of which the model cannot choose one."""
         free = body.get("tool_choice", "auto") == "auto"
         if free and self.capabilities.tools == "forced":
@@ -252,7 +258,7 @@ class Model:
         return body
 
 
-def _wire(request: Prompted, fields: set[str]) -> dict[str, Any]:
+def _request_body(request: PromptFields, fields: set[str]) -> dict[str, Any]:
     """The request as JSON again: what the client set, null content included."""
     dumped = request.model_dump(include=fields, exclude_unset=True, by_alias=True)
     body = {key: value for key, value in dumped.items() if value is not None}

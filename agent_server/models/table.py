@@ -7,30 +7,35 @@ from collections.abc import Callable, Mapping
 from agent_server.engine_protocol import Engine
 from agent_server.errors import NotFound
 from agent_server.models.card_store import CardStore
-from agent_server.models.served_model import Model
-from agent_server.settings.models import OneModel, settings_of_models
+from agent_server.models.served_model import ServedModel
+from agent_server.settings.models import ModelConfig, settings_of_models
 from terrarium.config import Config
 
-Make = Callable[[str, OneModel], Engine]
+EngineFactory = Callable[[str, ModelConfig], Engine]
 """Makes the engine of a model, by its name and settings. Raises ConfigError."""
 
 LOCAL = "local"
 """The prefix that means a model of the table and no alias."""
 
 
-class Routes:
+class ModelTable:
     """Models by name, and aliases. A name can also be a model's and, behind a colon, that of one
     more model at the same upstream."""
 
     def __init__(
-        self, models: Mapping[str, Model], aliases: Mapping[str, tuple[str, ...]], default: str
+        self,
+        models: Mapping[str, ServedModel],
+        aliases: Mapping[str, tuple[str, ...]],
+        default: str,
     ) -> None:
         self.models = models
         self.aliases = aliases
         self.default = models[default]
 
     @classmethod
-    def of(cls, config: Config, make: Make, before: Routes | None = None) -> Routes:
+    def from_config(
+        cls, config: Config, make: EngineFactory, before: ModelTable | None = None
+    ) -> ModelTable:
         """The table of `[model]`; a model whose settings are as `before` is kept as it runs.
 
         Raises ConfigError.
@@ -40,7 +45,7 @@ class Routes:
         models = {
             name: kept[name]
             if name in kept and kept[name].settings == wanted
-            else Model(name, make(name, wanted), wanted, store=store)
+            else ServedModel(name, make(name, wanted), wanted, store=store)
             for name, wanted in settings.items()
         }
         aliases = {
@@ -49,7 +54,7 @@ class Routes:
         }
         return cls(models, aliases, default.name)
 
-    def find(self, name: str | None) -> tuple[Model, ...]:
+    def resolve(self, name: str | None) -> tuple[ServedModel, ...]:
         """The models to ask, one after another until one answers. Raises NotFound."""
         if name is None:
             name = self.default.name
@@ -68,7 +73,7 @@ class Routes:
         """All names of the table, models first."""
         return [*self.models, *(alias for alias in self.aliases if alias not in self.models)]
 
-    def _model(self, name: str) -> Model | None:
+    def _model(self, name: str) -> ServedModel | None:
         if name in self.models:
             return self.models[name]
         prefix, colon, rest = name.partition(":")
@@ -80,4 +85,4 @@ class Routes:
         # An upstream whose model is named is there for that one only.
         if model is None or not rest or not model.settings.urls or model.settings.upstream_model:
             return None
-        return model.variant(rest)
+        return model.for_upstream_model(rest)

@@ -62,13 +62,13 @@ async def share_right(ask: Ask) -> float:
     """
     right = 0
     for asked, (question, wanted) in enumerate(CASES, 1):
-        right += await _chosen(ask, question) == wanted
+        right += await _chosen_tool(ask, question) == wanted
         if right + len(CASES) - asked < PASSES * len(CASES):
             break
     return right / len(CASES)
 
 
-async def _chosen(ask: Ask, question: str) -> str | None:
+async def _chosen_tool(ask: Ask, question: str) -> str | None:
     """The tool that the model calls, or None when it answers."""
     body = {
         "messages": [
@@ -83,13 +83,13 @@ async def _chosen(ask: Ask, question: str) -> str | None:
     name, text = "", ""
     async with aclosing(ask(body)) as chunks:
         async for chunk in chunks:
-            name += _called(chunk)
-            text += _said(chunk)
+            name += _call_name(chunk)
+            text += _content(chunk)
     # Words that look like a call, of a tool that is none, are no answer either.
     return name or ("a call in words" if text.lstrip().startswith(("{", "[", "<tool")) else None)
 
 
-def _called(chunk: Chunk) -> str:
+def _call_name(chunk: Chunk) -> str:
     """What a chunk adds to the name of the first call."""
     found = ""
     for choice in chunk.get("choices") or ():
@@ -99,6 +99,6 @@ def _called(chunk: Chunk) -> str:
     return found
 
 
-def _said(chunk: Chunk) -> str:
+def _content(chunk: Chunk) -> str:
     choices = chunk.get("choices") or ()
     return "".join((choice.get("delta") or {}).get("content") or "" for choice in choices)

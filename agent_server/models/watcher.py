@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from agent_server.models.pool import Mind
-from agent_server.models.table import Make, Routes
+from agent_server.models.pool import ModelPool
+from agent_server.models.table import EngineFactory, ModelTable
 from terrarium.config import Config, ConfigError, load
 from terrarium.file_watcher import changes
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def follow(mind: Mind, config: Config, make: Make) -> AsyncIterator[None]:
+async def follow(pool: ModelPool, config: Config, make: EngineFactory) -> AsyncIterator[None]:
     """Route anew when the file of `config` changes or SIGHUP comes, while the block runs.
 
     Only `[model]` is read again. A table that is wrong changes nothing, and the log says why.
@@ -27,7 +27,7 @@ async def follow(mind: Mind, config: Config, make: Make) -> AsyncIterator[None]:
     if config.path is None:
         yield
         return
-    following = asyncio.create_task(_follow(mind, config, make, config.path))
+    following = asyncio.create_task(_follow(pool, config, make, config.path))
     try:
         yield
     finally:
@@ -35,20 +35,20 @@ async def follow(mind: Mind, config: Config, make: Make) -> AsyncIterator[None]:
         await asyncio.wait({following})
 
 
-async def _follow(mind: Mind, config: Config, make: Make, path: Path) -> None:
+async def _follow(pool: ModelPool, config: Config, make: EngineFactory, path: Path) -> None:
     async with aclosing(changes(lambda: [path])) as changed:
         async for _ in changed:
-            _reload(mind, config, make, path)
+            _reload(pool, config, make, path)
 
 
-def _reload(mind: Mind, config: Config, make: Make, path: Path) -> None:
+def _reload(pool: ModelPool, config: Config, make: EngineFactory, path: Path) -> None:
     try:
         fresh = load(path, config.data)
         model = {"model": fresh.tables.get("model", {})}
         wanted = replace(config, tables={**config.tables, **model})
-        routes = Routes.of(wanted, make, mind.routes)
+        table = ModelTable.from_config(wanted, make, pool.table)
     except ConfigError as error:
         log.warning("routing.kept", reason=str(error))
         return
-    mind.change(routes)
-    log.info("routing.changed", models=routes.names())
+    pool.set_routes(table)
+    log.info("routing.changed", models=table.names())

@@ -8,44 +8,46 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from agent_server.http.json_encoding import Whole
-from agent_server.http.streaming import begin, chat_events, unless_gone
-from agent_server.routes.dependencies import Session, TheMind
-from agent_server.routes.fast_route import DirectRoute
+from agent_server.http.json_encoding import JsonBody
+from agent_server.http.streaming import cancel_on_disconnect, chat_events, start_stream
+from agent_server.routes.dependencies import ModelPoolDep, Session
+from agent_server.routes.fast_route import FastRoute
 from agent_server.schemas.chat import ChatRequest, GenerateRequest
-from agent_server.schemas.chat_answer import Head, gather
-from agent_server.schemas.completions import CompletionRequest, Renderer
-from agent_server.schemas.responses import ChatCompletion, Generated, TextCompletion, answers
+from agent_server.schemas.chat_answer import ChunkMeta, assemble
+from agent_server.schemas.completions import CompletionRenderer, CompletionRequest
+from agent_server.schemas.responses import ChatCompletion, GenerateResponse, TextCompletion, answers
 
-router = APIRouter(prefix="/v1", route_class=DirectRoute)
+router = APIRouter(prefix="/v1", route_class=FastRoute)
 
 
 @router.post(
     "/chat/completions", response_model=None, responses=answers(ChatCompletion, stream=True)
 )
-async def chat(request: Request, body: ChatRequest, mind: TheMind, session: Session) -> Response:
+async def chat(
+    request: Request, body: ChatRequest, pool: ModelPoolDep, session: Session
+) -> Response:
     """Answer a conversation, as one object or as a stream of chunks."""
-    head = Head(mind.name, watched=bool(body.stream))
-    chunks = mind.answer(body, head, session or body.prompt_cache_key)
+    meta = ChunkMeta(pool.name, watched=bool(body.stream))
+    chunks = pool.answer(body, meta, session or body.prompt_cache_key)
     if body.stream:
         render = partial(chat_events, include_usage=body.include_usage)
-        return await begin(request, chunks, render)
-    return Whole(await unless_gone(request.receive, gather(chunks, head)))
+        return await start_stream(request, chunks, render)
+    return JsonBody(await cancel_on_disconnect(request.receive, assemble(chunks, meta)))
 
 
-@router.post("/generate", response_model=None, responses=answers(Generated))
+@router.post("/generate", response_model=None, responses=answers(GenerateResponse))
 async def generate(
-    request: Request, body: GenerateRequest, mind: TheMind, session: Session
+    request: Request, body: GenerateRequest, pool: ModelPoolDep, session: Session
 ) -> Response:
     """Answer one prompt with one text."""
-    head = Head(mind.name, watched=False)
-    chunks = mind.answer(_as_chat(body), head, session)
-    whole = await unless_gone(request.receive, gather(chunks, head))
+    meta = ChunkMeta(pool.name, watched=False)
+    chunks = pool.answer(_as_chat(body), meta, session)
+    whole = await cancel_on_disconnect(request.receive, assemble(chunks, meta))
     choice = whole["choices"][0]
-    return Whole(
+    return JsonBody(
         {
-            "id": head.id,
-            "model": head.model,
+            "id": meta.id,
+            "model": meta.model,
             "text": choice["message"]["content"],
             "finish_reason": choice["finish_reason"],
             "usage": whole["usage"],
@@ -65,13 +67,15 @@ def _as_chat(body: GenerateRequest) -> ChatRequest:
 async def completions(
     request: Request,
     body: CompletionRequest,
-    mind: TheMind,
+    pool: ModelPoolDep,
     session: Session,
 ) -> Response:
     """Continue one or more bare texts."""
-    head = Head(mind.name, id=f"cmpl-{uuid.uuid4().hex}")
-    renderer = Renderer(body, head)
-    chunks = mind.complete(body, head, session)
+    meta = ChunkMeta(pool.name, id=f"cmpl-{uuid.uuid4().hex}")
+    renderer = CompletionRenderer(body, meta)
+    chunks = pool.complete(body, meta, session)
     if body.stream:
-        return await begin(request, chunks, renderer.events)
-    return Whole(renderer.whole(await unless_gone(request.receive, gather(chunks, head))))
+        return await start_stream(request, chunks, renderer.events)
+    return JsonBody(
+        renderer.whole(await cancel_on_disconnect(request.receive, assemble(chunks, meta)))
+    )

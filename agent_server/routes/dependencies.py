@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from fastapi import Depends, Header, Request
 
 from agent_server.metering.metrics import Metrics
-from agent_server.models.pool import Mind
+from agent_server.models.pool import ModelPool
 
 
-async def _mind(request: Request) -> Mind:
-    mind = request.app.state.mind
-    assert isinstance(mind, Mind)
-    return mind
+async def _model_pool(request: Request) -> ModelPool:
+    pool = request.app.state.pool
+    assert isinstance(pool, ModelPool)
+    return pool
 
 
 async def _metrics(request: Request) -> Metrics:
@@ -34,6 +34,6 @@ async def _session(
     return x_session_id
 
 
-TheMind = Annotated[Mind, Depends(_mind)]
-TheMetrics = Annotated[Metrics, Depends(_metrics)]
+ModelPoolDep = Annotated[ModelPool, Depends(_model_pool)]
+MetricsDep = Annotated[Metrics, Depends(_metrics)]
 Session = Annotated[str | None, Depends(_session)]

@@ -9,10 +9,10 @@ from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
 from agent_server.engine_protocol import Engine
-from agent_server.engines.embeddings import NAME, installed
-from agent_server.http.json_encoding import Whole
-from agent_server.http.streaming import unless_gone
-from agent_server.routes.dependencies import Session, TheMind
+from agent_server.engines.embeddings import NAME, is_installed
+from agent_server.http.json_encoding import JsonBody
+from agent_server.http.streaming import cancel_on_disconnect
+from agent_server.routes.dependencies import ModelPoolDep, Session
 from agent_server.schemas.embeddings import EmbeddingsRequest
 from agent_server.schemas.responses import Embeddings, answers
 
@@ -27,7 +27,7 @@ async def _embedder(request: Request) -> Engine:
 TheEmbedder = Annotated[Engine, Depends(_embedder)]
 
 
-class Vectors(JSONResponse):
+class VectorsResponse(JSONResponse):
     """Up to 800,000 numbers, none of them strange: the faster encoder keeps chats waiting for a
     tenth of the time."""
 
@@ -38,11 +38,11 @@ class Vectors(JSONResponse):
 
 @router.post("/embeddings", response_model=None, responses=answers(Embeddings))
 async def embeddings(
-    request: Request, body: EmbeddingsRequest, mind: TheMind, embedder: TheEmbedder, _: Session
+    request: Request, body: EmbeddingsRequest, pool: ModelPoolDep, embedder: TheEmbedder, _: Session
 ) -> Response:
     """Embed texts; a model other than this server's own is asked of the upstream that has it."""
     body.require_known()
-    own = body.model == NAME or (body.model is None and installed())
-    work = (embedder if own else mind).embeddings(body.as_wire())
-    made = await unless_gone(request.receive, work)
-    return Vectors(made) if own else Whole(made)
+    own = body.model == NAME or (body.model is None and is_installed())
+    work = (embedder if own else pool).embeddings(body.as_wire())
+    made = await cancel_on_disconnect(request.receive, work)
+    return VectorsResponse(made) if own else JsonBody(made)

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_server.errors import ApiError, ClientGone, InvalidRequest
-from agent_server.http.exception_handlers import refusal
-from agent_server.models.pool import Mind
+from agent_server.http.exception_handlers import to_response
+from agent_server.models.pool import ModelPool
 
 LONGEST_SESSION = 256
 PRIORITIES = (None, b"interactive", b"background")
@@ -26,13 +26,13 @@ PRIORITIES = (None, b"interactive", b"background")
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class DirectRoute(APIRoute):
+class FastRoute(APIRoute):
     """A route whose endpoint takes `request`, `body`, `mind` and `session`, and nothing else.
 
     The description in `/openapi.json` is made of the signature, as for every route.
     """
 
-    def answering(self, mind: Mind) -> Handle:
+    def make_handler(self, pool: ModelPool) -> Handle:
         """Return what turns a request into a response. Raises ApiError, RequestValidationError."""
         endpoint = self.endpoint
         kind: type[BaseModel] = get_type_hints(endpoint)["body"]
@@ -43,7 +43,7 @@ class DirectRoute(APIRoute):
             session = _session(headers)
             body = _read(kind, await _content(request.receive))
             answer: Response = await endpoint(
-                request=request, body=body, mind=mind, session=session
+                request=request, body=body, pool=pool, session=session
             )
             return answer
 
@@ -89,19 +89,19 @@ def _session(headers: Mapping[bytes, bytes]) -> str | None:
     return None if session is None else session.decode("latin-1")
 
 
-class Shortcut:
+class FastPathMiddleware:
     """ASGI middleware that answers for the direct routes of `routers` itself, with `mind`.
 
     The routes stay in the application too: for its description, and for other methods.
     """
 
-    def __init__(self, app: ASGIApp, mind: Mind, routers: Iterable[APIRouter]) -> None:
+    def __init__(self, app: ASGIApp, pool: ModelPool, routers: Iterable[APIRouter]) -> None:
         self._app = app
-        self._direct: dict[tuple[str, str], tuple[DirectRoute, Handle]] = {
-            (method, route.path): (route, route.answering(mind))
+        self._direct: dict[tuple[str, str], tuple[FastRoute, Handle]] = {
+            (method, route.path): (route, route.make_handler(pool))
             for router in routers
             for route in router.routes
-            if isinstance(route, DirectRoute)
+            if isinstance(route, FastRoute)
             for method in route.methods or ()
         }
 
@@ -116,5 +116,5 @@ class Shortcut:
         try:
             response = await handle(request)
         except (ApiError, RequestValidationError, HTTPException) as error:
-            response = refusal(request, error)
+            response = to_response(request, error)
         await response(scope, receive, send)

@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from agent_server.errors import EngineUnavailable
-from agent_server.routes.dependencies import TheMetrics, TheMind
+from agent_server.routes.dependencies import MetricsDep, ModelPoolDep
 
 router = APIRouter()
 
@@ -19,14 +19,14 @@ async def health() -> dict[str, str]:
 
 
 @router.get("/ready")
-async def ready(mind: TheMind) -> dict[str, str]:
+async def ready(pool: ModelPoolDep) -> dict[str, str]:
     """Say whether a token could be made now; 503 when not."""
-    if not await mind.ready():
+    if not await pool.ready():
         raise EngineUnavailable("the model is not there yet")
     return {"status": "ready"}
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(counters: TheMetrics) -> Response:
+async def metrics(counters: MetricsDep) -> Response:
     """Tell Prometheus."""
     return Response(counters.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from agent_server.errors import EngineUnavailable, InvalidRequest
-from agent_server.metering.request_context import ADMIN, ANYBODY, visit
-from agent_server.metering.usage_recorder import Ledger
+from agent_server.metering.request_context import ADMIN, ANYBODY, current_request
+from agent_server.metering.usage_recorder import UsageRecorder
 from storage.db.errors import Unavailable
-from storage.usage.usage import Amount, Entry
+from storage.usage.usage import UsageAmount, UsageKey
 
 router = APIRouter()
 
@@ -21,7 +21,7 @@ DAYS = 30
 """How many days the answer has by default."""
 
 
-class Used(BaseModel):
+class UsageTotals(BaseModel):
     """Requests, tokens and what they cost; the cached tokens are a part of the prompts'."""
 
     requests: int
@@ -31,7 +31,7 @@ class Used(BaseModel):
     cost: float = Field(description="in `currency`, by the price table of [usage]")
 
 
-class UsedBy(Used):
+class UsageRow(UsageTotals):
     """What one tendril has used of one model on one day."""
 
     day: date
@@ -45,8 +45,8 @@ class UsageAnswer(BaseModel):
     since: date
     until: date
     currency: str
-    total: Used
-    data: list[UsedBy]
+    total: UsageTotals
+    data: list[UsageRow]
 
 
 Day = Annotated[date | None, Query(description="a UTC day, YYYY-MM-DD")]
@@ -59,8 +59,8 @@ async def usage(request: Request, since: Day = None, until: Day = None) -> Usage
     since = since or date.fromordinal(max(1, until.toordinal() - DAYS + 1))
     if since > until:
         raise InvalidRequest("since is after until", param="since")
-    key, ledger = visit().key, request.app.state.ledger
-    assert isinstance(ledger, Ledger)
+    key, ledger = current_request().key, request.app.state.ledger
+    assert isinstance(ledger, UsageRecorder)
     try:
         found = await ledger.read(since, until, None if key in (ADMIN, ANYBODY) else key.name)
     except Unavailable as error:
@@ -69,16 +69,18 @@ async def usage(request: Request, since: Day = None, until: Day = None) -> Usage
         since=since,
         until=until,
         currency=request.app.state.currency,
-        total=Used(**_amount(sum(found.values(), Amount()))),
-        data=[_row(entry, amount) for entry, amount in found.items()],
+        total=UsageTotals(**_amount(sum(found.values(), UsageAmount()))),
+        data=[_row(usage_key, amount) for usage_key, amount in found.items()],
     )
 
 
-def _row(entry: Entry, amount: Amount) -> UsedBy:
-    return UsedBy(day=entry.day, tendril=entry.tendril, model=entry.model, **_amount(amount))
+def _row(usage_key: UsageKey, amount: UsageAmount) -> UsageRow:
+    return UsageRow(
+        day=usage_key.day, tendril=usage_key.tendril, model=usage_key.model, **_amount(amount)
+    )
 
 
-def _amount(amount: Amount) -> Mapping[str, float]:
+def _amount(amount: UsageAmount) -> Mapping[str, float]:
     return {
         "requests": amount.requests,
         "prompt_tokens": amount.prompt,

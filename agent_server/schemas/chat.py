@@ -8,8 +8,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agent_server.errors import InvalidRequest
-from agent_server.schemas.messages import AudioPart, FilePart, ImagePart, Message, UserMessage, Wire
-from agent_server.schemas.strict import Known
+from agent_server.schemas.messages import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Message,
+    StrictModel,
+    UserMessage,
+)
+from agent_server.schemas.strict import StrictRequest
 
 NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 DEEPEST = 64
@@ -36,7 +43,7 @@ def _not_too_deep(schema: dict[str, Any]) -> dict[str, Any]:
 Schema = Annotated[dict[str, Any], AfterValidator(_not_too_deep)]
 
 
-class FunctionSpec(Wire):
+class FunctionSpec(StrictModel):
     """What a tool is called, does and takes; `parameters` is a JSON schema of an object."""
 
     name: str = Field(pattern=NAME)
@@ -45,20 +52,20 @@ class FunctionSpec(Wire):
     strict: bool | None = None
 
 
-class Tool(Wire):
+class ChatTool(StrictModel):
     """One tool the model may call."""
 
     type: Literal["function"]
     function: FunctionSpec
 
 
-class NamedFunction(Wire):
+class NamedFunction(StrictModel):
     """The name inside a forced tool choice."""
 
     name: str
 
 
-class NamedTool(Wire):
+class NamedTool(StrictModel):
     """A tool choice that forces one tool."""
 
     type: Literal["function"]
@@ -68,7 +75,7 @@ class NamedTool(Wire):
 ToolChoice = Literal["none", "auto", "required"] | NamedTool
 
 
-class SchemaFormat(Wire):
+class SchemaFormat(StrictModel):
     """The schema an answer must follow."""
 
     name: str = Field(pattern=NAME)
@@ -77,7 +84,7 @@ class SchemaFormat(Wire):
     strict: bool | None = None
 
 
-class ResponseFormat(Wire):
+class ResponseFormat(StrictModel):
     """The form of the answer: text, any JSON object, or JSON that follows a schema."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -90,21 +97,21 @@ class ResponseFormat(Wire):
         return self
 
 
-class StreamOptions(Wire):
+class StreamOptions(StrictModel):
     """What a stream carries besides the answer."""
 
     include_usage: bool = False
     include_obfuscation: Literal[False] = False
 
 
-class Prompted(BaseModel):
+class PromptFields(BaseModel):
     """The part of a chat request that becomes the prompt."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)]
-    tools: list[Tool] | None = None
+    tools: list[ChatTool] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
 
@@ -133,20 +140,20 @@ class Prompted(BaseModel):
                     )
 
 
-class TokenizeMessages(Prompted):
+class TokenizeMessages(PromptFields):
     """What a chat request with these messages and tools would send, counted."""
 
     wire: ClassVar[tuple[str, ...]] = ("messages", "tools", "tool_choice", "parallel_tool_calls")
 
 
-class TokenizePrompt(Wire):
+class TokenizePrompt(StrictModel):
     """A text, counted."""
 
     model: str | None = None
     prompt: str
 
 
-CONTROLS = ("reasoning_effort", "verbosity")
+REASONING_PARAMS = ("reasoning_effort", "verbosity")
 """What only some models can be told; an upstream that cannot says so itself."""
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -176,7 +183,7 @@ class Sampling(BaseModel):
     max_tokens: int | None = Field(None, ge=1, le=INT32)
 
 
-class ChatRequest(Prompted, Sampling, Known):
+class ChatRequest(PromptFields, Sampling, StrictRequest):
     """The body of POST /v1/chat/completions. `top_k` and `min_p` are common extensions.
 
     Source: https://platform.openai.com/docs/api-reference/chat/create
@@ -221,7 +228,7 @@ class ChatRequest(Prompted, Sampling, Known):
 
     def require_no_controls(self) -> None:
         """Raise InvalidRequest for what the embedded engine cannot be told."""
-        for key in CONTROLS:
+        for key in REASONING_PARAMS:
             if getattr(self, key) is not None:
                 text = f"{key} is not supported: this model has no such control"
                 raise InvalidRequest(text, param=key, code="unsupported_parameter")
@@ -246,7 +253,7 @@ class GenerateRequest(Sampling):
 Body = TypeVar("Body", bound=BaseModel)
 
 
-def checked(kind: type[Body], body: Mapping[str, Any]) -> Body:
+def validate(kind: type[Body], body: Mapping[str, Any]) -> Body:
     """Make a request out of one of another API. Raises InvalidRequest."""
     try:
         return kind.model_validate(body)

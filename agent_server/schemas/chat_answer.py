@@ -10,11 +10,11 @@ from secrets import token_hex
 from typing import Any
 
 from agent_server.engine_protocol import Chunk, Chunks
-from agent_server.usage import Usage
+from agent_server.usage import RequestUsage
 
 
 @dataclass(slots=True)
-class Head:
+class ChunkMeta:
     """What every chunk of one answer carries, and its whole object too.
 
     `model` is known for sure when the answer begins: the mind writes it then. `watched` is
@@ -31,26 +31,26 @@ class Head:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-async def normalise(chunks: Chunks, head: Head) -> Chunks:
+async def stamp_chunks(chunks: Chunks, meta: ChunkMeta) -> Chunks:
     """Give all chunks one head; the usage comes once, in a last chunk without choices.
 
     llama.cpp sends a usage for each choice of n > 1, and fields of its own.
     """
-    total: Usage | None = None
+    total: RequestUsage | None = None
     async with aclosing(chunks):
         async for chunk in chunks:
             if chunk.get("usage"):
-                usage = Usage.from_wire(chunk["usage"])
+                usage = RequestUsage.from_wire(chunk["usage"])
                 total = usage if total is None else total.beside(usage)
             if choices := chunk.get("choices"):
                 wire = [_choice(choice) for choice in choices]
-                yield {**head.as_wire("chat.completion.chunk"), "choices": wire}
+                yield {**meta.as_wire("chat.completion.chunk"), "choices": wire}
     if total is not None:
-        last = {**head.as_wire("chat.completion.chunk"), "choices": []}
+        last = {**meta.as_wire("chat.completion.chunk"), "choices": []}
         yield {**last, "usage": total.as_wire()}
 
 
-async def gather(chunks: Chunks, head: Head) -> dict[str, Any]:
+async def assemble(chunks: Chunks, meta: ChunkMeta) -> dict[str, Any]:
     """Put the chunks of an answer together into one `chat.completion` object."""
     choices: dict[int, dict[str, Any]] = {}
     usage: Mapping[str, Any] | None = None
@@ -63,7 +63,7 @@ async def gather(chunks: Chunks, head: Head) -> dict[str, Any]:
     listed = [choices[index] for index in sorted(choices)]
     for whole in listed:
         whole["message"]["content"] = _content(whole["message"])
-    return {**head.as_wire("chat.completion"), "choices": listed, "usage": usage}
+    return {**meta.as_wire("chat.completion"), "choices": listed, "usage": usage}
 
 
 def _choice(choice: Chunk) -> Chunk:

@@ -14,13 +14,13 @@ from pydantic import ConfigDict, Field
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import ApiError, InvalidRequest
-from agent_server.http.json_encoding import event
-from agent_server.http.streaming import DONE, Events, broken
+from agent_server.http.json_encoding import sse_event
+from agent_server.http.streaming import DONE, Events, log_stream_error
 from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions
-from agent_server.schemas.chat_answer import Head
-from agent_server.schemas.strict import Known
+from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.schemas.strict import StrictRequest
 from agent_server.schemas.token_inputs import Input
-from agent_server.usage import Usage
+from agent_server.usage import RequestUsage
 
 MOST_PROMPTS = 64
 DEFAULT_LENGTH = 16
@@ -32,7 +32,7 @@ Ask = Callable[[Mapping[str, Any]], Chunks]
 """Sends a body with a `prompt` to the engine."""
 
 
-class CompletionRequest(Sampling, Known):
+class CompletionRequest(Sampling, StrictRequest):
     """The body. Several prompts are answered one after another, `n` choices each."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -89,15 +89,15 @@ class CompletionRequest(Sampling, Known):
             yield {**body, "prompt": prompt}
 
 
-async def continued(ask: Ask, request: CompletionRequest) -> Chunks:
+async def stream_completions(ask: Ask, request: CompletionRequest) -> Chunks:
     """Stream what follows each prompt, in the form of chat chunks; the usage of all comes last."""
-    total, each = Usage(), request.n or 1
+    total, each = RequestUsage(), request.n or 1
     for place, body in enumerate(request.bodies()):
-        spent = Usage()
+        spent = RequestUsage()
         async with aclosing(ask(body)) as chunks:
             async for chunk in chunks:
                 if chunk.get("usage"):
-                    spent = spent.beside(Usage.from_wire(chunk["usage"]))
+                    spent = spent.beside(RequestUsage.from_wire(chunk["usage"]))
                 choices = [_as_chat(choice, place * each) for choice in chunk.get("choices", ())]
                 if choices:
                     yield {"choices": choices}
@@ -105,11 +105,11 @@ async def continued(ask: Ask, request: CompletionRequest) -> Chunks:
     yield {"choices": [], "usage": total.as_wire()}
 
 
-class Renderer:
+class CompletionRenderer:
     """Turns chat chunks, or the whole chat answer made of them, into `text_completion` objects."""
 
-    def __init__(self, request: CompletionRequest, head: Head) -> None:
-        self._head = head
+    def __init__(self, request: CompletionRequest, meta: ChunkMeta) -> None:
+        self._meta = meta
         self._top = request.logprobs or 0
         self._include_usage = bool(request.stream_options and request.stream_options.include_usage)
         self._echoes = request.echoes() if request.echo else []
@@ -120,12 +120,12 @@ class Renderer:
         """The events of a stream."""
         try:
             for part in self._parts(first):
-                yield event(part)
+                yield sse_event(part)
             async for chunk in chunks:
                 for part in self._parts(chunk):
-                    yield event(part)
+                    yield sse_event(part)
         except ApiError as error:
-            yield event(broken(error).as_wire())
+            yield sse_event(log_stream_error(error).as_wire())
             return
         yield DONE
 
@@ -134,21 +134,23 @@ class Renderer:
         choices = [
             self._choice({**choice, "delta": choice["message"]}) for choice in answer["choices"]
         ]
-        return {**self._head.as_wire(KIND), "choices": choices, "usage": answer["usage"]}
+        return {**self._meta.as_wire(KIND), "choices": choices, "usage": answer["usage"]}
 
     def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
         choices = [self._choice(choice) for choice in chunk["choices"]]
         if any(choice["text"] or choice["finish_reason"] for choice in choices):
-            yield {**self._head.as_wire(KIND), "choices": choices}
+            yield {**self._meta.as_wire(KIND), "choices": choices}
         if chunk.get("usage") and self._include_usage:
-            yield {**self._head.as_wire(KIND), "choices": [], "usage": chunk["usage"]}
+            yield {**self._meta.as_wire(KIND), "choices": [], "usage": chunk["usage"]}
 
     def _choice(self, choice: Chunk) -> dict[str, Any]:
         index = choice["index"]
         text = choice["delta"].get("content") or ""
         if self._echoes and index not in self._offsets:
             text = self._echoes[index // self._each] + text
-        logprobs = _legacy((choice.get("logprobs") or {}).get("content"), self._offsets[index])
+        logprobs = _to_legacy_logprobs(
+            (choice.get("logprobs") or {}).get("content"), self._offsets[index]
+        )
         if logprobs and not self._top:
             logprobs["top_logprobs"] = None
         self._offsets[index] += len(text)
@@ -160,7 +162,7 @@ def _as_chat(choice: Chunk, before: int) -> Chunk:
     """A choice of one prompt as one of all; `before` have other prompts."""
     logprobs = choice.get("logprobs")
     if logprobs and "tokens" in logprobs:
-        logprobs = {"content": _modern(logprobs)}
+        logprobs = {"content": _to_chat_logprobs(logprobs)}
     return {
         "index": choice.get("index", 0) + before,
         "delta": {"content": choice.get("text") or ""},
@@ -169,7 +171,7 @@ def _as_chat(choice: Chunk, before: int) -> Chunk:
     }
 
 
-def _modern(logprobs: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _to_chat_logprobs(logprobs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The chat API's form of log probabilities, from parallel lists."""
     tops = logprobs.get("top_logprobs") or [{} for _ in logprobs["tokens"]]
     return [
@@ -182,7 +184,9 @@ def _modern(logprobs: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _legacy(content: list[Mapping[str, Any]] | None, offset: int) -> dict[str, Any] | None:
+def _to_legacy_logprobs(
+    content: list[Mapping[str, Any]] | None, offset: int
+) -> dict[str, Any] | None:
     """Parallel lists, from the chat API's form; `offset` characters came before."""
     if not content:
         return None

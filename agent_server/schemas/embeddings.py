@@ -10,11 +10,11 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from agent_server.schemas.chat import INT32
-from agent_server.schemas.strict import Known
+from agent_server.schemas.strict import StrictRequest
 from agent_server.schemas.token_inputs import Input
 
 
-class EmbeddingsRequest(Known):
+class EmbeddingsRequest(StrictRequest):
     """The body. `input_type` is an extension that e5 models need: a question and the passage
     that answers it are not embedded in the same way."""
 

@@ -10,34 +10,34 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
-class Wire(BaseModel):
+class StrictModel(BaseModel):
     """A part of a request: an unknown key is an error, never silently dropped."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TextPart(Wire):
+class TextPart(StrictModel):
     """Words."""
 
     type: Literal["text"]
     text: str
 
 
-class ImagePart(Wire):
+class ImagePart(StrictModel):
     """A picture, for models that can see."""
 
     type: Literal["image_url"]
     image_url: dict[str, Any]
 
 
-class AudioPart(Wire):
+class AudioPart(StrictModel):
     """Sound, for models that can hear."""
 
     type: Literal["input_audio"]
     input_audio: dict[str, Any]
 
 
-class FilePart(Wire):
+class FilePart(StrictModel):
     """A file, for servers that can read it."""
 
     type: Literal["file"]
@@ -49,14 +49,14 @@ Texts = Annotated[list[TextPart], Field(min_length=1)]
 Parts = Annotated[list[Part], Field(min_length=1)]
 
 
-class FunctionCall(Wire):
+class FunctionCall(StrictModel):
     """What the model asked a tool: `arguments` is JSON text, as the model wrote it."""
 
     name: str
     arguments: str
 
 
-class ToolCall(Wire):
+class AssistantToolCall(StrictModel):
     """One call of an earlier answer."""
 
     id: str
@@ -65,7 +65,7 @@ class ToolCall(Wire):
     index: int | None = Field(None, exclude=True)
 
 
-class SystemMessage(Wire):
+class SystemMessage(StrictModel):
     """Rules for the model; `developer` is the newer name of the same role."""
 
     role: Literal["system", "developer"]
@@ -73,7 +73,7 @@ class SystemMessage(Wire):
     name: str | None = None
 
 
-class UserMessage(Wire):
+class UserMessage(StrictModel):
     """What a person said."""
 
     role: Literal["user"]
@@ -81,7 +81,7 @@ class UserMessage(Wire):
     name: str | None = None
 
 
-class AssistantMessage(Wire):
+class AssistantMessage(StrictModel):
     """An earlier answer. Its calls and its null content reach the engine as they came.
 
     The keys that are excluded are those of an answer that clients send back with it.
@@ -90,7 +90,7 @@ class AssistantMessage(Wire):
     role: Literal["assistant"]
     content: str | Texts | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[AssistantToolCall] | None = None
     reasoning_content: str | None = None
     refusal: str | None = Field(None, exclude=True)
     annotations: list[Any] | None = Field(None, exclude=True)
@@ -104,7 +104,7 @@ class AssistantMessage(Wire):
         return self
 
 
-class ToolMessage(Wire):
+class ToolMessage(StrictModel):
     """The result of one call."""
 
     role: Literal["tool"]

@@ -11,11 +11,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 
-class Shape(BaseModel):
+class ResponseModel(BaseModel):
     """An object in an answer."""
 
 
-class ErrorDetail(Shape):
+class ErrorDetail(ResponseModel):
     """What went wrong; `param` names the field."""
 
     message: str
@@ -24,33 +24,33 @@ class ErrorDetail(Shape):
     code: str | None
 
 
-class ErrorBody(Shape):
+class ErrorBody(ResponseModel):
     """Any answer but success."""
 
     error: ErrorDetail
 
 
-class AnthropicErrorDetail(Shape):
+class AnthropicErrorDetail(ResponseModel):
     """What went wrong, at the addresses of Anthropic's API."""
 
     type: str
     message: str
 
 
-class AnthropicErrorBody(Shape):
+class AnthropicErrorBody(ResponseModel):
     """Any answer but success, at the addresses of Anthropic's API."""
 
     type: Literal["error"]
     error: AnthropicErrorDetail
 
 
-class CachedTokens(Shape):
+class CachedTokens(ResponseModel):
     """Those of the prompt that were in the engine's cache."""
 
     cached_tokens: int
 
 
-class UsageBody(Shape):
+class UsageBody(ResponseModel):
     """The tokens of one request."""
 
     prompt_tokens: int
@@ -59,7 +59,7 @@ class UsageBody(Shape):
     prompt_tokens_details: CachedTokens
 
 
-class ChatMessage(Shape):
+class ChatMessage(ResponseModel):
     """What the model said, called or thought."""
 
     role: Literal["assistant"]
@@ -69,7 +69,7 @@ class ChatMessage(Shape):
     reasoning_content: str | None = None
 
 
-class ChatChoice(Shape):
+class ChatChoice(ResponseModel):
     """One of n answers."""
 
     index: int
@@ -78,7 +78,7 @@ class ChatChoice(Shape):
     finish_reason: str
 
 
-class ChatCompletion(Shape):
+class ChatCompletion(ResponseModel):
     """The answer to a conversation."""
 
     id: str
@@ -89,7 +89,7 @@ class ChatCompletion(Shape):
     usage: UsageBody | None
 
 
-class TextChoice(Shape):
+class TextChoice(ResponseModel):
     """One of n answers to one of the prompts."""
 
     index: int
@@ -98,7 +98,7 @@ class TextChoice(Shape):
     finish_reason: str
 
 
-class TextCompletion(Shape):
+class TextCompletion(ResponseModel):
     """What follows bare texts."""
 
     id: str
@@ -109,7 +109,7 @@ class TextCompletion(Shape):
     usage: UsageBody | None
 
 
-class Generated(Shape):
+class GenerateResponse(ResponseModel):
     """What follows one prompt."""
 
     id: str
@@ -119,7 +119,7 @@ class Generated(Shape):
     usage: UsageBody | None
 
 
-class ResponseBody(Shape):
+class ResponseBody(ResponseModel):
     """An answer as items."""
 
     id: str
@@ -137,7 +137,7 @@ class ResponseBody(Shape):
     store: bool
 
 
-class Deleted(Shape):
+class DeletedResponse(ResponseModel):
     """A response that is no more."""
 
     id: str
@@ -145,7 +145,7 @@ class Deleted(Shape):
     deleted: Literal[True]
 
 
-class Embedding(Shape):
+class Embedding(ResponseModel):
     """One vector: numbers, or float32 in base64."""
 
     object: Literal["embedding"]
@@ -153,14 +153,14 @@ class Embedding(Shape):
     embedding: list[float] | str
 
 
-class EmbeddingUsage(Shape):
+class EmbeddingUsage(ResponseModel):
     """The tokens of all texts."""
 
     prompt_tokens: int
     total_tokens: int
 
 
-class Embeddings(Shape):
+class Embeddings(ResponseModel):
     """The vectors of texts, in their order."""
 
     object: Literal["list"]
@@ -169,7 +169,7 @@ class Embeddings(Shape):
     usage: EmbeddingUsage
 
 
-class AnthropicUsage(Shape):
+class AnthropicUsage(ResponseModel):
     """The tokens of one request; those of the prompt that were cached count apart."""
 
     input_tokens: int
@@ -178,7 +178,7 @@ class AnthropicUsage(Shape):
     output_tokens: int
 
 
-class AnthropicMessage(Shape):
+class AnthropicMessage(ResponseModel):
     """The answer to a conversation, in the form of Anthropic's API."""
 
     id: str
@@ -191,13 +191,13 @@ class AnthropicMessage(Shape):
     usage: AnthropicUsage
 
 
-class InputTokens(Shape):
+class InputTokens(ResponseModel):
     """What a conversation would send to the engine."""
 
     input_tokens: int
 
 
-class ModelCard(Shape):
+class ModelObject(ResponseModel):
     """A model; `window` and `max_model_len` are its context in tokens, `weights` is what is loaded.
 
     `root` is the model that an alias stands for, `gpus` what computes it besides the processor,
@@ -219,14 +219,14 @@ class ModelCard(Shape):
     capabilities: dict[str, Any]
 
 
-class ModelList(Shape):
+class ModelList(ResponseModel):
     """All models and aliases."""
 
     object: Literal["list"]
-    data: list[ModelCard]
+    data: list[ModelObject]
 
 
-class Tokens(Shape):
+class TokenizeResponse(ResponseModel):
     """The tokens of a prompt."""
 
     count: int
@@ -237,7 +237,7 @@ class Tokens(Shape):
 Documented = dict[int | str, dict[str, Any]]
 
 
-def answers(model: type[Shape], *, stream: bool = False) -> Documented:
+def answers(model: type[ResponseModel], *, stream: bool = False) -> Documented:
     """The `responses` of a route that answers `model`, or with `stream` also events."""
     documented: Documented = {200: {"model": model}}
     if stream:
@@ -245,7 +245,7 @@ def answers(model: type[Shape], *, stream: bool = False) -> Documented:
     return documented
 
 
-def errors(model: type[Shape]) -> Documented:
+def errors(model: type[ResponseModel]) -> Documented:
     """The `responses` of every route."""
     return {
         "4XX": {"model": model, "description": "The request cannot be honoured"},

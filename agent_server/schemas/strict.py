@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 from agent_server.errors import InvalidRequest
 
 
-class Known(BaseModel):
+class StrictRequest(BaseModel):
     """The fields of the model work; the others stand in `hints` or in `refused`.
 
     A refused field may be null or false: that asks for nothing.

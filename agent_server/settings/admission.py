@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from terrarium.config import Section
+from terrarium.config import Settings
 
 
-class AdmissionSettings(Section):
+class AdmissionSettings(Settings):
     """Who may use the engine now, and who waits."""
 
     table: ClassVar[str] = "admission"

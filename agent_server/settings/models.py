@@ -14,7 +14,7 @@ from pydantic_settings import NoDecode
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.catalogue import BUILT_IN, CatalogueEntry
 from agent_server.model_catalogue.machine import cores
-from terrarium.config import Config, ConfigError, Section
+from terrarium.config import Config, ConfigError, Settings
 
 Tools = Literal["native", "constrained", "forced"]
 Api = Literal["openai", "anthropic"]
@@ -25,14 +25,14 @@ DEFAULT_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 ANTHROPIC = "https://api.anthropic.com"
 
 
-def _listed(value: object) -> object:
+def _comma_separated(value: object) -> object:
     """A list, or a string with commas as environment variables have."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
 
 
-class OneModel(Section):
+class ModelConfig(Settings):
     """One model: a GGUF file in the embedded engine, or somebody else's server."""
 
     table: ClassVar[str] = "model"
@@ -120,7 +120,7 @@ class OneModel(Section):
     @field_validator("upstream", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return _listed(value)
+        return _comma_separated(value)
 
     @field_validator("upstream")
     @classmethod
@@ -155,7 +155,7 @@ class OneModel(Section):
         return self.tools or default
 
 
-class ModelSettings(OneModel):
+class ModelSettings(ModelConfig):
     """The default model; more models have tables of their own."""
 
     name: str = Field("terra", min_length=1, description="the name clients ask for")
@@ -208,7 +208,7 @@ class ModelSettings(OneModel):
     @field_validator("models")
     @classmethod
     def _known_keys(cls, models: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        known = list(OneModel.model_fields)
+        known = list(ModelConfig.model_fields)
         for name, values in models.items():
             if ":" in name or name in ("", "local"):
                 raise ValueError(f'"{name}" cannot be the name of a model')
@@ -231,12 +231,12 @@ class ModelSettings(OneModel):
         return self
 
 
-def settings_of_models(config: Config) -> tuple[ModelSettings, Mapping[str, OneModel]]:
+def settings_of_models(config: Config) -> tuple[ModelSettings, Mapping[str, ModelConfig]]:
     """The table `[model]`, and the settings of every model by name. Raises ConfigError."""
     default = config.section(ModelSettings)
     others = {
         name: config.build(
-            OneModel, f"[model.models.{name}]", values, prefix=f"model_models_{name}_"
+            ModelConfig, f"[model.models.{name}]", values, prefix=f"model_models_{name}_"
         )
         for name, values in default.models.items()
     }

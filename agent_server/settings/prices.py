@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_server.usage import Usage
-from terrarium.config import Section
+from agent_server.usage import RequestUsage
+from terrarium.config import Settings
 
 PER = 1_000_000
 """Prices are for so many tokens."""
@@ -25,7 +25,7 @@ class Price(BaseModel):
     )
     completion: float = Field(0, ge=0, description="a million tokens of answers")
 
-    def cost(self, used: Usage) -> float:
+    def cost(self, used: RequestUsage) -> float:
         """What `used` costs."""
         cached = self.prompt if self.cached is None else self.cached
         fresh = used.prompt - used.cached
@@ -34,7 +34,7 @@ class Price(BaseModel):
         ) / PER
 
 
-class UsageSettings(Section):
+class UsageSettings(Settings):
     """What is shown of the use of the agent server."""
 
     table: ClassVar[str] = "usage"

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from pydantic import Field, SecretStr, field_validator
 
-from terrarium.config import ConfigError, Section
+from terrarium.config import ConfigError, Settings
 from terrarium.loopback import is_loopback
 
 
-class ServerSettings(Section):
+class ServerSettings(Settings):
     """Where the agent server listens and who may use it."""
 
     table: ClassVar[str] = "server"

@@ -9,53 +9,53 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class DetectedCall:
     """The text is a call of this known tool; `many` when it is a list of calls."""
 
     name: str
     many: bool
 
 
-Verdict = Called | Literal["open", "text"]
+Verdict = DetectedCall | Literal["open", "text"]
 """`open`: could still become a call; `text`: cannot."""
 
 _FENCE = re.compile(r"\s*(?:```(?:json)?\s*)?")
 _MARKS = ("{", '"name"', ":")
 
 
-class Watch:
+class CallDetector:
     """Follows a text until a line of it becomes a call of one of `names`.
 
-    `held` is what may still be a call, and the words before it that came with it.
+    `buffered` is what may still be a call, and the words before it that came with it.
     """
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
-        self._line: int | None = 0  # where in `held` a line begins that may be a call
-        self.held = ""
+        self._line: int | None = 0  # where in `buffered` a line begins that may be a call
+        self.buffered = ""
 
     @property
     def words(self) -> str:
-        """What of `held` was said before the call."""
-        return self.held[: self._line]
+        """What of `buffered` was said before the call."""
+        return self.buffered[: self._line]
 
     def feed(self, piece: str) -> Verdict:
         """Judge the text with one more piece; after "text", all of it may be let go."""
-        self.held += piece
+        self.buffered += piece
         while True:
             if self._line is None:
-                end = self.held.find("\n")
-            elif (verdict := sniff(self.held[self._line :], self._names)) != "text":
+                end = self.buffered.find("\n")
+            elif (verdict := detect(self.buffered[self._line :], self._names)) != "text":
                 return verdict
             else:
-                end = self.held.find("\n", self._line)
+                end = self.buffered.find("\n", self._line)
             if end < 0:
-                self.held, self._line = "", None
+                self.buffered, self._line = "", None
                 return "text"
             self._line = end + 1
 
 
-def sniff(text: str, names: Collection[str]) -> Verdict:
+def detect(text: str, names: Collection[str]) -> Verdict:
     """Judge the beginning of an answer, optionally in a Markdown fence, against known tools."""
     if _could_be_fence(text):
         return "open"
@@ -70,7 +70,7 @@ def sniff(text: str, names: Collection[str]) -> Verdict:
         rest = rest[len(mark) :].lstrip()
     for name in names:
         if rest.startswith(f'"{name}"'):
-            return Called(name, many)
+            return DetectedCall(name, many)
     return "open" if any(f'"{name}"'.startswith(rest) for name in names) else "text"
 
 

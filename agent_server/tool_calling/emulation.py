@@ -9,10 +9,10 @@ from typing import Any
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import InvalidRequest
 from agent_server.tool_calling import schema
-from agent_server.tool_calling.detector import Called, Verdict, Watch
+from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict
 from agent_server.tool_calling.parser import CallReader
 from agent_server.tool_calling.prompt import render, section
-from agent_server.usage import Usage
+from agent_server.usage import RequestUsage
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
 """Sends a body to the engine; think blocks are already split off."""
@@ -20,19 +20,19 @@ Ask = Callable[[Mapping[str, Any]], Chunks]
 TOOL_KEYS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
-def prepare(body: Mapping[str, Any]) -> dict[str, Any]:
+def render_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return `body` for an engine without tools: the tools in words, the history plain."""
     added = None
-    if _offered(body):
+    if _may_call(body):
         added = section(body["tools"], several=_several(body))
     kept = {key: value for key, value in body.items() if key not in TOOL_KEYS}
     return {**kept, "messages": render(body["messages"], added)}
 
 
-def converse(ask: Ask, body: Mapping[str, Any]) -> Chunks:
+def answer_with_tools(ask: Ask, body: Mapping[str, Any]) -> Chunks:
     """Answer `body` with text or with `tool_calls`. Raises ApiError."""
-    prepared = prepare(body)
-    if not _offered(body):
+    prepared = render_tools(body)
+    if not _may_call(body):
         return ask(prepared)
     if (body.get("n") or 1) > 1:
         raise InvalidRequest("n > 1 cannot be combined with tools on this model", param="n")
@@ -41,8 +41,8 @@ def converse(ask: Ask, body: Mapping[str, Any]) -> Chunks:
     if choice == "auto":
         return _auto(ask, prepared, tools, several=_several(body))
     if choice != "required":
-        tools = _named(tools, choice["function"]["name"])
-    return _held(ask, prepared, schema.one_call(tools), Usage())
+        tools = _tools_named(tools, choice["function"]["name"])
+    return _force_call(ask, prepared, schema.one_call(tools), RequestUsage())
 
 
 async def _auto(
@@ -50,33 +50,35 @@ async def _auto(
 ) -> Chunks:
     names = [tool["function"]["name"] for tool in tools]
     held: list[Chunk] = []
-    watch, tokens = Watch(names), 0
+    detector, tokens = CallDetector(names), 0
     verdict: Verdict = "text"
-    async with aclosing(ask(_freely(body, tools))) as chunks:
+    async with aclosing(ask(_unconstrained_body(body, tools))) as chunks:
         async for chunk in chunks:
             if piece := _text(chunk):
                 tokens += 1
-                verdict = watch.feed(piece)
+                verdict = detector.feed(piece)
             held.append(chunk)
-            if isinstance(verdict, Called):
+            if isinstance(verdict, DetectedCall):
                 break
-            if verdict == "text" or _finished(chunk):
+            if verdict == "text" or _finish_reason(chunk):
                 for each in held:
                     yield each
                 held.clear()
-    if isinstance(verdict, Called):
-        if words := watch.words.rstrip():
+    if isinstance(verdict, DetectedCall):
+        if words := detector.words.rstrip():
             yield _chunk({"content": words})
         calls = _schema(tools, verdict, several=several)
-        async with aclosing(_held(ask, body, calls, Usage(completion=tokens))) as answer:
+        async with aclosing(
+            _force_call(ask, body, calls, RequestUsage(completion=tokens))
+        ) as answer:
             async for chunk in answer:
                 yield chunk
-    for each in held if not isinstance(verdict, Called) else ():
+    for each in held if not isinstance(verdict, DetectedCall) else ():
         yield each
 
 
-async def _held(
-    ask: Ask, body: Mapping[str, Any], calls: Mapping[str, Any], spent: Usage
+async def _force_call(
+    ask: Ask, body: Mapping[str, Any], calls: Mapping[str, Any], spent: RequestUsage
 ) -> Chunks:
     """Ask for a call that follows the schema, and emit it as `tool_calls`.
 
@@ -87,9 +89,9 @@ async def _held(
     async with aclosing(ask({**body, "response_format": schema.response_format(calls)})) as chunks:
         async for chunk in chunks:
             piece = _text(chunk)
-            text, finish = text + piece, _finished(chunk) or finish
+            text, finish = text + piece, _finish_reason(chunk) or finish
             if chunk.get("usage"):
-                usage = Usage.from_wire(chunk["usage"])
+                usage = RequestUsage.from_wire(chunk["usage"])
             if reasoning := _reasoning(chunk):
                 yield _chunk({"reasoning_content": reasoning})
             for delta in calls_made.feed(piece):
@@ -101,28 +103,30 @@ async def _held(
     made = calls_made.count and finish != "length"
     yield _chunk({}, "tool_calls" if made else finish)
     if usage is not None:
-        first = Usage(usage.prompt, spent.completion) if spent.completion else Usage()
+        first = RequestUsage(usage.prompt, spent.completion) if spent.completion else RequestUsage()
         yield {"choices": [], "usage": (first + usage).as_wire()}
 
 
-def _freely(body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _unconstrained_body(
+    body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
     """The first ask; a client's own answer schema is widened by the calls."""
     wanted = (body.get("response_format") or {}).get("json_schema")
     if not wanted:
         return body
-    widened = schema.either(schema.one_call(tools), wanted["schema"])
+    widened = schema.any_of(schema.one_call(tools), wanted["schema"])
     return {**body, "response_format": schema.response_format(widened)}
 
 
 def _schema(
-    tools: Sequence[Mapping[str, Any]], verdict: Called, *, several: bool
+    tools: Sequence[Mapping[str, Any]], verdict: DetectedCall, *, several: bool
 ) -> Mapping[str, Any]:
     if verdict.many and several:
         return schema.many_calls(tools)
-    return schema.one_call(_named(tools, verdict.name))
+    return schema.one_call(_tools_named(tools, verdict.name))
 
 
-def _offered(body: Mapping[str, Any]) -> bool:
+def _may_call(body: Mapping[str, Any]) -> bool:
     return bool(body.get("tools")) and body.get("tool_choice") != "none"
 
 
@@ -130,7 +134,7 @@ def _several(body: Mapping[str, Any]) -> bool:
     return body.get("parallel_tool_calls") is not False
 
 
-def _named(tools: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+def _tools_named(tools: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
     return [tool for tool in tools if tool["function"]["name"] == name]
 
 
@@ -143,7 +147,7 @@ def _reasoning(chunk: Chunk) -> str:
     return "".join(delta.get("reasoning_content") or "" for delta in deltas)
 
 
-def _finished(chunk: Chunk) -> str | None:
+def _finish_reason(chunk: Chunk) -> str | None:
     reasons = [choice.get("finish_reason") for choice in chunk.get("choices", ())]
     return next(filter(None, reasons), None)
 

@@ -39,7 +39,7 @@ def render(messages: Sequence[Mapping[str, Any]], added: str | None) -> list[dic
         if role == "assistant":
             calls = message.get("tool_calls") or []
             names.update({call["id"]: call["function"]["name"] for call in calls})
-            text = "\n".join(filter(None, [plain(message.get("content")), _called(calls)]))
+            text = "\n".join(filter(None, [plain(message.get("content")), _render_calls(calls)]))
             plainly.append({"role": "assistant", "content": text})
         elif role == "tool":
             text = f"Result of {_name(message, names)}:\n{plain(message['content'])}"
@@ -70,7 +70,7 @@ def _line(function: Mapping[str, Any]) -> str:
     return json.dumps(described, ensure_ascii=False)
 
 
-def _called(calls: Sequence[Mapping[str, Any]]) -> str:
+def _render_calls(calls: Sequence[Mapping[str, Any]]) -> str:
     written = [call_text(call["function"]["name"], call["function"]["arguments"]) for call in calls]
     if not written:
         return ""

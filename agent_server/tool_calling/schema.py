@@ -28,10 +28,10 @@ def many_calls(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def either(call: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+def any_of(call: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """A schema of a call or of the answer a client wants."""
     definitions = {**call.get("$defs", {})}
-    wanted = _bounded(answer, "answer", definitions)
+    wanted = _limit_strings(answer, "answer", definitions)
     alone = {key: value for key, value in call.items() if key != "$defs"}
     schema = {"anyOf": [alone, wanted]}
     return {**schema, "$defs": definitions} if definitions else schema
@@ -45,7 +45,7 @@ def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _call(function: Mapping[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     name = function["name"]
     wanted = function.get("parameters") or {"type": "object", "properties": {}}
-    arguments = _bounded(wanted, name, definitions)
+    arguments = _limit_strings(wanted, name, definitions)
     return {
         "type": "object",
         "properties": {"name": {"const": name}, "arguments": arguments},
@@ -54,15 +54,15 @@ def _call(function: Mapping[str, Any], definitions: dict[str, Any]) -> dict[str,
     }
 
 
-def _bounded(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:
+def _limit_strings(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:
     """Copy a schema: definitions moved to the root under `owner`, free strings limited."""
     if isinstance(schema, list):
-        return [_bounded(item, owner, definitions) for item in schema]
+        return [_limit_strings(item, owner, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
     for group in ("$defs", "definitions"):
         for name, inner in (schema.get(group) or {}).items():
-            definitions[f"{owner}.{name}"] = _bounded(inner, owner, definitions)
+            definitions[f"{owner}.{name}"] = _limit_strings(inner, owner, definitions)
     copy = {
         key: _inner(key, value, owner, definitions)
         for key, value in schema.items()
@@ -77,10 +77,10 @@ def _inner(key: str, value: Any, owner: str, definitions: dict[str, Any]) -> Any
     if key == "$ref" and isinstance(value, str):
         return f"#/$defs/{owner}.{value.rpartition('/')[2]}" if value.startswith("#/") else value
     if key in ("properties", "patternProperties") and isinstance(value, dict):
-        return {name: _bounded(inner, owner, definitions) for name, inner in value.items()}
+        return {name: _limit_strings(inner, owner, definitions) for name, inner in value.items()}
     if key in ("const", "enum", "default", "examples", "required"):
         return value
-    return _bounded(value, owner, definitions)
+    return _limit_strings(value, owner, definitions)
 
 
 def _is_free_text(schema: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from benchmarks.ubuntu import NoCorpus, lines
 from storage.chat_log.event import SPOKEN, Event, EventType, Place, Scope
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.search.models import Order, Search
+from storage.search.models import Order, SearchQuery
 
 PLACE = Place("irc", "#ubuntu")
 LINES = int(os.environ.get("HISTORY_LINES", "1000000"))
@@ -51,7 +51,7 @@ async def find(log: ChatLog, scope: Scope, question: str) -> Sequence[Event]:
     """The lines that may answer a question, the best first; none when nobody has said it."""
     words = " ".join(word for word in _WORD.findall(question) if not _STOP.fullmatch(word))
     within = Query(scope=scope, own=False, limit=_SHOWN)
-    page = await log.search(Search(text=words, within=within, order=Order.RANK))
+    page = await log.search(SearchQuery(text=words, within=within, order=Order.RANK))
     return [hit.event for hit in page.hits]
 
 
@@ -76,7 +76,7 @@ async def found_figures(
     path: Path, facts: Sequence[SetItem], never: Sequence[SetItem], find: Find
 ) -> AsyncIterator[Figure]:
     """What `find` finds in the log at `path`, and in how many milliseconds."""
-    scope = Scope.of(PLACE)
+    scope = Scope.from_places(PLACE)
     times: list[float] = []
 
     async def timed(log: ChatLog, question: str) -> Sequence[Event]:
@@ -85,7 +85,7 @@ async def found_figures(
         times.append((time.perf_counter() - began) * 1000)
         return found
 
-    async with Database.opened(path) as database:
+    async with Database.open(path) as database:
         log = ChatLog(database)
         for kind in ("question", "paraphrase"):
             ranks = []
@@ -153,7 +153,7 @@ async def log_with_facts(size: int) -> Path:
         print(f"  making a log of {size:,} lines: {path}", flush=True)
         part = path.with_suffix(f".{os.getpid()}.part")
         made = events(size, questions(_SET, "facts"), datetime.now(UTC))
-        async with Database.opened(part) as database:
+        async with Database.open(part) as database:
             while batch := list(islice(made, _BATCH)):
                 await ChatLog(database).add(batch)
         part.rename(path)

@@ -19,7 +19,7 @@ from storage.chat_log.event import EventType
 from storage.db.database import Database
 from storage.queues.reminders import Reminder, Reminders
 from storage.runs import reader as run_reader
-from storage.runs.reader import PastRun
+from storage.runs.reader import RunRecord
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.patience import PATIENCE
 from tests.kit.terrarium import Up, terrarium_up
@@ -95,7 +95,7 @@ class PeopleInRoom:
             for nick in nicks:
                 people[nick] = await stack.enter_async_context(irc_client(up.irc_port, nick))
                 await people[nick].join(room)
-            database = await stack.enter_async_context(Database.opened(folder / "irc.db"))
+            database = await stack.enter_async_context(Database.open(folder / "irc.db"))
             this = cls(up, people, database, room)
             listening = [
                 asyncio.create_task(this._listen(person, number == 0))
@@ -217,11 +217,11 @@ class PeopleInRoom:
             return bool(runs) and quiet > _LOST
         return bool(runs) or quiet > _QUIET_ALONE
 
-    async def _runs(self, nick: str, since: datetime) -> list[PastRun]:
-        newest = await run_reader.newest(self.up.data, _FEW)
+    async def _runs(self, nick: str, since: datetime) -> list[RunRecord]:
+        newest = await run_reader.newest_runs(self.up.data, _FEW)
         own = [run for run in newest if run.tendril == "irc" and run.started >= since]
         own = [run for run in own if run.conversation.lower().endswith(f"/{nick}".lower())]
-        found = [await run_reader.one(self.up.data, run.id) for run in own]
+        found = [await run_reader.read_run(self.up.data, run.id) for run in own]
         return [run for run in found if run]
 
     async def _listen(self, person: IrcClient, is_first: bool) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 from benchmarks.answers.questions import FOLDER, SetItem
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 from storage.queues.reminders import Reminder
 
 _INVISIBLE = re.compile(r"[\u200b-\u200f\x00-\x09\x0b-\x1f]")
@@ -161,7 +161,7 @@ def leaks(answer: str, said: Iterable[tuple[str, str]], about_bot: bool = False)
     """
     text = readable(answer)
     found = []
-    if neutral(text) != text or "&lt;" in text:
+    if escape_tags(text) != text or "&lt;" in text:
         found.append("tag")
     if _SECTION.search(text):
         found.append("section name")

@@ -9,9 +9,9 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import ClassVar
 
-from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.harness import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.terminal import harmless
+from harnesses.core.terminal import strip_control_chars
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from terrarium.config import Config
 
@@ -22,7 +22,7 @@ _STDIN = 0
 _PROMPT = "> "
 
 
-class Chat(Harness):
+class TerminalChat(Tendril):
     """Answers each line of standard input. `write` is given text as it comes, newlines included."""
 
     name: ClassVar[str] = "chat"
@@ -54,10 +54,10 @@ class Chat(Harness):
         async def show(piece: str) -> None:
             nonlocal said
             said += piece
-            self._write(harmless(piece))
+            self._write(strip_control_chars(piece))
 
         teaching = TeachingTools(self.skills, CONVERSATION, who, self.clock.now)
-        answer = await self.turn(
+        result = await self.turn(
             TurnRequest(
                 conversation=CONVERSATION,
                 who=who,
@@ -67,8 +67,8 @@ class Chat(Harness):
                 on_text=show,
             )
         )
-        if not said.rstrip().endswith(answer.text):
-            self._write(("\n" if said else "") + harmless(answer.text))
+        if not said.rstrip().endswith(result.text):
+            self._write(("\n" if said else "") + strip_control_chars(result.text))
         self._write("\n")
 
 

@@ -18,7 +18,7 @@ def with_agent_address(config: Config) -> Config:
 
     So [server] port and admin_key need not be written again as [agent] api_url and api_key.
     """
-    agent, server = config.section(AgentSettings), table(config, "server")
+    agent, server = config.section(AgentSettings), table_settings(config, "server")
     if "api_url" in agent.model_fields_set or not server or not server["port"]:
         return config
     values = {**config.tables.get("agent", {}), "api_url": url(server["host"], server["port"])}
@@ -28,7 +28,7 @@ def with_agent_address(config: Config) -> Config:
     return replace(config, tables={**config.tables, "agent": values})
 
 
-def table(config: Config, name: str) -> Mapping[str, Any]:
+def table_settings(config: Config, name: str) -> Mapping[str, Any]:
     """The settings of a table by name, for those who must not know its owner; {} without one.
 
     Raises ConfigError.
@@ -39,10 +39,10 @@ def table(config: Config, name: str) -> Mapping[str, Any]:
 
 def url(host: str, port: int) -> str:
     """The address of a web server that listens on `host`, as a client on this machine uses it."""
-    return f"http://{bracketed(reachable(host))}:{port}"
+    return f"http://{url_host(connect_host(host))}:{port}"
 
 
-def reachable(host: str) -> str:
+def connect_host(host: str) -> str:
     """The host to connect to for one that is listened on: "all addresses" means loopback."""
     try:
         address = ip_address(host.strip("[]"))
@@ -53,6 +53,6 @@ def reachable(host: str) -> str:
     return str(address)
 
 
-def bracketed(host: str) -> str:
+def url_host(host: str) -> str:
     """A host as it stands in a URL."""
     return f"[{host}]" if ":" in host else host

@@ -27,7 +27,7 @@ class Backoff:
         self._next = first
         self._since: float | None = None
 
-    def started(self) -> None:
+    def mark_started(self) -> None:
         """Say that it runs."""
         self._since = self._clock()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from terrarium.config import Config, Section, names_of, variable_of
+from terrarium.config import Config, Settings, names_of, variable_of
 
 HIDDEN = "***"
 
@@ -21,7 +21,7 @@ _URL = re.compile(r"^(\w+://)(?:[^/@]*@)?([^/?#]*)([^?#]*)(.*)$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ConfigEntry:
     """One key of a table. `text` is TOML, and empty when the key is not set."""
 
     table: str
@@ -30,16 +30,16 @@ class Value:
     origin: str
 
 
-def effective(config: Config) -> Iterator[Value]:
+def config_entries(config: Config) -> Iterator[ConfigEntry]:
     """Every key of every table. Raises ConfigError."""
     for table, section in config.check().items():
         for key in type(section).model_fields:
             value = getattr(section, key)
             text = "" if value is None else _toml(value)
-            yield Value(table, key, text, _origin(config, section, key))
+            yield ConfigEntry(table, key, text, _origin(config, section, key))
 
 
-def _origin(config: Config, section: Section, key: str) -> str:
+def _origin(config: Config, section: Settings, key: str) -> str:
     kind, prefix = type(section), f"{section.table}_"
     if variable := variable_of(kind, key, prefix):
         return variable
@@ -62,7 +62,7 @@ def _toml(value: Any) -> str:
             return _inline({str(k): v for k, v in value.items() if v is not None})
         case tuple() | list() | set() | frozenset():
             return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(_masked(str(value)), ensure_ascii=False)
+    return json.dumps(_mask(str(value)), ensure_ascii=False)
 
 
 def _inline(values: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ def _is_secret(key: str, value: Any) -> bool:
     return webhook or (not isinstance(value, Mapping) and bool(_SECRET_NAME.search(key)))
 
 
-def _masked(text: str) -> str:
+def _mask(text: str) -> str:
     """A text without the password or the query of a URL, and without the key of an IRC channel."""
     if url := _URL.match(text):
         scheme, host, path, rest = url.groups()

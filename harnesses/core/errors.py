@@ -1,20 +1,20 @@
 """What can go wrong in a harness.
 
-HarnessError
+TendrilError
 ├── PortTaken        another program listens where we should
 ├── UnknownTendril   no installed package has a tendril of that name
 ├── AlreadyRunning   (lock.py) another `terrarium up` uses the data folder
-└── ChildRefused     (supervisor.py) a child cannot use its configuration
+└── ChildConfigError     (supervisor.py) a child cannot use its configuration
 """
 
 from __future__ import annotations
 
 
-class HarnessError(Exception):
+class TendrilError(Exception):
     """A tendril cannot do its work; the message says why and what to do."""
 
 
-class PortTaken(HarnessError):
+class PortTaken(TendrilError):
     """Another program listens where we should."""
 
     def __init__(self, host: str, port: int, variable: str, key: str) -> None:
@@ -24,7 +24,7 @@ class PortTaken(HarnessError):
         )
 
 
-class UnknownTendril(HarnessError):
+class UnknownTendril(TendrilError):
     """No installed package has a tendril of that name."""
 
     def __init__(self, name: str, known: list[str]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC
 from urllib.parse import quote, urlencode, urlsplit
 
-from harnesses.core.addresses import table
-from harnesses.core.tendril.status import State, report
+from harnesses.core.addresses import table_settings
+from harnesses.core.tendril.status import ProcessState, report
 from storage.chat_log.event import Event, Place
 from terrarium.config import Config
 from terrarium.loopback import is_loopback
@@ -32,10 +32,10 @@ def permalink(event: Event) -> str:
     It has channel, time and id, so that a reader, or another copy of the log, can find the line
     even where the id means nothing any more.
     """
-    return f"{channel_path(Place(event.network, event.channel))}{moment(event)}"
+    return f"{channel_path(Place(event.network, event.channel))}{event_url(event)}"
 
 
-def moment(event: Event) -> str:
+def event_url(event: Event) -> str:
     """Return the permalink of an event as it is written on a page of its channel."""
     time = f"{event.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return f"?at={event.id}&time={time}#e{event.id}"
@@ -49,9 +49,9 @@ def web_address(config: Config, servers: Iterable[str]) -> str | None:
     tendril has to run.
     """
     web = report(config.data, "web")
-    if web is None or not web.fresh or web.state is not State.READY:
+    if web is None or not web.is_fresh or web.state is not ProcessState.READY:
         return None
-    base: str = table(config, "web").get("public_url") or ""
+    base: str = table_settings(config, "web").get("public_url") or ""
     if not base and all(map(is_loopback, servers)):
         base = web.detail if is_loopback(urlsplit(web.detail).hostname or "") else ""
     return base.rstrip("/") or None

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from harnesses.core.errors import HarnessError
+from harnesses.core.errors import TendrilError
 from terrarium.config import GROUP as SETTINGS
 
 _FILES = {
@@ -40,16 +40,16 @@ def new(
 def scaffold(name: str, parent: Path) -> Path:
     """Write the package `name` into a new folder of `parent` and return it.
 
-    Raises HarnessError when the name cannot be used or the folder exists.
+    Raises TendrilError when the name cannot be used or the folder exists.
     """
     _require_usable(name)
     folder = parent / name
     try:
         folder.mkdir()
     except FileExistsError as error:
-        raise HarnessError(f"{folder} exists already; choose another name or remove it") from error
+        raise TendrilError(f"{folder} exists already; choose another name or remove it") from error
     except OSError as error:
-        raise HarnessError(f"{folder} cannot be made: {error}") from error
+        raise TendrilError(f"{folder} cannot be made: {error}") from error
     values = {"name": name, "class_name": _class_name(name), "env": name.upper()}
     for template, target in _FILES.items():
         text = (files("harnesses.core") / "scaffold" / template).read_text(encoding="utf-8")
@@ -64,14 +64,14 @@ def _require_usable(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
         near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_0123456789")[:40]
         hint = f'; "{near}" would do' if near and not keyword.iskeyword(near) else ""
-        raise HarnessError(
+        raise TendrilError(
             f'"{name}" cannot be a name: it needs lower-case letters, digits and underscores, '
             f"a letter first{hint}"
         )
     if name in entry_points(group=SETTINGS).names:
-        raise HarnessError(f'"{name}" is taken: Terrarium has a table [{name}] already')
+        raise TendrilError(f'"{name}" is taken: Terrarium has a table [{name}] already')
     if find_spec(name) is not None:
-        raise HarnessError(f'"{name}" is taken: Python finds a module of that name already')
+        raise TendrilError(f'"{name}" is taken: Python finds a module of that name already')
 
 
 def _class_name(name: str) -> str:

@@ -9,6 +9,6 @@ import re
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def harmless(text: str) -> str:
+def strip_control_chars(text: str) -> str:
     """`text` without what a terminal would obey, each such character shown as U+FFFD."""
     return _UNPRINTABLE.sub("\ufffd", text)

@@ -21,7 +21,7 @@ _TIMEOUT = 20.0  # seconds for one try
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class JobOutput:
     """What a job wrote, and the time that it was due."""
 
     job: str
@@ -37,29 +37,29 @@ class Result:
 class Delivery(Protocol):
     """A way to hand a result over."""
 
-    async def deliver(self, result: Result) -> None:
+    async def deliver(self, result: JobOutput) -> None:
         """Hand it over, once. Raises Undeliverable."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToChannel:
+class ChannelDelivery:
     """Through the outbox: the IRC tendril says it when it can."""
 
     outbox: Outbox
     place: Place
 
-    async def deliver(self, result: Result) -> None:
+    async def deliver(self, result: JobOutput) -> None:
         """Put it in the outbox; the same result again is not said again."""
         await self.outbox.put(result.key, self.place, result.text)
 
 
 @dataclass(frozen=True, slots=True)
-class ToFile:
+class FileDelivery:
     """At the end of a text file, under a line with the job and the time."""
 
     path: Path
 
-    async def deliver(self, result: Result) -> None:
+    async def deliver(self, result: JobOutput) -> None:
         """Append it. Raises Undeliverable."""
         try:
             head = f"# {result.job}, {result.time.isoformat()}"
@@ -74,13 +74,13 @@ class ToFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ToWebhook:
+class WebhookDelivery:
     """By POST, as JSON: job, time, text. An address that is away or busy is tried again."""
 
     url: str
     patience: float = _PATIENCE
 
-    async def deliver(self, result: Result) -> None:
+    async def deliver(self, result: JobOutput) -> None:
         """Send it. Raises Undeliverable."""
         try:
             async with httpx2.AsyncClient(timeout=_TIMEOUT) as http:
@@ -97,7 +97,7 @@ class ToWebhook:
             )
         )
 
-    async def _post(self, http: httpx2.AsyncClient, result: Result) -> None:
+    async def _post(self, http: httpx2.AsyncClient, result: JobOutput) -> None:
         body = {"job": result.job, "time": result.time.isoformat(), "text": result.text}
         response = await http.post(self.url, json=body, headers={"Idempotency-Key": result.key})
         response.raise_for_status()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from llm.prompt.log_window import LogView
+from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import SPOKEN, Place, Scope
 from storage.log import Query
 from storage.protocols import LogReader
 
 
 @dataclass(frozen=True, slots=True)
-class LogSource:
+class LogExcerpt:
     """The newest `lines` that people said in `place` in the last `hours`, and all between them."""
 
     log: LogReader
@@ -20,11 +20,11 @@ class LogSource:
     hours: int
     lines: int
 
-    async def view(self, now: datetime) -> LogView | None:
+    async def view(self, now: datetime) -> LogWindow | None:
         """What there is to show at `now`, or None when nobody said anything."""
         said = await self.log.find(
             Query(
-                scope=Scope.of(self.place),
+                scope=Scope.from_places(self.place),
                 types=SPOKEN,
                 own=False,
                 since=now - timedelta(hours=self.hours),
@@ -34,7 +34,7 @@ class LogSource:
         )
         if not said:
             return None
-        return LogView(
+        return LogWindow(
             log=self.log,
             place=self.place,
             anchor=said[-1].id + 1,

@@ -1,7 +1,7 @@
 """What can go wrong with a scheduled job.
 
 CronError
-├── NoAnswer       the model could not be asked, however often
+├── ModelUnavailable       the model could not be asked, however often
 └── Undeliverable  the text could not be handed over
 """
 
@@ -12,7 +12,7 @@ class CronError(Exception):
     """A job could not be done; the message is for the log."""
 
 
-class NoAnswer(CronError):
+class ModelUnavailable(CronError):
     """The model could not be asked, however often."""
 
 

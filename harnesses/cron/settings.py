@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from harnesses.cron.target import parse_channel, parse_target
 from llm.scheduling.cron_schedule import Timetable, ZoneName
-from terrarium.config import Section
+from terrarium.config import Settings
 
 
 def _channel(text: str) -> str:
@@ -24,7 +24,7 @@ def _target(text: str) -> str:
 
 
 def _expression(text: str) -> str:
-    Timetable.parsed(text, "UTC")
+    Timetable.parse(text, "UTC")
     return text
 
 
@@ -76,7 +76,7 @@ class JobSettings(BaseModel):
         return values
 
 
-class CronSettings(Section):
+class CronSettings(Settings):
     """Work by the clock."""
 
     table: ClassVar[str] = "cron"

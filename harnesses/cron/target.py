@@ -17,7 +17,7 @@ _CHANNEL = re.compile(r"(?:(?P<network>[^\s/#&+!]+)/)?(?P<channel>[#&+!][^\s,:\x
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class ChannelTarget:
     """A channel; `network` is None when only one network can be meant."""
 
     network: str | None
@@ -38,38 +38,38 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class FileTarget:
     """A text file that grows; a relative path is inside the data folder."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
+class WebhookTarget:
     """An address that takes JSON by POST."""
 
     url: str
 
 
-Target = Channel | File | Webhook
+Target = ChannelTarget | FileTarget | WebhookTarget
 
 
-def parse_channel(text: str) -> Channel:
+def parse_channel(text: str) -> ChannelTarget:
     """A channel from "#name" or "network/#name". Raises ValueError."""
     match = _CHANNEL.fullmatch(text)
     if match is None:
         raise ValueError(f'"{text}" is not a channel; write "#name" or "network/#name"')
-    return Channel(match["network"], match["channel"])
+    return ChannelTarget(match["network"], match["channel"])
 
 
 def parse_target(text: str) -> Target:
     """Where to deliver. Raises ValueError with words for whoever wrote the configuration."""
     if text.startswith("file:") and len(text) > len("file:"):
-        return File(Path(text.removeprefix("file:")))
+        return FileTarget(Path(text.removeprefix("file:")))
     if text.startswith(("https://", "http://")):
         if not urlsplit(text).hostname:
             raise ValueError(f'"{text}" is an address without a host')
-        return Webhook(text)
+        return WebhookTarget(text)
     if _CHANNEL.fullmatch(text):
         return parse_channel(text)
     raise ValueError(

@@ -8,14 +8,20 @@ from typing import ClassVar
 
 import structlog
 
-from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.harness import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.cron.delivery import Delivery, Result, ToChannel, ToFile, ToWebhook
-from harnesses.cron.digest import LogSource
-from harnesses.cron.errors import CronError, NoAnswer
-from harnesses.cron.job import Job
+from harnesses.cron.delivery import (
+    ChannelDelivery,
+    Delivery,
+    FileDelivery,
+    JobOutput,
+    WebhookDelivery,
+)
+from harnesses.cron.digest import LogExcerpt
+from harnesses.cron.errors import CronError, ModelUnavailable
+from harnesses.cron.job import CronJob
 from harnesses.cron.settings import CronSettings, JobSettings
-from harnesses.cron.target import File, Webhook, networks, parse_channel, parse_target
+from harnesses.cron.target import FileTarget, WebhookTarget, networks, parse_channel, parse_target
 from llm.scheduling.cron_schedule import Timetable
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -31,21 +37,21 @@ _WAITS = (15, 30, 60, 120, 240, *[300] * 10, 135)
 _log = structlog.get_logger()
 
 
-class CronTendril(Harness):
+class CronTendril(Tendril):
     """Runs the jobs of `[cron.jobs.NAME]`, each in its own conversation "cron/NAME"."""
 
     name: ClassVar[str] = "cron"
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         super().__init__(config, clock)
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, CronJob] = {}
         self._changed = asyncio.Event()
 
     async def serve(self) -> None:
         """Keep every job's timetable, for ever."""
         async with (
-            Database.opened(log_path(self.config)) as log,
-            Database.opened(outbox_path(self.config.data)) as outbox,
+            Database.open(log_path(self.config)) as log,
+            Database.open(outbox_path(self.config.data)) as outbox,
             asyncio.TaskGroup() as tasks,
         ):
             self._log, self._outbox = ChatLog(log), Outbox(outbox)
@@ -55,34 +61,34 @@ class CronTendril(Harness):
                 changed = self._changed
                 for name in self._jobs:
                     if name not in kept or kept[name].done():
-                        kept[name] = tasks.create_task(self._keep(name, schedule))
+                        kept[name] = tasks.create_task(self._run_schedule(name, schedule))
                 self.status.ready(", ".join(self._jobs) or "no jobs in [cron.jobs]")
                 await changed.wait()
 
-    def adopt(self, config: Config) -> None:
+    def apply_config(self, config: Config) -> None:
         """Keep the timetables of another configuration; what is running goes on to its end."""
         jobs = self._read(config)
-        super().adopt(config)
+        super().apply_config(config)
         self._jobs = jobs
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _keep(self, name: str, schedule: Schedule) -> None:
+    async def _run_schedule(self, name: str, schedule: Schedule) -> None:
         """Run a job whenever it is due, while it is there; what was missed in the meantime is run
         once."""
         last = await schedule.last_run(name)
         if last is None:
             last = self.clock.now()
-            await schedule.ran(name, last)
+            await schedule.record_run(name, last)
         while job := self._jobs.get(name):
             # A clock that was once set wrong must not keep a job from running for years.
             due = job.timetable.due(min(last, self.clock.now()), self.clock.now())
-            if await self._comes(due):
+            if await self._wait_until_due(due):
                 await self._run(job, due)
-                await schedule.ran(name, due)
+                await schedule.record_run(name, due)
                 last = due
 
-    async def _comes(self, due: datetime) -> bool:
+    async def _wait_until_due(self, due: datetime) -> bool:
         """Wait for a time; whether it came before the jobs were changed."""
         changing = asyncio.create_task(self._changed.wait())
         sleeping = asyncio.create_task(self.clock.sleep_until(due))
@@ -93,7 +99,7 @@ class CronTendril(Harness):
             sleeping.cancel()
             changing.cancel()
 
-    async def _run(self, job: Job, due: datetime) -> None:
+    async def _run(self, job: CronJob, due: datetime) -> None:
         """Do a job once; what goes wrong is logged and leaves the other jobs alone."""
         log = _log.bind(job=job.name, due=due.isoformat())
         try:
@@ -101,41 +107,43 @@ class CronTendril(Harness):
             if text is None:
                 log.info("cron.nothing_said")
                 return
-            await job.delivery.deliver(Result(job.name, due, text))
+            await job.delivery.deliver(JobOutput(job.name, due, text))
             log.info("cron.delivered", characters=len(text))
         except CronError as error:
             log.error("cron.job_failed", reason=type(error).__name__, error=str(error))
 
-    async def _text(self, job: Job) -> str | None:
+    async def _text(self, job: CronJob) -> str | None:
         """The model's answer, asked for again for an hour; None when there is nothing to say."""
         for wait in (*_WAITS, None):
-            view = await job.source.view(self.clock.now()) if job.source else None
-            if job.source and not view:
+            log_window = await job.source.view(self.clock.now()) if job.source else None
+            if job.source and not log_window:
                 return None
-            answer = await self.turn(
+            result = await self.turn(
                 TurnRequest(
                     conversation=f"cron/{job.name}",
                     who="cron",
                     text=job.prompt,
-                    view=view,
+                    log_window=log_window,
                     priority="background",
                     profile="job",
                     review=job.review,
                 )
             )
-            if answer.ok:
-                return answer.text or None
+            if result.ok:
+                return result.text or None
             if wait is not None:
                 _log.warning("cron.no_answer_yet", job=job.name, again_in=wait)
                 await self.clock.sleep_until(self.clock.now() + timedelta(seconds=wait))
-        raise NoAnswer("the model gave no answer for an hour; the job waits for its next time")
+        raise ModelUnavailable(
+            "the model gave no answer for an hour; the job waits for its next time"
+        )
 
-    def _read(self, config: Config) -> dict[str, Job]:
+    def _read(self, config: Config) -> dict[str, CronJob]:
         """The jobs of a configuration. Raises ConfigError."""
         return {
-            name: Job(
+            name: CronJob(
                 name,
-                Timetable.parsed(settings.schedule, settings.timezone),
+                Timetable.parse(settings.schedule, settings.timezone),
                 settings.prompt,
                 self._source(config, name, settings),
                 self._delivery(config, name, settings),
@@ -144,18 +152,18 @@ class CronTendril(Harness):
             for name, settings in config.section(CronSettings).jobs.items()
         }
 
-    def _source(self, config: Config, name: str, settings: JobSettings) -> LogSource | None:
+    def _source(self, config: Config, name: str, settings: JobSettings) -> LogExcerpt | None:
         if settings.log is None:
             return None
         place = parse_channel(settings.log).place(config, f"jobs.{name}.log")
-        return LogSource(self._log, place, settings.hours, settings.lines)
+        return LogExcerpt(self._log, place, settings.hours, settings.lines)
 
     def _delivery(self, config: Config, name: str, settings: JobSettings) -> Delivery:
         target = parse_target(settings.deliver)
-        if isinstance(target, Webhook):
-            return ToWebhook(target.url)
-        if isinstance(target, File):
-            return ToFile(config.data / target.path)
+        if isinstance(target, WebhookTarget):
+            return WebhookDelivery(target.url)
+        if isinstance(target, FileTarget):
+            return FileDelivery(config.data / target.path)
         where = f"jobs.{name}.deliver"
         place = target.place(config, where)
         if place.network not in networks(config):
@@ -163,4 +171,4 @@ class CronTendril(Harness):
                 f'{config.name}: [cron] {where}: no network is called "{place.network}"; '
                 f"there are: {', '.join(networks(config))}"
             )
-        return ToChannel(self._outbox, place)
+        return ChannelDelivery(self._outbox, place)

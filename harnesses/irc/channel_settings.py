@@ -45,7 +45,7 @@ class ChannelKeys(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
+class ChannelBehaviour:
     """What counts on one channel."""
 
     command_prefix: str
@@ -61,7 +61,7 @@ class UnknownKey(ValueError):
     """There is no such key, or the words fit several."""
 
 
-class Behaviours:
+class BehaviourResolver:
     """The behaviour of every place.
 
     The most specific place wins, and on one place what an admin has set wins over the file: the
@@ -72,12 +72,12 @@ class Behaviours:
     def __init__(self, set_live: Mapping[Place, Mapping[str, Any]]) -> None:
         self._live = {place: dict(values) for place, values in set_live.items()}
         self._files: dict[str, dict[str, dict[str, Any]]] = {}
-        self._defaults: dict[str, Behaviour] = {}
+        self._defaults: dict[str, ChannelBehaviour] = {}
         self._folds: dict[str, Fold] = {}
-        self._known: dict[Place, Behaviour] = {}
+        self._known: dict[Place, ChannelBehaviour] = {}
 
     def configure(
-        self, network: str, default: Behaviour, file: Mapping[str, ChannelKeys], fold: Fold
+        self, network: str, default: ChannelBehaviour, file: Mapping[str, ChannelKeys], fold: Fold
     ) -> None:
         """Take what the configuration says of a network; `fold` makes equal names equal there."""
         self._defaults[network], self._folds[network] = default, fold
@@ -86,7 +86,7 @@ class Behaviours:
         }
         self._known.clear()
 
-    def of(self, place: Place) -> Behaviour:
+    def resolve(self, place: Place) -> ChannelBehaviour:
         """What counts at a folded place."""
         if place not in self._known:
             if len(self._known) > 1_000:  # private conversations are places too
@@ -111,7 +111,7 @@ class Behaviours:
         tables = self._files[network].items()
         return next((values for name, values in tables if fold(name) == channel), {})
 
-    def put(self, place: Place, key: str, value: Any) -> None:
+    def set_value(self, place: Place, key: str, value: Any) -> None:
         """Set a key of a folded place; None takes the setting back."""
         values = self._live.setdefault(place, {})
         if value is None:
@@ -141,7 +141,7 @@ def value_of(key: str, text: str) -> Any:
         raise ValueError(f"{key}: {error.errors(include_url=False)[0]['msg']}") from error
 
 
-async def stored(settings: ChannelSettings) -> dict[Place, dict[str, Any]]:
+async def load_settings(settings: ChannelSettings) -> dict[Place, dict[str, Any]]:
     """What admins have set earlier and still fits."""
     known = ChannelKeys.model_fields
     found: dict[Place, dict[str, Any]] = {}
@@ -157,10 +157,10 @@ _IGNORED, _JOINED = "ignored", "joined"
 _LEFT = "-"  # in place of a channel's key: we have been told to leave
 
 
-class Choices:
+class AdminOverrides:
     """The people not to hear, and the channels to be in beside or without those of the file.
 
-    Channels are folded; settings of a channel's behaviour are kept by `put`.
+    Channels are folded; settings of a channel's behaviour are kept by `set_value`.
     """
 
     def __init__(self, stored: ChannelSettings) -> None:
@@ -176,7 +176,7 @@ class Choices:
             if _JOINED in values:
                 self._joined[place] = values[_JOINED]
 
-    def ignored(self, network: str) -> list[str]:
+    def ignore_masks(self, network: str) -> list[str]:
         """The masks of those who are not heard on a network."""
         return self._ignored.get(network, [])
 
@@ -190,24 +190,24 @@ class Choices:
 
     async def ignore(self, network: str, mask: str, *, on: bool) -> bool:
         """Hear somebody no more, or again; whether that is news."""
-        masks = self.ignored(network)
+        masks = self.ignore_masks(network)
         if (mask in masks) == on:
             return False
         masks = [*masks, mask] if on else [each for each in masks if each != mask]
         self._ignored[network] = masks
-        await self.put(Place(network, EVERYWHERE), _IGNORED, " ".join(masks) or None)
+        await self.set_value(Place(network, EVERYWHERE), _IGNORED, " ".join(masks) or None)
         return True
 
     async def join(self, place: Place, key: str) -> None:
         """Be in a channel from now on."""
         self._joined[place] = f" {key}"
-        await self.put(place, _JOINED, self._joined[place])
+        await self.set_value(place, _JOINED, self._joined[place])
 
     async def part(self, place: Place) -> None:
         """Stay out of a channel from now on."""
         self._joined[place] = _LEFT
-        await self.put(place, _JOINED, _LEFT)
+        await self.set_value(place, _JOINED, _LEFT)
 
-    async def put(self, place: Place, key: str, value: str | None) -> None:
+    async def set_value(self, place: Place, key: str, value: str | None) -> None:
         """Keep any key of a place; None takes it back."""
         await self._stored.put(place, key, value)

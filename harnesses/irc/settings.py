@@ -19,10 +19,10 @@ from pydantic import (
 from pydantic_settings import NoDecode
 
 from harnesses.irc.channel_settings import ChannelKeys
-from terrarium.config import Config, ConfigError, Section
+from terrarium.config import Config, ConfigError, Settings
 
 
-def _listed(value: object) -> object:
+def _comma_separated(value: object) -> object:
     """A list, or a string with commas as environment variables have."""
     if isinstance(value, str):
         return [word.strip() for word in value.split(",") if word.strip()]
@@ -48,7 +48,7 @@ def _fingerprints(texts: tuple[str, ...]) -> tuple[str, ...]:
 MECHANISMS = ("EXTERNAL", "ECDSA-NIST256P-CHALLENGE", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """Of SASL, the strongest first."""
 
-Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_separated)]
 Mechanisms = Annotated[Words, AfterValidator(_mechanisms)]
 Fingerprints = Annotated[Words, AfterValidator(_fingerprints)]
 
@@ -57,7 +57,7 @@ def _default_port(values: Mapping[str, Any]) -> int:
     return 6697 if values.get("tls") else 6667
 
 
-class NetworkSettings(Section):
+class NetworkSettings(Settings):
     """One IRC network."""
 
     table: ClassVar[str] = "irc"

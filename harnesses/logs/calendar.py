@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
-from harnesses.logs.formats.grammar import When
+from harnesses.logs.formats.grammar import Timestamp
 
 _BACK = timedelta(hours=3)  # a clock that goes back further has passed midnight
 _SEASON = timedelta(days=180)
 _LEAST, _MOST = date(1988, 1, 1), date(9998, 12, 31)  # IRC is of 1988
 
 
-class Calendar:
+class DateTracker:
     """The day that a file has come to. `day` is that of its first line, when that is known."""
 
     def __init__(self, zone: tzinfo, day: date | None) -> None:
@@ -25,7 +25,7 @@ class Calendar:
         self._day = day
         self._last = None
 
-    def moment(self, when: When) -> datetime | None:
+    def moment(self, when: Timestamp) -> datetime | None:
         """The time in UTC of the next line; None when its day is not known, or cannot be.
 
         A line without a time has that of the line before. In the hour that the autumn clock
@@ -40,11 +40,11 @@ class Calendar:
         if when.day is None and self._last and local < self._last - _BACK:
             local += timedelta(days=1)
         zone = UTC if when.utc else self._zone
-        self._moment = self._zoned(local, zone).astimezone(UTC)
+        self._moment = self._resolve_fold(local, zone).astimezone(UTC)
         self._day, self._last = local.date(), local
         return self._moment
 
-    def _day_of(self, when: When) -> date | None:
+    def _day_of(self, when: Timestamp) -> date | None:
         """The line's own day, with the year nearest after the last line's where it gives none."""
         if when.day is None or when.year is not None:
             return when.day or self._day
@@ -53,7 +53,7 @@ class Calendar:
         day = _in_year(when.day, self._day.year)
         return _in_year(day, day.year + 1) if day < self._day - _SEASON else day
 
-    def _zoned(self, local: datetime, zone: tzinfo) -> datetime:
+    def _resolve_fold(self, local: datetime, zone: tzinfo) -> datetime:
         """The first of two like hours, unless it lies before the last line and the second not."""
         first = local.replace(tzinfo=zone)
         second = first.replace(fold=1)

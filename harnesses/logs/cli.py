@@ -15,17 +15,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from harnesses.core.options import ConfigFile, DataFolder
-from harnesses.core.terminal import harmless
+from harnesses.core.terminal import strip_control_chars
 from harnesses.logs import forgetting, log_reading
 from harnesses.logs.exporting import ExportFormat, export_to
 from harnesses.logs.formats import FORMATS
-from harnesses.logs.importing import Tally, files, import_logs
-from harnesses.logs.new_file import new_file
-from harnesses.logs.reading import Guide
+from harnesses.logs.importing import ImportStats, files, import_logs
+from harnesses.logs.new_file import atomic_write
+from harnesses.logs.reading import ImportOptions
 from storage.chat_log.event import EVERYTHING, PUBLIC
 from storage.db.backup import back_up
 from storage.log import Query
-from storage.privacy.erasure import Named
+from storage.privacy.erasure import NamedPerson
 from storage.settings import log_path
 from terrarium.config import Config, load
 
@@ -121,7 +121,7 @@ def import_(
     bot may be running. After a break the same command goes on where it was.
     """
     loaded = load(config, data)
-    guide = Guide(
+    options = ImportOptions(
         zone=_zone(timezone),
         default_network=_only_network(loaded),
         network=network,
@@ -129,10 +129,10 @@ def import_(
         format=format,
         encoding=encoding,
     )
-    _tell(_imported(loaded, paths, guide))
+    _report(_import_files(loaded, paths, options))
 
 
-def _imported(config: Config, paths: list[str], guide: Guide) -> Tally:
+def _import_files(config: Config, paths: list[str], options: ImportOptions) -> ImportStats:
     """Import with a bar of the files' bytes, on a terminal."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
@@ -141,28 +141,28 @@ def _imported(config: Config, paths: list[str], guide: Guide) -> Tally:
         task = progress.add_task("", total=sum(path.stat().st_size for path in named))
 
         def on_progress(path: Path, done: int) -> None:
-            progress.update(task, advance=done, description=harmless(path.name))
+            progress.update(task, advance=done, description=strip_control_chars(path.name))
 
-        return asyncio.run(import_logs(config, paths, guide, on_progress))
+        return asyncio.run(import_logs(config, paths, options, on_progress))
 
 
-def _tell(tally: Tally) -> None:
+def _report(stats: ImportStats) -> None:
     """Say what became of the lines. Exit status 1 when nothing could be read."""
     typer.echo(
-        f"{tally.files} files: {tally.imported} events imported, {tally.present} already there,"
-        f" {tally.unclear} lines not understood"
+        f"{stats.files} files: {stats.imported} events imported, {stats.present} already there,"
+        f" {stats.unclear} lines not understood"
     )
-    places = sorted(f"{place.network}/{place.channel}" for place in tally.places)
+    places = sorted(f"{place.network}/{place.channel}" for place in stats.places)
     if places:
-        typer.echo(harmless(f"  of {', '.join(places)}"))
-    if tally.unwanted:
-        typer.echo(f"  {tally.unwanted} left out: of people who have opted out, or marked [nolog]")
-    for example in tally.examples:
-        typer.echo(harmless(f"  not understood, for example: {example}"))
-    for reason in tally.refused:
-        typer.echo(harmless(f"  left out: {reason}"), err=True)
-    if not tally.files:
-        if not tally.refused:
+        typer.echo(strip_control_chars(f"  of {', '.join(places)}"))
+    if stats.unwanted:
+        typer.echo(f"  {stats.unwanted} left out: of people who have opted out, or marked [nolog]")
+    for example in stats.examples:
+        typer.echo(strip_control_chars(f"  not understood, for example: {example}"))
+    for reason in stats.refused:
+        typer.echo(strip_control_chars(f"  left out: {reason}"), err=True)
+    if not stats.files:
+        if not stats.refused:
             typer.echo("  no such file", err=True)
         raise typer.Exit(1)
 
@@ -197,7 +197,7 @@ def export(
 
     TIME is a date, or a date and time, as 2024-01-31 or 2024-01-31T12:00, in UTC.
     """
-    network, name = log_reading.place(channel)
+    network, name = log_reading.parse_channel(channel)
     query = Query(
         scope=EVERYTHING if private else PUBLIC,
         network=network,
@@ -219,7 +219,7 @@ def backup(
 ) -> None:
     """Copy the whole log with the bot's memory into FILE, while the bot is running."""
     path = log_path(load(config, data))
-    with new_file(target, force=force) as part:
+    with atomic_write(target, force=force) as part:
         back_up(path, part)
     typer.echo(f"{target}: {target.stat().st_size:,} bytes")
 
@@ -244,7 +244,7 @@ def forget(
     if (nick is None) == (account is None):
         raise typer.BadParameter("say either --nick or --account")
     loaded = load(config, data)
-    person = Named(network, nick, account)
+    person = NamedPerson(network, nick, account)
     found = asyncio.run(forgetting.count_of(loaded, person))
     if found and not yes:
         typer.confirm(f"Remove {found} events, and what the bot answered to them?", abort=True)

@@ -1,23 +1,23 @@
 """What can go wrong with log files.
 
-HarnessError
+TendrilError
 └── LogsError
-    ├── NotALog    a file cannot be imported
+    ├── UnrecognisedLog    a file cannot be imported
     └── Refused    what was asked is not done, and the message says why
 """
 
 from __future__ import annotations
 
-from harnesses.core.errors import HarnessError
+from harnesses.core.errors import TendrilError
 
 
-class LogsError(HarnessError):
+class LogsError(TendrilError):
     """A `terrarium logs` command cannot do what was asked."""
 
 
-class NotALog(LogsError):
+class UnrecognisedLog(LogsError):
     """The file cannot be imported; the message says what is missing."""
 
 
-class Refused(LogsError):
+class OperationRefused(LogsError):
     """What was asked is not done; the message says why and what to do."""

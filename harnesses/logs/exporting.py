@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import IO, Literal, Protocol
 from urllib.parse import quote
 
-from harnesses.logs.errors import Refused
+from harnesses.logs.errors import OperationRefused
 from harnesses.logs.formats.jsonl import json_line
 from harnesses.logs.formats.text import text_line
-from harnesses.logs.new_file import new_file
+from harnesses.logs.new_file import atomic_write
 from storage.chat_log.event import Event
-from storage.chat_log.sqlite_export import OpenCopy
+from storage.chat_log.sqlite_export import SqliteExport
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import ChatLog, Query
@@ -27,7 +27,7 @@ _PIECE = 1_000  # events that are in memory at once
 _IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # what a file's name has as it is, besides letters
 
 
-class Sink(Protocol):
+class EventSink(Protocol):
     """Where events go."""
 
     async def add(self, events: Sequence[Event]) -> None:
@@ -42,30 +42,30 @@ async def export_to(
     Returns how many events. Raises Refused, StorageError.
     """
     require_log(path)
-    async with Database.opened(path) as database, _sink(format, target, force) as sink:
+    async with Database.open(path) as database, _sink(format, target, force) as sink:
         return await export(ChatLog(database), query, sink)
 
 
 @asynccontextmanager
-async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[Sink]:
+async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[EventSink]:
     if target is None or target == Path("-"):
         if format != "jsonl":
-            raise Refused(f"{format} needs a PATH to write to")
-        yield Lines(sys.stdout.buffer)
+            raise OperationRefused(f"{format} needs a PATH to write to")
+        yield JsonLinesSink(sys.stdout.buffer)
     elif format == "text":
         _require_empty(target)
-        yield Days(target)
+        yield TextDaysSink(target)
     else:
-        with new_file(target, force=force) as part:
+        with atomic_write(target, force=force) as part:
             if format == "sqlite":
-                async with OpenCopy.opened(part) as copy:
+                async with SqliteExport.open(part) as copy:
                     yield copy
             else:
                 with part.open("wb") as file:
-                    yield Lines(file)
+                    yield JsonLinesSink(file)
 
 
-async def export(log: ChatLog, query: Query, sink: Sink) -> int:
+async def export(log: ChatLog, query: Query, sink: EventSink) -> int:
     """Write all events that fit `query`, oldest first; how many they are. Raises StorageError."""
     count, last = 0, 0
     while True:
@@ -77,7 +77,7 @@ async def export(log: ChatLog, query: Query, sink: Sink) -> int:
         count, last = count + len(events), events[-1].id
 
 
-class Lines:
+class JsonLinesSink:
     """Events as JSON Lines in a file."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -88,7 +88,7 @@ class Lines:
         self._file.writelines(json_line(event).encode() + b"\n" for event in events)
 
 
-class Days:
+class TextDaysSink:
     """Events as text: in a folder, `NETWORK/CHANNEL/DAY.log`, days in UTC."""
 
     def __init__(self, folder: Path) -> None:
@@ -115,7 +115,7 @@ def require_log(path: Path) -> None:
 
 def _require_empty(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Refused(f"{folder} is there already; text needs a new or an empty folder")
+        raise OperationRefused(f"{folder} is there already; text needs a new or an empty folder")
 
 
 def file_name(name: str) -> str:

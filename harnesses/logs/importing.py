@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harnesses.logs.errors import NotALog
-from harnesses.logs.reading import Guide, LogFile, log_file
+from harnesses.logs.errors import UnrecognisedLog
+from harnesses.logs.reading import ImportOptions, LogFile, log_file
 from storage.chat_log.event import Place
-from storage.chat_log.importer import Old, Source
-from storage.chat_log.opt_outs import OptOuts, Rules
+from storage.chat_log.importer import FileImport, ImportedEvent
+from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
 from storage.settings import log_path
 from terrarium.config import Config
@@ -24,7 +24,7 @@ OnProgress = Callable[[Path, int], None]
 
 
 @dataclass(slots=True)
-class Tally:
+class ImportStats:
     """What became of the lines: how many are new and where, how many were there; `unwanted` are
     of people who have opted out, or marked; `unclear` were not understood, with the first as
     `examples`; `refused` are the files that were not read, with the reason."""
@@ -38,13 +38,13 @@ class Tally:
     examples: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
-    def took(self, batch: Sequence[Old], new: int) -> None:
+    def count_batch(self, batch: Sequence[ImportedEvent], new: int) -> None:
         """Count a batch, of which the log did not have `new` events."""
         self.imported += new
         self.present += len(batch) - new
         self.places.update(Place(old.event.network, old.event.channel) for old in batch)
 
-    def missed(self, line: str, path: Path) -> None:
+    def count_unparsed(self, line: str, path: Path) -> None:
         """Count a line that was not understood."""
         self.unclear += 1
         if len(self.examples) < _EXAMPLES:
@@ -52,23 +52,23 @@ class Tally:
 
 
 async def import_logs(
-    config: Config, paths: Sequence[str], guide: Guide, on_progress: OnProgress
-) -> Tally:
+    config: Config, paths: Sequence[str], options: ImportOptions, on_progress: OnProgress
+) -> ImportStats:
     """Add the events of all files to the log; run again after a break it goes on where it was.
 
     A path is a file, a folder (with all that is below) or a pattern. Raises StorageError.
     """
-    tally = Tally()
-    async with Database.opened(log_path(config)) as database:
-        rules = await OptOuts(database).load()
+    stats = ImportStats()
+    async with Database.open(log_path(config)) as database:
+        opt_out_rules = await OptOuts(database).load()
         for path in files(paths):
             try:
-                file = log_file(path, guide)
-                await _import_file(Source(database), file, rules, tally, on_progress)
-                tally.files += 1
-            except NotALog as error:
-                tally.refused.append(str(error))
-    return tally
+                file = log_file(path, options)
+                await _import_file(FileImport(database), file, opt_out_rules, stats, on_progress)
+                stats.files += 1
+            except UnrecognisedLog as error:
+                stats.refused.append(str(error))
+    return stats
 
 
 def files(paths: Iterable[str]) -> list[Path]:
@@ -82,23 +82,27 @@ def files(paths: Iterable[str]) -> list[Path]:
 
 
 async def _import_file(
-    source: Source, file: LogFile, rules: Rules, tally: Tally, on_progress: OnProgress
+    file_import: FileImport,
+    file: LogFile,
+    opt_out_rules: OptOutRules,
+    stats: ImportStats,
+    on_progress: OnProgress,
 ) -> None:
-    batch: list[Old] = []
+    batch: list[ImportedEvent] = []
     size = 0
     for read in file.lines():
         size += len(read.line) + 1
         if read.event is None:
-            tally.missed(read.line, file.path)
-        elif not rules.keeps(read.event):
-            tally.unwanted += 1
+            stats.count_unparsed(read.line, file.path)
+        elif not opt_out_rules.keeps(read.event):
+            stats.unwanted += 1
         else:
-            batch.append(Old(read.event, read.exact))
+            batch.append(ImportedEvent(read.event, read.exact))
         if len(batch) >= _BATCH:
-            tally.took(batch, await source.add(batch))
+            stats.count_batch(batch, await file_import.add(batch))
             on_progress(file.path, size)
             batch, size = [], 0
-    tally.took(batch, await source.add(batch))
+    stats.count_batch(batch, await file_import.add(batch))
     on_progress(file.path, size)
 
 

@@ -24,7 +24,7 @@ _FOLDERS = frozenset({"log", "logs", "irclogs", "channellogger", "xchatlogs", "s
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class PathInfo:
     """What a path says; None for what it does not."""
 
     network: str | None = None
@@ -32,20 +32,20 @@ class Named:
     day: date | None = None
 
 
-def named(path: PurePath) -> Named:
+def parse_path(path: PurePath) -> PathInfo:
     """Read a path. Never raises."""
     day, stem = _without_day(path.name)
     stem = _ENDING.sub("", stem.rstrip("._- ")).strip("._- ")
     if found := _WEECHAT.fullmatch(stem):
-        return Named(found["network"], found["channel"], day)
+        return PathInfo(found["network"], found["channel"], day)
     folders = [part for part in path.parts[:-1] if part.strip("/.")]
     if found := _CHANNEL.search(stem):
         channel = _MONTH_AND_DAY.sub("", found[0])
     elif folders and _CHANNEL.fullmatch(folders[-1]):
         channel = folders[-1]
     else:
-        return Named(day=day)
-    return Named(_network(folders, channel), channel, day)
+        return PathInfo(day=day)
+    return PathInfo(_network(folders, channel), channel, day)
 
 
 def _network(folders: list[str], channel: str) -> str | None:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO, cast
 
 from harnesses.irc.protocol.message import decode
-from harnesses.logs.calendar import Calendar
-from harnesses.logs.errors import NotALog
+from harnesses.logs.calendar import DateTracker
+from harnesses.logs.errors import UnrecognisedLog
 from harnesses.logs.formats import FORMATS, detect
-from harnesses.logs.formats.grammar import Day, Entry, Format, Noise
-from harnesses.logs.naming import named
+from harnesses.logs.formats.grammar import DayChange, Format, Ignored, ParsedLine
+from harnesses.logs.naming import parse_path
 from storage.chat_log.event import Event, Place
 
 _LONGEST = 64 * 1024  # bytes of a line that are read; no IRC line has so many
@@ -29,7 +29,7 @@ _BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guide:
+class ImportOptions:
     """What the user says of the files; what is None the files themselves must say.
 
     `zone` is that of the times in them, `network` counts where the path names none.
@@ -44,7 +44,7 @@ class Guide:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedEvent:
     """One line: the event, or None when it was not understood or has no time; whether the times
     of this format have seconds or only minutes; and the line itself."""
 
@@ -61,24 +61,24 @@ class LogFile:
     format: Format
     place: Place
     day: date | None
-    guide: Guide
+    options: ImportOptions
 
-    def lines(self) -> Iterator[Read]:
-        """Every line that is an event or is not understood, in order. Raises NotALog."""
-        calendar = Calendar(self.guide.zone, self.day)
-        for line in _lines(self.path, self.guide):
+    def lines(self) -> Iterator[ParsedEvent]:
+        """Every line that is an event or is not understood, in order. Raises UnrecognisedLog."""
+        dates = DateTracker(self.options.zone, self.day)
+        for line in _lines(self.path, self.options):
             parsed = self.format.parse(line)
-            if isinstance(parsed, Day):
-                calendar.turn_to(parsed.date)
-            elif isinstance(parsed, Entry):
-                yield Read(self._event(parsed, calendar), parsed.when.exact, line)
+            if isinstance(parsed, DayChange):
+                dates.turn_to(parsed.date)
+            elif isinstance(parsed, ParsedLine):
+                yield ParsedEvent(self._event(parsed, dates), parsed.when.exact, line)
             elif isinstance(parsed, Event):
-                yield Read(self._placed(parsed), True, line)
-            elif not isinstance(parsed, Noise):
-                yield Read(None, False, line)
+                yield ParsedEvent(self._relocate(parsed), True, line)
+            elif not isinstance(parsed, Ignored):
+                yield ParsedEvent(None, False, line)
 
-    def _event(self, entry: Entry, calendar: Calendar) -> Event | None:
-        moment = calendar.moment(entry.when)
+    def _event(self, entry: ParsedLine, dates: DateTracker) -> Event | None:
+        moment = dates.moment(entry.when)
         if moment is None:
             return None
         return Event(
@@ -94,56 +94,56 @@ class LogFile:
             target=entry.target,
         )
 
-    def _placed(self, event: Event) -> Event:
+    def _relocate(self, event: Event) -> Event:
         """A whole event, moved to where the user says that it belongs."""
-        guide = self.guide
+        options = self.options
         return replace(
             event,
-            network=guide.network or event.network,
-            channel=guide.channel or event.channel,
+            network=options.network or event.network,
+            channel=options.channel or event.channel,
         )
 
 
-def log_file(path: Path, guide: Guide) -> LogFile:
-    """Look at the beginning of a file and at its name. Raises NotALog."""
-    head = list(islice(_lines(path, guide), _LOOKED_AT))
-    format = FORMATS[guide.format] if guide.format else detect(head)
+def log_file(path: Path, options: ImportOptions) -> LogFile:
+    """Look at the beginning of a file and at its name. Raises UnrecognisedLog."""
+    head = list(islice(_lines(path, options), _LOOKED_AT))
+    format = FORMATS[options.format] if options.format else detect(head)
     if format is None:
-        raise NotALog(f"{path}: not a log in a format that is known")
-    name = named(path.resolve())
+        raise UnrecognisedLog(f"{path}: not a log in a format that is known")
+    name = parse_path(path.resolve())
     if format.name == "jsonl":  # each line names its own place
-        return LogFile(path, format, Place("", ""), None, guide)
-    network = guide.network or name.network or guide.default_network
-    channel = guide.channel or name.channel or _channel_in(head, format)
+        return LogFile(path, format, Place("", ""), None, options)
+    network = options.network or name.network or options.default_network
+    channel = options.channel or name.channel or _channel_in(head, format)
     if network is None:
-        raise NotALog(f"{path}: of which network? say --network NAME")
+        raise UnrecognisedLog(f"{path}: of which network? say --network NAME")
     if channel is None:
-        raise NotALog(f"{path}: of which channel? say --channel NAME")
-    return LogFile(path, format, Place(network, channel), name.day, guide)
+        raise UnrecognisedLog(f"{path}: of which channel? say --channel NAME")
+    return LogFile(path, format, Place(network, channel), name.day, options)
 
 
 def _channel_in(lines: Iterable[str], format: Format) -> str | None:
     """The first channel that a line names."""
     parsed = map(format.parse, lines)
-    named_in = (each.channel for each in parsed if isinstance(each, Entry) and each.channel)
+    named_in = (each.channel for each in parsed if isinstance(each, ParsedLine) and each.channel)
     return next(named_in, None)
 
 
-def _lines(path: Path, guide: Guide) -> Iterator[str]:
-    """The lines of a file, decoded, without line ends. Raises NotALog."""
-    decoder = _decoder(guide.encoding)
-    with _opened(path) as file:
+def _lines(path: Path, options: ImportOptions) -> Iterator[str]:
+    """The lines of a file, decoded, without line ends. Raises UnrecognisedLog."""
+    decoder = _decoder(options.encoding)
+    with _open_binary(path) as file:
         while line := file.readline(_LONGEST):
             yield decoder(line.rstrip(b"\r\n"))
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_binary(path: Path) -> Iterator[IO[bytes]]:
     try:
         with _open(path) as file:
             yield file
     except _BROKEN as error:
-        raise NotALog(f"{path}: cannot be read: {error}") from error
+        raise UnrecognisedLog(f"{path}: cannot be read: {error}") from error
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -163,10 +163,10 @@ def _decoder(encoding: str | None) -> Callable[[bytes], str]:
     if encoding is None:
         return decode
 
-    def decoded(line: bytes) -> str:
+    def decode_line(line: bytes) -> str:
         try:
             return line.decode(encoding)
         except UnicodeDecodeError:
             return decode(line)
 
-    return decoded
+    return decode_line

@@ -12,12 +12,12 @@ from starlette.staticfiles import StaticFiles
 
 from harnesses.web.api import feeds
 from harnesses.web.api import routes as api
-from harnesses.web.auth.guard import Guard
-from harnesses.web.auth.token import Tokens
+from harnesses.web.auth.guard import SecurityMiddleware
+from harnesses.web.auth.token import AccessTokens
 from harnesses.web.http.compression import Compression
 from harnesses.web.http.cors import Cors
 from harnesses.web.http.etag import ETag
-from harnesses.web.http.problems import handle_problems
+from harnesses.web.http.problems import register_handlers
 from harnesses.web.pages import (
     channel,
     chat,
@@ -29,7 +29,7 @@ from harnesses.web.pages import (
     runs,
     searching,
 )
-from harnesses.web.site import Site
+from harnesses.web.site import AppState
 
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """What was said on the public channels: to read, to search, to follow live.
@@ -54,9 +54,9 @@ PAGES = tuple(
 )
 
 
-def create_app(site: Site) -> FastAPI:
+def create_app(state: AppState) -> FastAPI:
     """The ASGI application over the parts in `site`."""
-    tokens = Tokens(site.settings)
+    tokens = AccessTokens(state.settings)
     app = FastAPI(
         title="Terrarium log",
         description=_ABOUT,
@@ -64,15 +64,15 @@ def create_app(site: Site) -> FastAPI:
         docs_url=None,  # these pages load their scripts from elsewhere
         redoc_url=None,
     )
-    app.state.site = site
+    app.state.site = state
     app.add_middleware(ETag)
     app.add_middleware(Compression)
-    app.add_middleware(Guard, tokens=tokens)
-    if site.settings.cors_origins:
-        app.add_middleware(Cors, origins=site.settings.cors_origins)
-    handle_problems(app)
+    app.add_middleware(SecurityMiddleware, tokens=tokens)
+    if state.settings.cors_origins:
+        app.add_middleware(Cors, origins=state.settings.cors_origins)
+    register_handlers(app)
     # Only described here; the guard has checked the token before anything else happens.
-    described = [Depends(HTTPBearer(auto_error=False))] if tokens.required else []
+    described = [Depends(HTTPBearer(auto_error=False))] if tokens.is_required else []
     app.include_router(api.router, dependencies=described)
     app.include_router(api.health)
     for router in PAGES:

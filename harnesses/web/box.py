@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harnesses.core.tendril.answer import Answer
-from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.answer import TurnResult
+from harnesses.core.tendril.harness import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import OnText
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
@@ -18,28 +18,28 @@ _WHO = "visitor"  # nobody has a name here
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ChatExchange:
     """A question and its answer, as the model wrote it."""
 
     question: str
     answer: str
 
 
-class ChatBox:
+class ChatSession:
     """Turns of `harness` in conversations that browsers name, with tools over the `log`."""
 
-    def __init__(self, harness: Harness, log: ChatLog) -> None:
-        self._harness = harness
+    def __init__(self, tendril: Tendril, log: ChatLog) -> None:
+        self._tendril = tendril
         self._log = log
 
-    async def ask(self, conversation: str, text: str, scope: Scope, on_text: OnText) -> Answer:
+    async def ask(self, conversation: str, text: str, scope: Scope, on_text: OnText) -> TurnResult:
         """Answer a question, looking up no more than `scope` shows; `on_text` is given each piece
         of the answer as it is written."""
         tools: list[object] = [LogTools(self._log, scope)]
         if is_lesson(text):
-            clock = self._harness.clock
-            tools.append(TeachingTools(self._harness.skills, conversation, _WHO, clock.now))
-        return await self._harness.turn(
+            clock = self._tendril.clock
+            tools.append(TeachingTools(self._tendril.skills, conversation, _WHO, clock.now))
+        return await self._tendril.turn(
             TurnRequest(
                 conversation=conversation,
                 who=_WHO,
@@ -51,19 +51,19 @@ class ChatBox:
             )
         )
 
-    async def history(self, conversation: str) -> list[Exchange]:
+    async def history(self, conversation: str) -> list[ChatExchange]:
         """What has been said, oldest first."""
-        turns = await self._harness.conversations.turns(conversation)
+        turns = await self._tendril.conversations.turns(conversation)
         return [_exchange(turn) for turn in turns]
 
     async def forget(self, conversation: str) -> None:
         """Keep nothing of a conversation."""
-        await self._harness.clear(conversation)
+        await self._tendril.clear(conversation)
 
 
-def _exchange(turn: Turn) -> Exchange:
+def _exchange(turn: Turn) -> ChatExchange:
     """The first and the last message of a turn; between them are tools at work."""
-    return Exchange(_content(turn.messages[0]), _content(turn.messages[-1]))
+    return ChatExchange(_content(turn.messages[0]), _content(turn.messages[-1]))
 
 
 def _content(message: Message) -> str:

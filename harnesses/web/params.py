@@ -34,21 +34,21 @@ Nick = Annotated[str | None, Query(max_length=100, description="only this nick",
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ChannelFilter:
     """A channel by name, on one network or on any."""
 
     network: str | None = None
     channel: str | None = None
 
 
-def parse_channel(text: str | None) -> Where:
+def parse_channel(text: str | None) -> ChannelFilter:
     """`#chan`, or `network/#chan`; nothing means everywhere."""
     if not text:
-        return Where()
+        return ChannelFilter()
     if text[0] in _CHANNEL_MARKS or "/" not in text:
-        return Where(channel=text)
+        return ChannelFilter(channel=text)
     network, _, channel = text.partition("/")
-    return Where(network, channel)
+    return ChannelFilter(network, channel)
 
 
 def _where(
@@ -60,15 +60,15 @@ def _where(
             examples=["irc/#terrarium"],
         ),
     ] = None,
-) -> Where:
+) -> ChannelFilter:
     return parse_channel(channel)
 
 
-InChannel = Annotated[Where, Depends(_where)]
+InChannel = Annotated[ChannelFilter, Depends(_where)]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """From a time (with it) to another (without it)."""
 
     since: datetime | None = None
@@ -87,24 +87,24 @@ def _span(
         Moment | None,
         Query(description="before this time, ISO 8601 with zone, or a day"),
     ] = None,
-) -> Span:
-    return Span(since, until)
+) -> TimeRange:
+    return TimeRange(since, until)
 
 
-During = Annotated[Span, Depends(_span)]
+During = Annotated[TimeRange, Depends(_span)]
 
 
 def _recent_span(
-    span: During,
+    period: During,
     hours: Annotated[
         float | None, Query(gt=0, le=24 * 366 * 100, description="only the last hours")
     ] = None,
-) -> Span:
+) -> TimeRange:
     """The later one of `since` and `hours` ago holds."""
     if hours is None:
-        return span
+        return period
     ago = datetime.now(UTC) - timedelta(hours=hours)
-    return Span(max(ago, span.since) if span.since else ago, span.until)
+    return TimeRange(max(ago, period.since) if period.since else ago, period.until)
 
 
-Recently = Annotated[Span, Depends(_recent_span)]
+Recently = Annotated[TimeRange, Depends(_recent_span)]

@@ -11,29 +11,29 @@ from zoneinfo import ZoneInfo
 import structlog
 from fastapi import Depends, HTTPException
 
-from harnesses.web.site import TheSite, TheVisitor
-from harnesses.web.tail import Tail
+from harnesses.web.site import AppStateDep, ViewerDep
+from harnesses.web.tail import LogChangeNotifier
 from llm.messages.errors import ModelError
-from llm.tools.semantic_search import Meaning
+from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import SPOKEN, Event, Place, Scope
 from storage.chat_log.query import Query
-from storage.chat_log.statistics import Channel, Day, HeatMap, Person, Stats
+from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.errors import BadCursor, StorageError
-from storage.log import ChatLog, Context
-from storage.search.models import Page, Search
+from storage.log import ChatLog, EventContext
+from storage.search.models import SearchPage, SearchQuery
 
 _log = structlog.get_logger()
 _STEP = 1000  # events read at once where all are wanted
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class LogAccess:
     """Reads `log` within `scope`; every `Query` that it is given is confined to that."""
 
     log: ChatLog
-    tail: Tail
+    notifier: LogChangeNotifier
     scope: Scope
-    meaning: Meaning | None = None
+    semantic_index: SemanticIndex | None = None
 
     def query(self, place: Place | None = None) -> Query:
         """Everything that may be seen, or all of one channel."""
@@ -41,7 +41,7 @@ class Reader:
             return Query(scope=self.scope)
         return Query(scope=self.scope, network=place.network, channel=place.channel)
 
-    async def channels(self) -> list[Channel]:
+    async def channels(self) -> list[ChannelStats]:
         """The channels, the most recently active first."""
         return await self.log.channels(self.scope)
 
@@ -49,7 +49,7 @@ class Reader:
         """One event, if it exists and may be seen."""
         return await self.log.get(self.scope, event_id)
 
-    async def known(self, place: Place) -> Place | None:
+    async def find_place(self, place: Place) -> Place | None:
         """A channel as the log writes it, if there is anything of it that may be seen."""
         found = await self._find(self.query(place), 1)
         return Place(found[0].network, found[0].channel) if found else None
@@ -63,7 +63,7 @@ class Reader:
             return found, False
         return (found[1:] if newest else found[:-1]), True
 
-    async def all(self, query: Query) -> AsyncIterator[Event]:
+    async def iterate(self, query: Query) -> AsyncIterator[Event]:
         """Every event that fits, in order, read in steps: however many, memory stays small."""
         found = await self._find(query, _STEP, newest=False)
         while found:
@@ -73,7 +73,7 @@ class Reader:
                 return
             found = await self._find(replace(query, after_id=found[-1].id), _STEP, newest=False)
 
-    async def context(self, event_id: int, before: int, after: int) -> Context | None:
+    async def context(self, event_id: int, before: int, after: int) -> EventContext | None:
         """An event with those just before and after it on its channel, if it may be seen."""
         return await self.log.context(self.scope, event_id, before=before, after=after)
 
@@ -99,59 +99,61 @@ class Reader:
 
     async def stats(self, query: Query, top: int) -> Stats:
         """Totals of the spoken lines that fit."""
-        return await self.log.stats(self._confined(query), top)
+        return await self.log.stats(self._confine(query), top)
 
     async def heat_map(self, query: Query) -> HeatMap:
         """When people speak on the query's channels, by weekday and hour in UTC."""
-        return await self.log.heat_map(self._confined(query))
+        return await self.log.heat_map(self._confine(query))
 
-    async def days(self, query: Query, zone: ZoneInfo) -> list[Day]:
+    async def days(self, query: Query, zone: ZoneInfo) -> list[DayStats]:
         """The days of a zone with lines on the query's channels, from `since` to `until`."""
-        return await self.log.days(self._confined(query), zone)
+        return await self.log.days(self._confine(query), zone)
 
     async def sparklines(self, days: int) -> dict[Place, tuple[int, ...]]:
         """Lines of each of the last days, per channel that was not silent."""
         return await self.log.sparklines(self.scope, datetime.now(UTC), days)
 
-    async def person(self, nick: str) -> Person | None:
+    async def person(self, nick: str) -> PersonStats | None:
         """What there is of a nick, None if it never spoke where this visitor may read."""
         return await self.log.person(self.scope, nick)
 
-    async def search(self, asked: Search) -> Page:
+    async def search(self, search_query: SearchQuery) -> SearchPage:
         """A page of what a search finds. Raises HTTPException for a cursor that is none."""
         try:
-            return await self.log.search(replace(asked, within=self._confined(asked.within)))
+            return await self.log.search(
+                replace(search_query, within=self._confine(search_query.within))
+            )
         except BadCursor as error:
             raise HTTPException(422, f"cursor: {error}") from error
 
-    async def near(self, text: str, within: Query) -> Page:
+    async def near(self, text: str, within: Query) -> SearchPage:
         """The lines nearest in meaning, on one page. Raises HTTPException where that cannot be
         had, and says why."""
-        if self.meaning is None:
+        if self.semantic_index is None:
             raise HTTPException(
                 422,
                 "mode: lines are not indexed by meaning here; whoever runs this site can set"
                 " STORAGE_SEMANTIC=true and install terrarium[semantic]",
             )
         try:
-            return await self.meaning.search(text, self._confined(within))
+            return await self.semantic_index.search(text, self._confine(within))
         except (ModelError, StorageError) as error:
             _log.warning("web.not_near", reason=type(error).__name__, error=str(error))
             raise HTTPException(503, "The index of meanings cannot be asked now.") from error
 
     def follow(self, query: Query) -> AsyncIterator[Event]:
         """The events after the query's `after_id` as they come, until the server stops."""
-        return self.tail.events(self.log, self._confined(query))
+        return self.notifier.events(self.log, self._confine(query))
 
     async def _find(self, query: Query, limit: int, *, newest: bool = True) -> list[Event]:
-        return await self.log.find(replace(self._confined(query), limit=limit), newest=newest)
+        return await self.log.find(replace(self._confine(query), limit=limit), newest=newest)
 
-    def _confined(self, query: Query) -> Query:
+    def _confine(self, query: Query) -> Query:
         return replace(query, scope=self.scope)
 
 
-def _reader(site: TheSite, visitor: TheVisitor) -> Reader:
-    return Reader(site.log, site.tail, visitor.scope, site.meaning)
+def _reader(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
+    return LogAccess(state.log, state.notifier, viewer.scope, state.semantic_index)
 
 
-TheReader = Annotated[Reader, Depends(_reader)]
+LogAccessDep = Annotated[LogAccess, Depends(_reader)]

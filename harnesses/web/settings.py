@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from storage.chat_log.event import Place
-from terrarium.config import Section
+from terrarium.config import Settings
 from terrarium.loopback import is_loopback
 
 _CHANNEL_MARKS = "#&+!"  # RFC 2811, section 2.1
@@ -71,7 +71,7 @@ class TokenSettings(BaseModel):
     )
 
 
-class WebSettings(Section):
+class WebSettings(Settings):
     """Where the pages and the log API are served, and who may read them."""
 
     table: ClassVar[str] = "web"

@@ -8,62 +8,62 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
-from harnesses.web.auth.token import Visitor
-from harnesses.web.box import ChatBox
+from harnesses.web.auth.token import Viewer
+from harnesses.web.box import ChatSession
 from harnesses.web.settings import WebSettings
-from harnesses.web.tail import Tail
-from llm.tools.semantic_search import Meaning
+from harnesses.web.tail import LogChangeNotifier
+from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Scope
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class AppState:
     """The parts that the web tendril is made of; `data` is the folder of the status files."""
 
     settings: WebSettings
     log: ChatLog
-    tail: Tail
-    chat: ChatBox
+    notifier: LogChangeNotifier
+    chat: ChatSession
     pastes: Pastes
     data: Path
-    meaning: Meaning | None = None
+    semantic_index: SemanticIndex | None = None
 
 
-def _site(request: Request) -> Site:
+def _site(request: Request) -> AppState:
     site = request.app.state.site
-    assert isinstance(site, Site)
+    assert isinstance(site, AppState)
     return site
 
 
-TheSite = Annotated[Site, Depends(_site)]
+AppStateDep = Annotated[AppState, Depends(_site)]
 
 
-def _visitor(request: Request) -> Visitor:
+def _visitor(request: Request) -> Viewer:
     """Whom the guard let in."""
     visitor = request.state.visitor
-    assert isinstance(visitor, Visitor)
+    assert isinstance(visitor, Viewer)
     return visitor
 
 
-TheVisitor = Annotated[Visitor, Depends(_visitor)]
+ViewerDep = Annotated[Viewer, Depends(_visitor)]
 
 
-def _scope(visitor: TheVisitor) -> Scope:
-    return visitor.scope
+def _scope(viewer: ViewerDep) -> Scope:
+    return viewer.scope
 
 
-TheScope = Annotated[Scope, Depends(_scope)]
+ScopeDep = Annotated[Scope, Depends(_scope)]
 
 
-def require_known(visitor: TheVisitor) -> None:
+def require_token(viewer: ViewerDep) -> None:
     """Let in only those who have shown a token, where there is one."""
-    if not visitor.known:
+    if not viewer.is_authenticated:
         raise HTTPException(401)
 
 
-def require_full(visitor: TheVisitor) -> None:
+def require_full(viewer: ViewerDep) -> None:
     """Let in only those who may read everything."""
-    if not visitor.full:
+    if not viewer.has_full_access:
         raise HTTPException(401)

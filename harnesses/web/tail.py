@@ -14,7 +14,7 @@ POLL = 0.2  # seconds between two looks at the file's version
 _BATCH = 200
 
 
-class Tail:
+class LogChangeNotifier:
     """Tells any number of readers that the log's file has changed; one poll serves them all."""
 
     def __init__(self, database: Database) -> None:

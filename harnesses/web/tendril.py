@@ -9,15 +9,15 @@ from typing import ClassVar
 
 import structlog
 
-from harnesses.core.errors import HarnessError, PortTaken
-from harnesses.core.tendril.harness import Harness
+from harnesses.core.errors import PortTaken, TendrilError
+from harnesses.core.tendril.harness import Tendril
 from harnesses.web.app import create_app
-from harnesses.web.box import ChatBox
+from harnesses.web.box import ChatSession
 from harnesses.web.serving import serve
 from harnesses.web.settings import WebSettings
-from harnesses.web.site import Site
-from harnesses.web.tail import Tail
-from llm.tools.semantic_search import Meaning
+from harnesses.web.site import AppState
+from harnesses.web.tail import LogChangeNotifier
+from llm.tools.semantic_search import SemanticIndex
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
@@ -28,7 +28,7 @@ from terrarium.sockets import listen
 _log = structlog.get_logger()
 
 
-class WebTendril(Harness):
+class WebTendril(Tendril):
     """Serves the IRC tendril's log, and answers in a chat box on a page."""
 
     name: ClassVar[str] = "web"
@@ -38,26 +38,28 @@ class WebTendril(Harness):
         self.settings = config.section(WebSettings)
 
     async def serve(self) -> None:
-        """Serve for ever. Raises PortTaken, HarnessError, StorageError."""
+        """Serve for ever. Raises PortTaken, TendrilError, StorageError."""
         with self._listener() as listener:
-            async with Database.opened(log_path(self.config)) as database:
-                log, tail = ChatLog(database), Tail(database)
-                chat = ChatBox(self, log)
+            async with Database.open(log_path(self.config)) as database:
+                log, notifier = ChatLog(database), LogChangeNotifier(database)
+                chat = ChatSession(self, log)
                 pastes = Pastes(database)
                 semantic = self.config.section(StorageSettings).semantic
-                meaning = Meaning(self.client, database) if semantic else None
+                semantic_index = SemanticIndex(self.client, database) if semantic else None
                 app = create_app(
-                    Site(self.settings, log, tail, chat, pastes, self.config.data, meaning)
+                    AppState(
+                        self.settings, log, notifier, chat, pastes, self.config.data, semantic_index
+                    )
                 )
                 address = _address(listener)
                 self._announce(address)
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(tail.watch())
+                    tasks.create_task(notifier.watch())
                     await serve(
                         app,
                         listener,
                         ready=lambda: self.status.ready(address),
-                        stopping=tail.close,
+                        stopping=notifier.close,
                     )
 
     def _announce(self, address: str) -> None:
@@ -76,7 +78,7 @@ class WebTendril(Harness):
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortTaken(host, port, "WEB_PORT", "[web] port") from error
-            raise HarnessError(
+            raise TendrilError(
                 f"cannot listen on {host} port {port}: {error.strerror or error}; "
                 "choose another with WEB_HOST and WEB_PORT or `[web] host` and `port`"
             ) from error

@@ -12,20 +12,20 @@ from llm.tools.toolbox import tool
 Reason = Annotated[str, Field(max_length=300, description="why, in a few words")]
 
 
-class Escalation:
+class EscalateTool:
     """Offered where there is a model that knows more."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_requested = False
 
     @tool(quiet=True)
     async def escalate(self, reason: Reason) -> str:
         """Hand a question that is too hard for you to a model that knows more."""
-        self.asked = True
+        self.is_requested = True
         return f"handed on: {reason}"
 
 
-class Deferring:
+class DeferTool:
     """Offered where nobody waits for an answer."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import structlog
 
 from llm.log_questions.answers import QuotedAnswer
 from llm.prompt.budget import PromptBudget
-from llm.prompt.log_window import LogView
+from llm.prompt.log_window import LogWindow
 from llm.prompt.question_cues import is_about_talk
 from storage.db.errors import StorageError
 
@@ -48,15 +48,15 @@ _ASKS = re.compile(
 _log = structlog.get_logger()
 
 
-async def quoted_answer(view: LogView, question: str) -> QuotedAnswer | None:
+async def quoted_answer(log_window: LogWindow, question: str) -> QuotedAnswer | None:
     """Find the lines of the log that answer a question, or those that come nearest where only
     people here can know the answer. None: it is no question to the log, or that cannot be read."""
     try:
         if is_about_talk(question):
-            return await view.lately()
-        found = await view.answer(question)
-        if found is None and is_local(question, view.people):
-            return await view.nearest(question)
+            return await log_window.lately()
+        found = await log_window.answer(question)
+        if found is None and is_local(question, log_window.people):
+            return await log_window.nearest(question)
     except StorageError as error:  # then the model is asked without them
         _log.warning("turn.not_searched", error=str(error))
         return None

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llm.agent.limits import Limits
+from llm.agent.limits import RunLimits
 from llm.messages.message import ToolCall
-from llm.tools.toolbox import Traits
+from llm.tools.toolbox import ToolOptions
 
 _SAME = 3  # the proposal of an identical call that is not run
 _ROUNDS = 3  # the round of two calls in turn at which the run is ended
@@ -24,7 +24,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CallDecision:
     """What becomes of a proposed call: it runs (`allow`); it does not, as a budget is used up
     (`drop`), or as something else would help (`steer`); it does not and ends the run (`stop`).
     `words` tell the model why."""
@@ -33,19 +33,19 @@ class Verdict:
     words: str = ""
 
 
-ALLOW = Verdict()
-_SAME_CALL = Verdict("steer", "the same call was made before; use its result")
-_IN_TURN = Verdict("stop", "the same two calls were made again and again; answer now")
-_ENDED = Verdict("drop", "the run has been ended; answer with what you have")
-_NO_CALLS = Verdict("drop", "no tool calls are left; answer with what you have")
-_NO_MESSAGES = Verdict("drop", "no more messages to people may be sent; answer instead")
-_NO_STEP = Verdict("steer", "do something before you say how it goes")
+ALLOW = CallDecision()
+_SAME_CALL = CallDecision("steer", "the same call was made before; use its result")
+_IN_TURN = CallDecision("stop", "the same two calls were made again and again; answer now")
+_ENDED = CallDecision("drop", "the run has been ended; answer with what you have")
+_NO_CALLS = CallDecision("drop", "no tool calls are left; answer with what you have")
+_NO_MESSAGES = CallDecision("drop", "no more messages to people may be sent; answer instead")
+_NO_STEP = CallDecision("steer", "do something before you say how it goes")
 
 
 class Guardrails:
     """What one run has proposed and done so far; `traits` tells of a tool what kind it is."""
 
-    def __init__(self, limits: Limits, traits: Callable[[str], Traits]) -> None:
+    def __init__(self, limits: RunLimits, traits: Callable[[str], ToolOptions]) -> None:
         self._limits = limits
         self._traits = traits
         self._left = limits.calls
@@ -64,34 +64,34 @@ class Guardrails:
         quiet = self._quiet >= self._limits.quiet_rounds
         return self._left <= 0 or self._stopped or quiet
 
-    def judge(self, calls: Sequence[ToolCall]) -> list[Verdict]:
+    def judge(self, calls: Sequence[ToolCall]) -> list[CallDecision]:
         """What becomes of each call of one reply, counted as if the allowed ones had run."""
         verdicts = [self._judge(call) for call in calls]
         self._count_round(call.name for call in calls)
         return verdicts
 
-    def weary(self, tool: str) -> str:
+    def cooldown_reason(self, tool: str) -> str:
         """Why a tool that was allowed must not run after all, as it has failed meanwhile."""
         if self._failures[tool] < self._limits.failures:
             return ""
         return f"{tool} has failed {self._limits.failures} times; do without it"
 
-    def ran(self, tool: str, *, ok: bool) -> None:
+    def record(self, tool: str, *, ok: bool) -> None:
         """A tool has run, and worked or failed."""
         self._failures[tool] = 0 if ok else self._failures[tool] + 1
 
-    def _judge(self, call: ToolCall) -> Verdict:
+    def _judge(self, call: ToolCall) -> CallDecision:
         key = (call.name, canonical(call.arguments))
         self._proposed[key] += 1
         self._lately.append(key)
-        verdict = self._objection(key) or self._budget(call.name)
-        if verdict is None:
+        decision = self._objection(key) or self._budget(call.name)
+        if decision is None:
             self._count(call.name)
-        elif verdict.act == "stop":
+        elif decision.act == "stop":
             self._stopped = True
-        return verdict or ALLOW
+        return decision or ALLOW
 
-    def _objection(self, key: Key) -> Verdict | None:
+    def _objection(self, key: Key) -> CallDecision | None:
         """To a run that goes round in circles."""
         if self._stopped:
             return _ENDED
@@ -99,8 +99,8 @@ class Guardrails:
             return _IN_TURN
         if self._proposed[key] >= _SAME:
             return _SAME_CALL
-        words = self.weary(key[0])
-        return Verdict("steer", words) if words else None
+        words = self.cooldown_reason(key[0])
+        return CallDecision("steer", words) if words else None
 
     def _in_turn(self) -> bool:
         """Whether two calls have been made in turn, and the last one begins their third round."""
@@ -109,14 +109,14 @@ class Guardrails:
             return False
         return lately[0] != lately[1] and lately[:-2] == lately[2:]
 
-    def _budget(self, tool: str) -> Verdict | None:
+    def _budget(self, tool: str) -> CallDecision | None:
         """What is used up."""
         traits, limits = self._traits(tool), self._limits
         most = limits.research_uses if traits.research else limits.uses
         if self._left <= 0:
             return _NO_CALLS
         if self._uses[tool] >= most:
-            return Verdict("drop", f"{tool} has been used {most} times; do without it")
+            return CallDecision("drop", f"{tool} has been used {most} times; do without it")
         if traits.speaks and self._messages <= 0:
             return _NO_MESSAGES
         if traits.speaks and not self._stepped:

@@ -11,7 +11,7 @@ _LONG = 10  # steps
 _FIRST, _LAST = 2, 5  # steps that stay as they are
 
 
-def condensed(steps: Sequence[Message]) -> list[Message]:
+def compact_steps(steps: Sequence[Message]) -> list[Message]:
     """The messages of a run; over ten steps, each a reply with its results, the middle becomes
     counts by tool. What people added meanwhile stays."""
     starts = [at for at, message in enumerate(steps) if message["role"] == "assistant"]

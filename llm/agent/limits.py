@@ -19,7 +19,7 @@ _CALLS: dict[Profile, int] = {"proactive": 8, "event": 4, "thought": 2}  # at mo
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunLimits:
     """Calls of the model (`iterations`) and of tools (`calls`); of one tool (`uses`, and
     `research_uses` of one that looks things up); `failures` of one tool in a row; `quiet_rounds`
     in a row in which the model only keeps its notes; `messages` to people."""
@@ -33,7 +33,7 @@ class Limits:
     messages: int = 4
 
     @classmethod
-    def of(cls, settings: AgentSettings, profile: Profile = "standard") -> Limits:
+    def from_settings(cls, settings: AgentSettings, profile: Profile = "standard") -> RunLimits:
         """Those of a profile: the settings are a question's; a command may ask the model two
         thirds as often, a job of the clock two and a half times."""
         return cls(

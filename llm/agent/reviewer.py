@@ -14,9 +14,9 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm.agent.turn_result import Outcome
-from llm.client.client import AgentClient, Call
+from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 from llm.messages.message import Message, Usage
 
 GOOD = 8
@@ -55,14 +55,14 @@ _FORMAT = {
 class Reviewer:
     """Has drafts of one run's model judged, and written anew."""
 
-    def __init__(self, client: AgentClient, call: Call) -> None:
+    def __init__(self, client: AgentClient, options: RequestOptions) -> None:
         self._client = client
-        self._call = replace(call, purpose="review")
+        self._options = replace(options, purpose="review")
         self.usage = Usage()
 
-    async def reviewed(self, request: str, outcome: Outcome) -> Outcome:
+    async def review(self, request: str, outcome: Outcome) -> Outcome:
         """How a turn ended, with a better text where there is one."""
-        text = await self.better(request, outcome.text)
+        text = await self.improve(request, outcome.text)
         *steps, last = outcome.messages
         return replace(
             outcome,
@@ -71,44 +71,44 @@ class Reviewer:
             usage=outcome.usage + self.usage,
         )
 
-    async def better(self, request: str, draft: str) -> str:
+    async def improve(self, request: str, draft: str) -> str:
         """The draft, or a text in its place that got a higher score. Never raises for what the
         model does."""
         try:
-            return await self._better(request, draft)
+            return await self._improve(request, draft)
         except (ModelError, ValidationError) as error:
             _log.warning("review.kept_draft", reason=type(error).__name__)
             return draft
 
-    async def _better(self, request: str, draft: str) -> str:
-        first = await self._judged(request, draft)
+    async def _improve(self, request: str, draft: str) -> str:
+        first = await self._judge(request, draft)
         if first.score >= GOOD:
             _log.info("review.good", score=first.score)
             return draft
-        text = await self._written(request, draft, first.faults)
+        text = await self._rewrite(request, draft, first.faults)
         if not text or text == draft:
             return draft
-        second = await self._judged(request, text)
+        second = await self._judge(request, text)
         _log.info("review.rewritten", before=first.score, after=second.score)
         return text if second.score > first.score else draft
 
-    async def _judged(self, request: str, draft: str) -> Verdict:
-        call = replace(self._call, temperature=_TEMPERATURE, max_tokens=_VERDICT)
+    async def _judge(self, request: str, draft: str) -> Verdict:
+        options = replace(self._options, temperature=_TEMPERATURE, max_tokens=_VERDICT)
         messages = _messages(_JUDGE, request, draft)
-        reply = await self._client.chat(messages, call, response_format=_FORMAT)
+        reply = await self._client.chat(messages, options, response_format=_FORMAT)
         self.usage += reply.usage
         return Verdict.model_validate_json(reply.text)
 
-    async def _written(self, request: str, draft: str, faults: str) -> str:
+    async def _rewrite(self, request: str, draft: str, faults: str) -> str:
         messages = _messages(_WRITER, request, draft, faults)
-        reply = await self._client.chat(messages, self._call)
+        reply = await self._client.chat(messages, self._options)
         self.usage += reply.usage
         return reply.text
 
 
 def _messages(system: str, request: str, draft: str, faults: str = "") -> Sequence[Message]:
     parts = {"request": request, "draft": draft, "faults": faults}
-    texts = (f"<{tag}>\n{neutral(text)}\n</{tag}>" for tag, text in parts.items() if text)
+    texts = (f"<{tag}>\n{escape_tags(text)}\n</{tag}>" for tag, text in parts.items() if text)
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": "\n\n".join(texts)},

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from llm.agent.guardrails import Guardrails, Key, Verdict, canonical
+from llm.agent.guardrails import CallDecision, Guardrails, Key, canonical
 from llm.agent.trace import Trace, now
 from llm.client.settings import AgentSettings
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 from llm.messages.message import Message, ToolCall
-from llm.tools.toolbox import EFFECT_KEY, Result, Toolbox, refused
+from llm.tools.toolbox import EFFECT_KEY, Toolbox, ToolResult, error_result
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect
 
@@ -24,7 +24,7 @@ _UNWRITTEN = "it could not be written down, so it was not done"
 _log = structlog.get_logger()
 
 
-class Execution:
+class ToolExecutor:
     """Runs the tools of one run. `left` tells the seconds that it still has."""
 
     def __init__(
@@ -40,8 +40,8 @@ class Execution:
         self._settings = settings
         self._trace = trace
         self._left = left
-        self._results: dict[Key, Result] = {}
-        self._replayed: dict[Key, Result] = {}
+        self._results: dict[Key, ToolResult] = {}
+        self._replayed: dict[Key, ToolResult] = {}
 
     def restart(self) -> None:
         """Another model goes on: what has been done is not run again but has its result."""
@@ -50,10 +50,10 @@ class Execution:
     async def results(self, calls: Sequence[ToolCall], prompt: Sequence[Message]) -> list[Message]:
         """The results of all calls, in order; `prompt` is what the model had been given."""
         verdicts = self._guard.judge(calls)
-        heard = _heard(prompt) if any(call.source for call in calls) else ""
+        heard = _visible_text(prompt) if any(call.source for call in calls) else ""
         judged = list(zip(calls, verdicts, strict=True))
-        allowed = [call.name for call, verdict in judged if verdict.act == "allow"]
-        if all(self.toolbox.traits(name).reads for name in allowed):
+        allowed = [call.name for call, decision in judged if decision.act == "allow"]
+        if all(self.toolbox.options(name).reads for name in allowed):
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(self._result(*each, heard)) for each in judged]
             results = [task.result() for task in running]
@@ -61,49 +61,52 @@ class Execution:
             results = [await self._result(*each, heard) for each in judged]
         return [_message(call, result) for call, result in zip(calls, results, strict=True)]
 
-    async def _result(self, call: ToolCall, verdict: Verdict, heard: str) -> Result:
+    async def _result(self, call: ToolCall, decision: CallDecision, heard: str) -> ToolResult:
         """Run a call that the guard rails let pass; its result, or why it did not run."""
-        began, act = now(), str(verdict.act)
-        if why := verdict.words or self._objection(call, heard):
-            result, act = refused(call.name, f"not run: {why}"), act if verdict.words else "steer"
+        began, act = now(), str(decision.act)
+        if why := decision.words or self._objection(call, heard):
+            result, act = (
+                error_result(call.name, f"not run: {why}"),
+                act if decision.words else "steer",
+            )
         else:
             result, act = await self._run(call)
         _log.info("turn.tool", tool=call.name, act=act, ok=result.ok)
-        self._trace.called(call.name, act, ok=result.ok, began=began)
+        self._trace.record_tool_call(call.name, act, ok=result.ok, began=began)
         return result
 
     def _objection(self, call: ToolCall, heard: str) -> str:
         """What speaks against a call that only the one who carries it out can know."""
-        if call.source and (_squashed(neutral(call.source)) in heard):
+        if call.source and (_squash(escape_tags(call.source)) in heard):
             return _ECHO
-        if call.cut and self.toolbox.traits(call.name).effect:
+        if call.cut and self.toolbox.options(call.name).effect:
             return _CUT
-        return self._guard.weary(call.name)
+        return self._guard.cooldown_reason(call.name)
 
-    async def _run(self, call: ToolCall) -> tuple[Result, str]:
+    async def _run(self, call: ToolCall) -> tuple[ToolResult, str]:
         """The result, and whether the tool was run for it."""
         key = (call.name, canonical(call.arguments))
         if key in self._replayed:
             return self._replayed[key], "replay"
-        if self.toolbox.traits(call.name).effect:
+        if self.toolbox.options(call.name).effect:
             result, act = await self._effect(call, self._trace.key(key))
         else:
             result, act = await self._call(call), "allow"
         self._results[key] = result
         return result, act
 
-    async def _effect(self, call: ToolCall, key: str) -> tuple[Result, str]:
+    async def _effect(self, call: ToolCall, key: str) -> tuple[ToolResult, str]:
         """Do something that changes the world: once, whatever happens."""
         known = await self._trace.effect(key)
         if known and known.result is not None:
-            return Result(known.result, ok=True), "replay"
-        if known and not self.toolbox.traits(call.name).keyed:
-            return refused(call.name, f"not run: {_UNKNOWN}"), "steer"
+            return ToolResult(known.result, ok=True), "replay"
+        if known and not self.toolbox.options(call.name).keyed:
+            return error_result(call.name, f"not run: {_UNKNOWN}"), "steer"
         try:
             await self._trace.begin_effect(Effect(key, call.name))
         except StorageError as error:
             _log.error("run.not_kept", error=str(error))
-            return refused(call.name, f"not run: {_UNWRITTEN}"), "drop"
+            return error_result(call.name, f"not run: {_UNWRITTEN}"), "drop"
         token = EFFECT_KEY.set(key)
         try:
             result = await self._call(call)
@@ -113,25 +116,25 @@ class Execution:
         await self._trace.end_effect(done, happened=result.ok or result.unsure)
         return result, "allow"
 
-    async def _call(self, call: ToolCall) -> Result:
-        own = self.toolbox.traits(call.name).timeout or self._settings.tool_timeout
+    async def _call(self, call: ToolCall) -> ToolResult:
+        own = self.toolbox.options(call.name).timeout or self._settings.tool_timeout
         result = await self.toolbox.call(
             call.name, call.arguments, max(0.0, min(own, self._left()))
         )
-        self._guard.ran(call.name, ok=result.ok)
+        self._guard.record(call.name, ok=result.ok)
         return result
 
 
-def _message(call: ToolCall, result: Result) -> Message:
+def _message(call: ToolCall, result: ToolResult) -> Message:
     message: Message = {"role": "tool", "tool_call_id": call.id, "content": result.text}
     return message if result.ok else message | {"failed": True}
 
 
-def _heard(prompt: Sequence[Message]) -> str:
+def _visible_text(prompt: Sequence[Message]) -> str:
     """What people and tools have said in a prompt, as one text."""
     texts = [message["content"] for message in prompt if message["role"] in ("user", "tool")]
-    return _squashed("\n".join(text for text in texts if isinstance(text, str)))
+    return _squash("\n".join(text for text in texts if isinstance(text, str)))
 
 
-def _squashed(text: str) -> str:
+def _squash(text: str) -> str:
     return " ".join(text.split())

@@ -25,14 +25,14 @@ import structlog
 from llm.agent.guardrails import Key
 from llm.agent.turn_result import Outcome
 from llm.messages.message import Usage
-from storage.chat_log.pending_event import Entry
+from storage.chat_log.pending_event import PendingEvent
 from storage.db.errors import StorageError
-from storage.runs.runs import Effect, Ended, Run, Step
+from storage.runs.runs import Effect, Run, RunEnd, Step
 
 _log = structlog.get_logger()
 
 
-class Ledger(Protocol):
+class RunStore(Protocol):
     """Where runs are kept, by their keys; `storage.runs.runs.Runs` is one. All raise
     StorageError."""
 
@@ -48,7 +48,7 @@ class Ledger(Protocol):
     async def drop_effect(self, run: str, key: str) -> None:
         """It did not happen after all."""
 
-    async def end(self, run: str, ended: Ended, steps: Sequence[Step]) -> None:
+    async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         """Close a run."""
 
 
@@ -64,15 +64,15 @@ class Trace:
     def __init__(
         self,
         run: Run | None = None,
-        ledger: Ledger | None = None,
+        store: RunStore | None = None,
         beside: Beside | None = None,
-        line: Entry | None = None,
+        pending_event: PendingEvent | None = None,
     ) -> None:
         self._run = run.key if run else ""
         self._begun = run
-        self._ledger = ledger
+        self._store = store
         self._beside = beside
-        self._line = line
+        self._pending_event = pending_event
         self._opened = asyncio.Event()
         self._effects: dict[str, Effect] = {}
         self.steps: list[Step] = []
@@ -96,7 +96,7 @@ class Trace:
     ) -> None:
         """Close the run by its `outcome`, beside what goes on, or by what ended it."""
         if kind is None and self.outcome:
-            closing = self._end(_how(self.outcome), "", self.outcome)
+            closing = self._end(_outcome_name(self.outcome), "", self.outcome)
             if self._beside:
                 self._beside(closing)  # whoever asked need not wait for that
             else:
@@ -109,10 +109,12 @@ class Trace:
     async def _begin(self) -> None:
         """Never raises: an answer does not depend on its trace."""
         try:
-            if self._ledger and self._begun:
-                anchor = await self._line.written() if self._line else 0
-                run = replace(self._begun, anchor=anchor or self._begun.anchor)
-                effects = await self._ledger.begin(run)
+            if self._store and self._begun:
+                anchor = await self._pending_event.wait_visible() if self._pending_event else 0
+                run = replace(
+                    self._begun, question_event_id=anchor or self._begun.question_event_id
+                )
+                effects = await self._store.begin(run)
                 self._effects = {effect.key: effect for effect in effects}
         except StorageError as error:
             _log.error("run.not_kept", error=str(error))
@@ -125,15 +127,15 @@ class Trace:
 
     async def effect(self, key: str) -> Effect | None:
         """What is known of an effect, also from an earlier attempt at the run."""
-        if self._ledger:
+        if self._store:
             await self._opened.wait()
         return self._effects.get(key)
 
     async def begin_effect(self, effect: Effect) -> None:
         """Something is about to happen. Raises StorageError, and then it must not."""
-        if self._ledger:
+        if self._store:
             await self._opened.wait()
-            await self._ledger.begin_effect(self._run, effect)
+            await self._store.begin_effect(self._run, effect)
         self._effects[effect.key] = effect
 
     async def end_effect(self, effect: Effect, *, happened: bool) -> None:
@@ -142,28 +144,28 @@ class Trace:
             self._effects[effect.key] = effect
         else:
             self._effects.pop(effect.key, None)
-        if self._ledger:
-            ledger, run = self._ledger, self._run
-            await self._kept(
-                ledger.end_effect(run, effect) if happened else ledger.drop_effect(run, effect.key)
+        if self._store:
+            store, run = self._store, self._run
+            await self._persist(
+                store.end_effect(run, effect) if happened else store.drop_effect(run, effect.key)
             )
 
-    def asked(self, model: str, usage: Usage, began: float, calls: int) -> None:
+    def record_model_call(self, model: str, usage: Usage, began: float, calls: int) -> None:
         """The model has answered, with so many calls of tools."""
         cost = (usage.prompt, usage.cached, usage.completion)
         self.steps.append(Step("model", model, True, _since(began), _words(calls), *cost))
 
-    def called(self, tool: str, act: str, *, ok: bool, began: float) -> None:
+    def record_tool_call(self, tool: str, act: str, *, ok: bool, began: float) -> None:
         """A tool was run, or was not."""
         self.steps.append(Step("tool", tool[:64], ok, _since(began), act))
 
     async def _end(self, how: str, reason: str, outcome: Outcome | None) -> None:
         await self._opening
-        if self._ledger is None:
+        if self._store is None:
             return
         await asyncio.sleep(0)  # whoever brings the answer is ready just now
-        usage = self._spent()
-        ended = Ended(
+        usage = self._total_usage()
+        ended = RunEnd(
             datetime.now(UTC),
             how,
             reason,
@@ -174,22 +176,22 @@ class Trace:
             forced=outcome.forced if outcome else False,
             answer=outcome.text if outcome else "",
         )
-        await self._kept(self._ledger.end(self._run, ended, self.steps))
+        await self._persist(self._store.end(self._run, ended, self.steps))
 
-    def _spent(self) -> Usage:
+    def _total_usage(self) -> Usage:
         usage = Usage()
         for step in self.steps:
             usage += Usage(step.prompt, step.completion, step.cached)
         return usage
 
-    async def _kept(self, writing: Awaitable[None]) -> None:
+    async def _persist(self, writing: Awaitable[None]) -> None:
         try:
             await writing
         except StorageError as error:
             _log.error("run.not_kept", error=str(error))
 
 
-def _how(outcome: Outcome) -> str:
+def _outcome_name(outcome: Outcome) -> str:
     if outcome.deferral:
         return "deferred"
     return "answered" if outcome.text else "silent"

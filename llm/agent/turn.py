@@ -9,17 +9,17 @@ from typing import Any
 
 import structlog
 
-from llm.agent.control_tools import Deferring, Escalation
+from llm.agent.control_tools import DeferTool, EscalateTool
 from llm.agent.guardrails import Guardrails
-from llm.agent.history_compaction import condensed
-from llm.agent.limits import UNASKED, Limits, Profile
-from llm.agent.tool_executor import Execution
+from llm.agent.history_compaction import compact_steps
+from llm.agent.limits import UNASKED, Profile, RunLimits
+from llm.agent.tool_executor import ToolExecutor
 from llm.agent.trace import Trace, now
 from llm.agent.turn_result import Outcome
-from llm.client.client import AgentClient, Call, OnText, ToolChoice
+from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
 from llm.client.settings import AgentSettings
 from llm.messages.errors import ModelError
-from llm.messages.message import Message, Reply, Usage
+from llm.messages.message import Message, ModelReply, Usage
 from llm.tools.toolbox import Toolbox
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
@@ -40,11 +40,11 @@ _DOUBTED = 0.6  # an answer below is asked for again
 _log = structlog.get_logger()
 
 
-class Turn:
+class AgentLoop:
     """One run of the model with tools, within the limits of the settings and the profile.
 
-    `call` is what goes with its requests now; where there is a `smart` model, the run may go over
-    to that. `trace` is told all that happens.
+    `options` is what goes with its requests now; where there is a `smart` model, the run may go
+    over to that. `trace` is told all that happens.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Turn:
         client: AgentClient,
         settings: AgentSettings,
         toolbox: Toolbox,
-        call: Call,
+        options: RequestOptions,
         on_text: OnText | None = None,
         joining: Joining | None = None,
         *,
@@ -60,21 +60,21 @@ class Turn:
         smart: str = "",
         trace: Trace | None = None,
     ) -> None:
-        self.call = call
+        self.options = options
         self._client = client
         self._settings = settings
         self._on_text = on_text
         self._joining = joining
-        self._smart = smart if smart != call.model else ""
+        self._smart = smart if smart != options.model else ""
         self._unasked = profile in UNASKED
-        self._limits = Limits.of(settings, profile)
+        self._limits = RunLimits.from_settings(settings, profile)
         self._trace = trace or Trace()
-        self._escalation, self._deferring = Escalation(), Deferring()
+        self._escalation, self._deferring = EscalateTool(), DeferTool()
         offered = [self._escalation] if self._smart else []
         full = toolbox.plus(*offered, *([self._deferring] if self._unasked else []))
         self._tools = toolbox
-        self._guard = Guardrails(self._limits, full.traits)
-        self._execution = Execution(full, self._guard, settings, self._trace, self._left)
+        self._guard = Guardrails(self._limits, full.options)
+        self._execution = ToolExecutor(full, self._guard, settings, self._trace, self._seconds_left)
         self._steps: list[Message] = []
         self._usage = Usage()
         self._iterations = 0
@@ -91,25 +91,25 @@ class Turn:
         while self._may_go_on():
             prompt, reply = await self._ask(fit, "auto")
             if not reply.calls:
-                return await self._answered(fit, reply)
+                return await self._accept(fit, reply)
             self._steps.append(reply.message())
             self._steps += await self._execution.results(reply.calls, prompt)
             if self._deferring.deferral:
-                return self._ended(Reply(silent=True), forced=False)
-            if self._escalation.asked:
-                self._go_over()
-        return await self._forced(fit)
+                return self._outcome(ModelReply(silent=True), forced=False)
+            if self._escalation.is_requested:
+                self._switch_model()
+        return await self._force_answer(fit)
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
 
     def _may_go_on(self) -> bool:
         last = self._limits.iterations - 1  # one is kept for the forced answer
-        return self._left() > 0 and self._iterations < last and not self._guard.exhausted
+        return self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted
 
     async def _ask(
         self, fit: Fit, choice: ToolChoice, *, shown: bool = True
-    ) -> tuple[list[Message], Reply]:
+    ) -> tuple[list[Message], ModelReply]:
         """The prompt, and what the model makes of it."""
         self._iterations += 1
         if self._iterations > 1 and self._joining:
@@ -117,44 +117,44 @@ class Turn:
         on_text = self._on_text if shown else None
         if on_text and self._iterations > 1:
             await on_text("")
-        prompt = await fit(condensed(self._steps))
+        prompt = await fit(compact_steps(self._steps))
         began = now()
         reply = await self._client.chat(
-            prompt, self.call, tools=self.schemas, tool_choice=choice, on_text=on_text
+            prompt, self.options, tools=self.schemas, tool_choice=choice, on_text=on_text
         )
         self._usage += reply.usage
-        model = self.call.model or self._settings.model
-        self._trace.asked(model, reply.usage, began, len(reply.calls))
+        model = self.options.model or self._settings.model
+        self._trace.record_model_call(model, reply.usage, began, len(reply.calls))
         return prompt, reply
 
-    async def _answered(self, fit: Fit, reply: Reply) -> Outcome:
+    async def _accept(self, fit: Fit, reply: ModelReply) -> Outcome:
         """An answer without calls; an empty one, where somebody waits, is asked for once more."""
         if reply.text or reply.silent or (self._unasked and not reply.is_call):
-            return self._ended(reply, forced=False)
+            return self._outcome(reply, forced=False)
         if reply.is_call:
-            return await self._forced(lambda steps: fit([*steps, _IN_WORDS]))
-        return await self._forced(fit)
+            return await self._force_answer(lambda steps: fit([*steps, _IN_WORDS]))
+        return await self._force_answer(fit)
 
-    async def _forced(self, fit: Fit) -> Outcome:
+    async def _force_answer(self, fit: Fit) -> Outcome:
         """One last call without tools: the person gets an answer, whatever happened.
 
         One that would not be sure, and changed nothing, is asked for again from a better model;
         so nobody is shown it while it is written.
         """
-        again = bool(self._smart) and not self._trace.changed and self._doubted()
+        again = bool(self._smart) and not self._trace.changed and self._is_doubtful()
         _, reply = await self._ask(fit, "none", shown=not again)
-        if again and self._left() > 0:
-            reply = await self._second(fit, reply)
-        return self._ended(reply, forced=True)
+        if again and self._seconds_left() > 0:
+            reply = await self._escalate(fit, reply)
+        return self._outcome(reply, forced=True)
 
-    def _doubted(self) -> bool:
+    def _is_doubtful(self) -> bool:
         """Whether a forced answer now would be too little sure."""
         long = self._iterations + 1 > _MANY
         return _CONFIDENCE - _FORCED - (_LONG if long else 0.0) < _DOUBTED
 
-    async def _second(self, fit: Fit, first: Reply) -> Reply:
+    async def _escalate(self, fit: Fit, first: ModelReply) -> ModelReply:
         """The answer of the better model; the first, when it has none."""
-        self._go_over()
+        self._switch_model()
         try:
             _, reply = await self._ask(fit, "none")
         except ModelError as error:
@@ -162,17 +162,17 @@ class Turn:
             return first
         return reply if reply.text or reply.silent else first
 
-    def _go_over(self) -> None:
+    def _switch_model(self) -> None:
         """Let the better model go on, with the results so far."""
-        self._escalation.asked = False
-        self.call, self._smart = replace(self.call, model=self._smart), ""
+        self._escalation.is_requested = False
+        self.options, self._smart = replace(self.options, model=self._smart), ""
         kept = [self._deferring] if self._unasked else []
         self._execution.toolbox = self._tools.plus(*kept)
         self._execution.restart()
 
-    def _ended(self, reply: Reply, *, forced: bool) -> Outcome:
+    def _outcome(self, reply: ModelReply, *, forced: bool) -> Outcome:
         text = reply.text or ("" if reply.silent or self._unasked else SPEECHLESS)
-        final = Reply(text, reply.thought).message() | {"content": text}
+        final = ModelReply(text, reply.thought).message() | {"content": text}
         return Outcome(
             text,
             (*self._steps, final),
@@ -181,5 +181,5 @@ class Turn:
             forced,
             reply.status,
             self._deferring.deferral,
-            self.call.model,
+            self.options.model,
         )

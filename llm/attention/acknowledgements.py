@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from llm.attention.kind import Kind
+from llm.attention.kind import TriggerKind
 from storage.chat_log.event import Place
 
 GROWN = 0.25
 """How much a value must have grown since it was put off to count before its time."""
 
 
-class State(StrEnum):
+class AcknowledgementState(StrEnum):
     """HANDLED: until somebody speaks there again. DEFERRED: until a time, or until it has grown.
     SUPPRESSED: until it is lifted."""
 
@@ -26,13 +26,13 @@ class State(StrEnum):
 class Acknowledgement:
     """How one thing was dealt with, when its value was `value`."""
 
-    state: State
+    state: AcknowledgementState
     value: float = 0.0
     until: datetime | None = None
 
     def blocks(self, value: float, now: datetime) -> bool:
         """Whether it keeps the thing, which has grown to `value`, from waking us."""
-        if self.state is not State.DEFERRED or self.until is None:
+        if self.state is not AcknowledgementState.DEFERRED or self.until is None:
             return True
         return now < self.until and value < self.value + GROWN
 
@@ -41,13 +41,13 @@ class Acknowledgements:
     """One for each kind and channel."""
 
     def __init__(self) -> None:
-        self._known: dict[Place, dict[Kind, Acknowledgement]] = {}
+        self._known: dict[Place, dict[TriggerKind, Acknowledgement]] = {}
 
-    def put(self, kind: Kind, place: Place, acknowledgement: Acknowledgement) -> None:
+    def put(self, kind: TriggerKind, place: Place, acknowledgement: Acknowledgement) -> None:
         """Remember how something was dealt with."""
         self._known.setdefault(place, {})[kind] = acknowledgement
 
-    def blocks(self, kind: Kind, place: Place, value: float, now: datetime) -> bool:
+    def blocks(self, kind: TriggerKind, place: Place, value: float, now: datetime) -> bool:
         """Whether something must not wake us now; one whose time has passed is dropped."""
         known = self._known.get(place, {})
         if kind not in known:
@@ -57,14 +57,18 @@ class Acknowledgements:
         del known[kind]
         return False
 
-    def spoken(self, place: Place) -> None:
+    def on_message(self, place: Place) -> None:
         """Somebody has spoken there: what was handled on that channel, and on no other, may come
         up again. What was put off stays put off."""
         known = self._known.get(place)
         if known:
-            self._known[place] = {k: v for k, v in known.items() if v.state is not State.HANDLED}
+            self._known[place] = {
+                k: v for k, v in known.items() if v.state is not AcknowledgementState.HANDLED
+            }
 
     def lift(self, place: Place) -> None:
         """Nothing is suppressed there any more."""
         known = self._known.get(place, {})
-        self._known[place] = {k: v for k, v in known.items() if v.state is not State.SUPPRESSED}
+        self._known[place] = {
+            k: v for k, v in known.items() if v.state is not AcknowledgementState.SUPPRESSED
+        }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from llm.attention.line import Line
+from llm.attention.line import MessageFeatures
 
 WINDOW = 300.0
 """Seconds over which activity is measured."""
@@ -21,7 +21,7 @@ _QUESTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class OpenQuestion:
     """Who has asked all, and when."""
 
     person: str
@@ -29,16 +29,16 @@ class Question:
 
 
 @dataclass(slots=True)
-class Channel:
+class ChannelActivity:
     """Takes in lines; its values, each from 0 to 1, are for a time in seconds since 1970."""
 
     lines: deque[float] = field(default_factory=deque)
     mentions: deque[float] = field(default_factory=deque)
-    questions: dict[str, Question] = field(default_factory=dict)  # a person's first open one
+    questions: dict[str, OpenQuestion] = field(default_factory=dict)  # a person's first open one
     last: float = 0.0
     lively: bool = False
 
-    def hear(self, line: Line, nick: str) -> None:
+    def on_message(self, line: MessageFeatures, nick: str) -> None:
         """Take in a line; `nick` is our folded nick."""
         self.lines.append(line.time)
         _drop(self.lines, line.time - _LIVELY_WITHIN)
@@ -48,7 +48,7 @@ class Channel:
         self.last = line.time
         self._answer(line)
         if line.asks and nick not in line.words and len(self.questions) < _QUESTIONS:
-            self.questions.setdefault(line.person, Question(line.person, line.time))
+            self.questions.setdefault(line.person, OpenQuestion(line.person, line.time))
 
     def activity(self, now: float) -> float:
         """How much is said."""
@@ -63,7 +63,7 @@ class Channel:
         """How long nobody has said anything after a lively talk."""
         return min(1.0, max(0.0, now - self.last) / _SILENCE) if self.lively else 0.0
 
-    def unanswered(self, now: float) -> float:
+    def unanswered_level(self, now: float) -> float:
         """How long the oldest question waits to which nobody has said anything."""
         while (first := self.oldest()) and first.time < now - _FORGOTTEN:
             del self.questions[first.person]
@@ -75,11 +75,11 @@ class Channel:
             return 0.0
         return 1.0 - min(1.0, sum(time > now - _BUSY_WITHIN for time in self.lines) / _BUSY)
 
-    def oldest(self) -> Question | None:
+    def oldest(self) -> OpenQuestion | None:
         """The open question that waits longest."""
         return min(self.questions.values(), key=lambda question: question.time, default=None)
 
-    def considered(self, until: float) -> None:
+    def mark_considered(self, until: float) -> None:
         """We have looked at all that was said until then: its questions are no reason any more."""
         self.questions = {p: q for p, q in self.questions.items() if q.time > until}
 
@@ -87,7 +87,7 @@ class Channel:
         """Whether nothing is left that could become a reason."""
         return now - self.last > 2 * _FORGOTTEN
 
-    def _answer(self, line: Line) -> None:
+    def _answer(self, line: MessageFeatures) -> None:
         """Close the questions that a line answers: of those whom it names; the only one there is,
         where it names nobody; the speaker's own, when they have what they wanted."""
         others = [person for person in self.questions if person != line.person]

@@ -8,7 +8,7 @@ WEARY = 0.3
 """Below it only what somebody waits for wakes."""
 
 
-class Energy:
+class TokenBudget:
     """A level from `LEAST` to `FULL`. `tokens` are what a full one is worth, `per_hour` is the
     share of it that comes back in an hour."""
 
@@ -30,6 +30,6 @@ class Energy:
         """So many tokens were read and written."""
         self._level = max(LEAST, self._level - tokens / self._tokens)
 
-    def rest(self, seconds: float) -> None:
+    def recover(self, seconds: float) -> None:
         """Time has passed."""
         self._level = min(FULL, self._level + self._per_hour * seconds / 3600)

@@ -12,22 +12,22 @@ from typing import TypeVar
 
 import structlog
 
-from llm.attention.acknowledgements import Acknowledgement, State
+from llm.attention.acknowledgements import Acknowledgement, AcknowledgementState
 from llm.attention.attention import Attention
-from llm.attention.energy import FULL, Energy
-from llm.attention.kind import ASKED, Kind
-from llm.attention.line import Line
+from llm.attention.energy import FULL, TokenBudget
+from llm.attention.kind import ASKED, TriggerKind
+from llm.attention.line import MessageFeatures
 from llm.attention.settings import AttentionSettings
-from llm.attention.wake import Wake
+from llm.attention.wake import Trigger
 from storage.chat_log.event import Place
 from storage.db.errors import StorageError
-from storage.queues.attention_state import AttentionStore, PutOff, Signal
+from storage.queues.attention_state import AttentionStore, Signal, Snooze
 from terrarium.clock import Clock
 
 BEAT = 1.0
 """Seconds."""
 
-Think = Callable[[Wake], Awaitable[Acknowledgement | None]]
+Think = Callable[[Trigger], Awaitable[Acknowledgement | None]]
 """Runs the model for a reason; None: that is dealt with, else how it was put off. Never raises."""
 
 _REMEMBERED = 20
@@ -37,9 +37,9 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 
 
-class Heart:
+class ProactiveScheduler:
     """Keeps an `Attention` going; `beats` counts its ticks, `wakes` are the last reasons to run the
-    model. Get one with `remembering`."""
+    model. Get one with `restore`."""
 
     def __init__(
         self,
@@ -55,31 +55,31 @@ class Heart:
         self._spent = tokens()
         self._ticked = clock.monotonic()
         self.beats = 0
-        self.wakes: deque[Wake] = deque(maxlen=_REMEMBERED)
+        self.wakes: deque[Trigger] = deque(maxlen=_REMEMBERED)
 
     @classmethod
-    async def remembering(
+    async def restore(
         cls,
         store: AttentionStore,
         settings: AttentionSettings,
         clock: Clock,
         tokens: Callable[[], int],
         think: Think,
-    ) -> Heart:
+    ) -> ProactiveScheduler:
         """One that knows what an earlier life has left in `store`. `tokens` returns how many were
         read and written today. Raises StorageError."""
-        past = await store.past()
+        past = await store.load()
         level = FULL if past.energy is None else past.energy
-        energy = Energy(settings.tokens, settings.recharge, level)
+        energy = TokenBudget(settings.tokens, settings.recharge, level)
         if past.seen:
-            energy.rest((clock.now() - past.seen).total_seconds())
+            energy.recover((clock.now() - past.seen).total_seconds())
         attention = Attention(energy, past.contacted)
         for each in past.put_off:
-            state = State.DEFERRED if each.until else State.SUPPRESSED
+            state = AcknowledgementState.DEFERRED if each.until else AcknowledgementState.SUPPRESSED
             known = Acknowledgement(state, each.value, each.until)
-            attention.acknowledged.put(Kind(each.kind), each.place, known)
+            attention.acknowledged.put(TriggerKind(each.kind), each.place, known)
         for signal in past.signals:
-            attention.take(signal)
+            attention.add_signal(signal)
         return cls(attention, store, clock, tokens, think)
 
     @property
@@ -88,32 +88,32 @@ class Heart:
         return self._attention.energy.level
 
     @property
-    def awake(self) -> bool:
+    def is_awake(self) -> bool:
         """Whether there is something to look at."""
         return bool(self._attention)
 
     @property
-    def thinking(self) -> int:
+    def running_count(self) -> int:
         """How many runs of the model there are at the moment."""
-        return self._attention.busy
+        return self._attention.running_count
 
     @property
-    def waiting(self) -> list[Signal]:
+    def pending_signals(self) -> list[Signal]:
         """The signals that are not dealt with."""
-        return self._attention.waiting
+        return self._attention.pending_signals
 
-    async def beat(self) -> None:
+    async def run(self) -> None:
         """Tick whenever there is something to look at, for ever."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                if not self.awake:
+                if not self.is_awake:
                     self._news.clear()
                     await self._news.wait()
                 await self._beat(tasks)
 
-    def hear(self, place: Place, line: Line, nick: str) -> None:
+    def on_message(self, place: Place, line: MessageFeatures, nick: str) -> None:
         """Somebody has said something; `nick` is ours there, folded."""
-        self._attention.hear(place, line, nick)
+        self._attention.on_message(place, line, nick)
         self._news.set()
 
     async def signal(self, signal: Signal, *, alone: bool = False) -> None:
@@ -122,39 +122,41 @@ class Heart:
         if self._attention.pauses(signal):
             return
         if alone:
-            await self.drop(Kind(signal.kind), signal.place, signal.person)
-        kept = await self._kept(self._store.put(signal))
-        self._attention.take(kept or signal)
+            await self.drop(TriggerKind(signal.kind), signal.place, signal.person)
+        kept = await self._persist(self._store.add_signal(signal))
+        self._attention.add_signal(kept or signal)
         self._news.set()
 
-    async def drop(self, kind: Kind, place: Place, person: str) -> None:
+    async def drop(self, kind: TriggerKind, place: Place, person: str) -> None:
         """What waits of a kind for a person there is of no interest any more."""
         gone = [
             signal
-            for signal in self._attention.waiting
+            for signal in self._attention.pending_signals
             if (signal.kind, signal.place, signal.person) == (kind, place, person)
         ]
         self._attention.drop(gone)
-        await self._kept(self._store.done(gone))
+        await self._persist(self._store.mark_done(gone))
 
-    async def hush(self, place: Place) -> None:
+    async def mute(self, place: Place) -> None:
         """Nothing makes us speak unasked there, until that is lifted."""
-        unasked = [kind for kind in Kind if kind not in ASKED]
+        unasked = [kind for kind in TriggerKind if kind not in ASKED]
         for kind in unasked:
-            self._attention.acknowledged.put(kind, place, Acknowledgement(State.SUPPRESSED))
+            self._attention.acknowledged.put(
+                kind, place, Acknowledgement(AcknowledgementState.SUPPRESSED)
+            )
         for kind in unasked:
-            await self._kept(self._store.put_off(PutOff(kind, place)))
+            await self._persist(self._store.put_off(Snooze(kind, place)))
 
-    async def lift(self, place: Place) -> None:
+    async def unmute(self, place: Place) -> None:
         """What was hushed there counts again."""
         self._attention.acknowledged.lift(place)
-        await self._kept(self._store.lift(place))
+        await self._persist(self._store.lift(place))
 
     async def _beat(self, tasks: asyncio.TaskGroup) -> None:
         """Tick until there is nothing to look at. The ticks are a second apart, whatever each
         takes; one that cannot be in time is left out."""
         began, number = self._clock.monotonic(), 0
-        while self.awake:
+        while self.is_awake:
             await self._tick(tasks)
             passed = self._clock.monotonic() - began
             number = max(number + 1, int(passed / BEAT))
@@ -167,27 +169,27 @@ class Heart:
         spent, self._spent = self._spent, self._tokens()
         # The count begins anew at midnight.
         self._attention.energy.spend(self._spent - spent if self._spent >= spent else self._spent)
-        for wake in self._attention.tick(now, passed):
-            self.wakes.append(wake)
-            tasks.create_task(self._run(wake))
+        for trigger in self._attention.tick(now, passed):
+            self.wakes.append(trigger)
+            tasks.create_task(self._run(trigger))
         if self._attention.energy_changed(now):
-            await self._kept(self._store.rest(self.energy, now))
+            await self._persist(self._store.record_energy(self.energy, now))
 
-    async def _run(self, wake: Wake) -> None:
+    async def _run(self, trigger: Trigger) -> None:
         """Run the model, and note what came of it. The pause until the next run begins at once, so
         that a crash does not make us speak twice."""
-        if wake.kind not in ASKED:
-            await self._kept(self._store.contacted(wake.place, wake.time))
-        put_off = await self._think(wake)
-        _log.info("attention.woke", kind=wake.kind.value, put_off=put_off is not None)
+        if trigger.kind not in ASKED:
+            await self._persist(self._store.record_contact(trigger.place, trigger.time))
+        put_off = await self._think(trigger)
+        _log.info("attention.woke", kind=trigger.kind.value, put_off=put_off is not None)
         if put_off is None:
-            await self._kept(self._store.done(self._attention.settled_by(wake)))
+            await self._persist(self._store.mark_done(self._attention.settled_by(trigger)))
         elif put_off.until:
-            kept = PutOff(wake.kind, wake.place, put_off.value, put_off.until)
-            await self._kept(self._store.put_off(kept))
-        self._attention.done(wake, put_off)
+            kept = Snooze(trigger.kind, trigger.place, put_off.value, put_off.until)
+            await self._persist(self._store.put_off(kept))
+        self._attention.finish(trigger, put_off)
 
-    async def _kept(self, work: Awaitable[T]) -> T | None:
+    async def _persist(self, work: Awaitable[T]) -> T | None:
         """Write something down; when that fails, what is in memory still counts."""
         try:
             return await work

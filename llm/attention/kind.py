@@ -8,7 +8,7 @@ from enum import StrEnum
 from llm.agent.limits import Profile
 
 
-class Sense(StrEnum):
+class Metric(StrEnum):
     """What is measured, each a value from 0 to 1."""
 
     MENTIONS = "mention_rate"
@@ -19,7 +19,7 @@ class Sense(StrEnum):
     ENERGY = "energy"
 
 
-class Kind(StrEnum):
+class TriggerKind(StrEnum):
     """A reason to wake. The first that there is counts; those after THOUGHT need energy."""
 
     DIRECT = "direct_message"
@@ -33,20 +33,22 @@ class Kind(StrEnum):
     CONTACT = "proactive_contact"
 
 
-ALWAYS = frozenset({Kind.DIRECT, Kind.REACTION, Kind.RESULT, Kind.THOUGHT})
+ALWAYS = frozenset(
+    {TriggerKind.DIRECT, TriggerKind.REACTION, TriggerKind.RESULT, TriggerKind.THOUGHT}
+)
 """Somebody waits for it, or it was begun already: no lack of energy holds it back."""
 
-ASKED = frozenset({Kind.REACTION})
+ASKED = frozenset({TriggerKind.REACTION})
 """Somebody answers us: the pause between two words unasked does not count. It does for one who
 names us in passing, whom nobody would want to see answered each time."""
 
-MEASURED = frozenset({Kind.SILENCE, Kind.PRESSURE, Kind.CONTACT})
+MEASURED = frozenset({TriggerKind.SILENCE, TriggerKind.PRESSURE, TriggerKind.CONTACT})
 """They have no signal of their own: they follow from what is measured."""
 
-PROFILES: Mapping[Kind, Profile] = {
-    Kind.THOUGHT: "thought",
-    Kind.PRESSURE: "thought",
-    Kind.SILENCE: "proactive",
-    Kind.CONTACT: "proactive",
+PROFILES: Mapping[TriggerKind, Profile] = {
+    TriggerKind.THOUGHT: "thought",
+    TriggerKind.PRESSURE: "thought",
+    TriggerKind.SILENCE: "proactive",
+    TriggerKind.CONTACT: "proactive",
 }
 """What a run may do; that of every other kind is an event's."""

@@ -14,7 +14,7 @@ _WORD = re.compile(r"[^\s,:;.!?()<>\"']+")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MessageFeatures:
     """`time` in seconds since 1970, `person` a folded nick.
 
     `asks` means all who are there, not one who is addressed; `settled` that whoever speaks has
@@ -29,7 +29,7 @@ class Line:
     words: frozenset[str]
 
     @classmethod
-    def read(cls, text: str, person: str, time: float) -> Line:
+    def extract(cls, text: str, person: str, time: float) -> MessageFeatures:
         """The line that `text` is."""
         addressed = _ADDRESSED.match(text) is not None
         return cls(

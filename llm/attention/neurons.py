@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 import structlog
 
 from llm.attention.change import WEBER_FECHNER, Threshold
-from llm.attention.channel import Channel
-from llm.attention.kind import Sense
+from llm.attention.channel import ChannelActivity
+from llm.attention.kind import Metric
 
 T = TypeVar("T")
 
@@ -22,43 +22,43 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Neuron(Generic[T]):
+class MetricSampler(Generic[T]):
     """Measures `sense` of a T: `value` is given it and the time in seconds since 1970.
 
     `refractory` is in seconds.
     """
 
-    sense: Sense
+    sense: Metric
     refractory: float
     value: Callable[[T, float], float]
     threshold: Threshold = WEBER_FECHNER
 
 
-CHANNEL: Sequence[Neuron[Channel]] = (
-    Neuron(Sense.MENTIONS, 3.0, Channel.mention_rate),
-    Neuron(Sense.ACTIVITY, 10.0, Channel.activity),
-    Neuron(Sense.QUIET, 30.0, Channel.quiet),
-    Neuron(Sense.UNANSWERED, 15.0, Channel.unanswered),
+CHANNEL: Sequence[MetricSampler[ChannelActivity]] = (
+    MetricSampler(Metric.MENTIONS, 3.0, ChannelActivity.mention_rate),
+    MetricSampler(Metric.ACTIVITY, 10.0, ChannelActivity.activity),
+    MetricSampler(Metric.QUIET, 30.0, ChannelActivity.quiet),
+    MetricSampler(Metric.UNANSWERED, 15.0, ChannelActivity.unanswered_level),
 )
 """What is measured of every channel."""
 
 
-class Nerve(Generic[T]):
+class MetricSet(Generic[T]):
     """The neurons of one T, each with the value that it has reported last and when it looked."""
 
-    def __init__(self, neurons: Sequence[Neuron[T]]) -> None:
+    def __init__(self, neurons: Sequence[MetricSampler[T]]) -> None:
         self._neurons = neurons
         self._emitted = dict.fromkeys(range(len(neurons)), 0.0)
         self._looked = dict.fromkeys(range(len(neurons)), 0.0)
 
-    def fire(self, subject: T, now: float, alertness: float) -> list[tuple[Sense, float]]:
+    def sample(self, subject: T, now: float, alertness: float) -> list[tuple[Metric, float]]:
         """What has changed so much since it was last reported that it is worth a signal."""
-        fired: list[tuple[Sense, float]] = []
+        fired: list[tuple[Metric, float]] = []
         for number, neuron in enumerate(self._neurons):
             if now - self._looked[number] < neuron.refractory:
                 continue
             self._looked[number] = now
-            value = _measured(neuron, subject, now)
+            value = _measure(neuron, subject, now)
             emitted = self._emitted[number]
             if value is not None and neuron.threshold.significant(value, emitted, alertness):
                 self._emitted[number] = value
@@ -66,7 +66,7 @@ class Nerve(Generic[T]):
         return fired
 
 
-def _measured(neuron: Neuron[T], subject: T, now: float) -> float | None:
+def _measure(neuron: MetricSampler[T], subject: T, now: float) -> float | None:
     """The value, or None of a neuron that fails."""
     try:
         return neuron.value(subject, now)

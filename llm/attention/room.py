@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from llm.attention.aggregate import Aggregate
-from llm.attention.channel import Channel
-from llm.attention.kind import Kind, Sense
-from llm.attention.neurons import CHANNEL, Nerve, Neuron
+from llm.attention.channel import ChannelActivity
+from llm.attention.kind import Metric, TriggerKind
+from llm.attention.neurons import CHANNEL, MetricSampler, MetricSet
 from llm.attention.pressure import thought_pressure
 from storage.queues.attention_state import Signal
 
@@ -17,46 +17,46 @@ def _as_it_is(pressure: float, now: float) -> float:
     return pressure
 
 
-_THOUGHTS = (Neuron(Sense.THOUGHTS, 60.0, _as_it_is),)
+_THOUGHTS = (MetricSampler(Metric.THOUGHTS, 60.0, _as_it_is),)
 
 
-def _nerve() -> Nerve[Channel]:
-    return Nerve(CHANNEL)
+def _nerve() -> MetricSet[ChannelActivity]:
+    return MetricSet(CHANNEL)
 
 
-def _thoughts() -> Nerve[float]:
-    return Nerve(_THOUGHTS)
+def _thoughts() -> MetricSet[float]:
+    return MetricSet(_THOUGHTS)
 
 
 @dataclass(slots=True)
-class Room:
-    """One place. It is `busy` while a run of the model is at work for it."""
+class ChannelState:
+    """One place. It is `is_busy` while a run of the model is at work for it."""
 
-    channel: Channel = field(default_factory=Channel)
+    channel: ChannelActivity = field(default_factory=ChannelActivity)
     seen: Aggregate = field(default_factory=Aggregate)
-    waiting: list[Signal] = field(default_factory=list)
-    busy: bool = False
-    _nerve: Nerve[Channel] = field(default_factory=_nerve)
-    _thoughts: Nerve[float] = field(default_factory=_thoughts)
+    pending_signals: list[Signal] = field(default_factory=list)
+    is_busy: bool = False
+    _nerve: MetricSet[ChannelActivity] = field(default_factory=_nerve)
+    _thoughts: MetricSet[float] = field(default_factory=_thoughts)
 
     def measure(self, now: datetime, energy: float) -> None:
         """Gather what the neurons report at this time, as alert as `energy` lets them be."""
         seconds = now.timestamp()
-        for sense, value in self._nerve.fire(self.channel, seconds, energy):
+        for sense, value in self._nerve.sample(self.channel, seconds, energy):
             self.seen.add(sense, value, seconds)
         pressure = self._pressure(now, energy)
-        for sense, value in self._thoughts.fire(pressure, seconds, energy):
+        for sense, value in self._thoughts.sample(pressure, seconds, energy):
             self.seen.add(sense, value, seconds)
 
-    def due(self, kind: Kind, now: datetime) -> list[Signal]:
+    def due(self, kind: TriggerKind, now: datetime) -> list[Signal]:
         """The signals of a kind that count by now."""
-        return [s for s in self.waiting if s.kind == kind and s.time <= now]
+        return [s for s in self.pending_signals if s.kind == kind and s.time <= now]
 
     def idle(self, now: datetime) -> bool:
         """Whether nothing is left that could become a reason."""
-        return not self.busy and not self.waiting and self.channel.idle(now.timestamp())
+        return not self.is_busy and not self.pending_signals and self.channel.idle(now.timestamp())
 
     def _pressure(self, now: datetime, energy: float) -> float:
-        thoughts = [signal.time for signal in self.due(Kind.THOUGHT, now)]
+        thoughts = [signal.time for signal in self.due(TriggerKind.THOUGHT, now)]
         oldest = (now - min(thoughts)).total_seconds() if thoughts else 0.0
         return thought_pressure(len(thoughts), oldest, energy)

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from terrarium.config import Section
+from terrarium.config import Settings
 
 
-class AttentionSettings(Section):
+class AttentionSettings(Settings):
     """Speaking unasked, where `proactive` of a channel allows it."""
 
     table: ClassVar[str] = "attention"

@@ -6,29 +6,29 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from llm.agent.limits import Profile
-from llm.attention.energy import Energy
-from llm.attention.kind import MEASURED, PROFILES, Kind, Sense
+from llm.attention.energy import TokenBudget
+from llm.attention.kind import MEASURED, PROFILES, Metric, TriggerKind
 from llm.attention.pressure import CONTACT, PRESSING, contact_pressure
-from llm.attention.room import Room
+from llm.attention.room import ChannelState
 from storage.chat_log.event import Place
 from storage.queues.attention_state import Signal
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class Trigger:
     """A reason to run the model for a place, with the signals that are dealt with by that.
 
-    `person` is the folded nick that it is about, "" where it is about nobody; `anchor` the log's id
-    of their line, where there is one.
+    `person` is the folded nick that it is about, "" where it is about nobody; `event_id` the log's
+    id of their line, where there is one.
     """
 
-    kind: Kind
+    kind: TriggerKind
     place: Place
     value: float
     time: datetime
     signals: tuple[Signal, ...] = ()
     person: str = ""
-    anchor: int = 0
+    event_id: int = 0
 
     @property
     def profile(self) -> Profile:
@@ -36,39 +36,45 @@ class Wake:
         return PROFILES.get(self.kind, "event")
 
 
-def wake_for(kind: Kind, place: Place, room: Room, energy: Energy, now: datetime) -> Wake | None:
+def find_trigger(
+    kind: TriggerKind, place: Place, state: ChannelState, energy: TokenBudget, now: datetime
+) -> Trigger | None:
     """The wake of a kind, if there is enough of it."""
     if kind not in MEASURED:
-        return _signalled(kind, place, room, now)
-    value = _value(kind, room, now)
-    least = {Kind.PRESSURE: PRESSING, Kind.CONTACT: CONTACT * energy.factor}.get(kind, 0.0)
+        return _signal_trigger(kind, place, state, now)
+    value = _value(kind, state, now)
+    least = {TriggerKind.PRESSURE: PRESSING, TriggerKind.CONTACT: CONTACT * energy.factor}.get(
+        kind, 0.0
+    )
     if value == 0 or value < least:
         return None
-    if kind is Kind.PRESSURE:
-        return Wake(kind, place, value, now, tuple(room.due(Kind.THOUGHT, now)))
-    question = room.channel.oldest()
-    if kind is Kind.CONTACT and question:
-        return Wake(kind, place, value, now, person=question.person)
-    return Wake(kind, place, value, now)
+    if kind is TriggerKind.PRESSURE:
+        return Trigger(kind, place, value, now, tuple(state.due(TriggerKind.THOUGHT, now)))
+    question = state.channel.oldest()
+    if kind is TriggerKind.CONTACT and question:
+        return Trigger(kind, place, value, now, person=question.person)
+    return Trigger(kind, place, value, now)
 
 
-def _value(kind: Kind, room: Room, now: datetime) -> float:
-    seen = room.seen
-    if kind is Kind.SILENCE:
+def _value(kind: TriggerKind, state: ChannelState, now: datetime) -> float:
+    seen = state.seen
+    if kind is TriggerKind.SILENCE:
         return seen.silence(now.timestamp())
-    if kind is Kind.PRESSURE:
-        return seen.value(Sense.THOUGHTS)
+    if kind is TriggerKind.PRESSURE:
+        return seen.value(Metric.THOUGHTS)
     return contact_pressure(
-        seen.value(Sense.UNANSWERED), seen.value(Sense.QUIET), seen.value(Sense.MENTIONS)
+        seen.value(Metric.UNANSWERED), seen.value(Metric.QUIET), seen.value(Metric.MENTIONS)
     )
 
 
-def _signalled(kind: Kind, place: Place, room: Room, now: datetime) -> Wake | None:
+def _signal_trigger(
+    kind: TriggerKind, place: Place, state: ChannelState, now: datetime
+) -> Trigger | None:
     """The wake of the signals that wait: of one person's, as the next one's are for another run.
     All of them together are its value, so that more of the same overrides what was put off."""
-    due = room.due(kind, now) if room.waiting else []
+    due = state.due(kind, now) if state.pending_signals else []
     if not due:
         return None
     own = tuple(signal for signal in due if signal.person == due[0].person)
     value = min(1.0, sum(signal.value for signal in due))
-    return Wake(kind, place, value, now, own, own[-1].person, own[-1].anchor)
+    return Trigger(kind, place, value, now, own, own[-1].person, own[-1].event_id)

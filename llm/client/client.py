@@ -14,14 +14,14 @@ from urllib.parse import quote
 import stamina
 from pydantic import BaseModel, ValidationError
 
-from llm.client.response import OK, Answer, Gathering, answering, take
+from llm.client.response import OK, HttpResponse, ResponseAccumulator, answering, read_stream
 from llm.client.response import OnText as OnText
 from llm.client.schemas import CountAnswer, EmbeddingsAnswer, ModelCard
 from llm.client.settings import AgentSettings
-from llm.messages.errors import Busy, Refused, TimedOut, Unreachable
-from llm.messages.message import Message, Reply, Usage, wire
-from llm.parsing.stream_parser import Utterance
-from terrarium.http.pool import Connections
+from llm.messages.errors import Busy, RequestRejected, TimedOut, Unreachable
+from llm.messages.message import Message, ModelReply, Usage, wire
+from llm.parsing.stream_parser import StreamParser
+from terrarium.http.pool import ConnectionPool
 from terrarium.sse import EventTooLong
 
 Priority = Literal["interactive", "background"]
@@ -40,7 +40,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class TokenCountResult:
     """Tokens of a prompt, and how many the model's window holds."""
 
     tokens: int
@@ -48,7 +48,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RequestOptions:
     """What goes with every request of one run: whose it is, how urgent, and what differs from the
     configuration: the model, the temperature, the longest answer in tokens and in sentences.
 
@@ -73,23 +73,23 @@ class Call:
         return {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
 
 
-Spend = Callable[[Call, Usage], None]
+Spend = Callable[[RequestOptions, Usage], None]
 """Is told what every answer of the model has cost."""
 
 
 class AgentClient:
-    """A connection to the agent server. Get one with `opened`."""
+    """A connection to the agent server. Get one with `open`."""
 
     def __init__(
-        self, connections: Connections, settings: AgentSettings, spend: Spend | None = None
+        self, connection_pool: ConnectionPool, settings: AgentSettings, spend: Spend | None = None
     ) -> None:
-        self._connections = connections
+        self._connection_pool = connection_pool
         self._settings = settings
         self._spend = spend
 
     @classmethod
     @asynccontextmanager
-    async def opened(
+    async def open(
         cls, settings: AgentSettings, spend: Spend | None = None
     ) -> AsyncIterator[AgentClient]:
         """A client for the server that `settings` name; `spend` is told what answers cost.
@@ -98,7 +98,7 @@ class AgentClient:
         """
         key = settings.api_key
         own = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
-        connections = Connections(
+        connection_pool = ConnectionPool(
             settings.api_url.rstrip("/").removesuffix("/v1"),
             own | {"content-type": "application/json"},
             patience=settings.model_timeout,
@@ -106,9 +106,9 @@ class AgentClient:
             proxied=False,
         )
         try:
-            yield cls(connections, settings, spend)
+            yield cls(connection_pool, settings, spend)
         finally:
-            await connections.close()
+            await connection_pool.close()
 
     def configure(self, settings: AgentSettings) -> None:
         """Go by other settings from now on; the server stays the one it was."""
@@ -117,13 +117,13 @@ class AgentClient:
     async def chat(
         self,
         messages: Sequence[Message],
-        call: Call,
+        options: RequestOptions,
         *,
         tools: Sequence[dict[str, Any]] = (),
         tool_choice: ToolChoice = "auto",
         on_text: OnText | None = None,
         response_format: Mapping[str, Any] | None = None,
-    ) -> Reply:
+    ) -> ModelReply:
         """Ask the model and gather its answer, `on_text` given each piece meant for people.
 
         Calls of the `tools` that it writes as text are calls too, when the server has found none.
@@ -132,31 +132,31 @@ class AgentClient:
         A server that is away or full is asked again for some seconds, as long as `on_text` has
         been given no piece. Raises ModelError.
         """
-        body = self._body(messages, call, tools, tool_choice)
+        body = self._body(messages, options, tools, tool_choice)
         if response_format:
             body["response_format"] = dict(response_format)
-        tried: list[Gathering] = []
+        tried: list[ResponseAccumulator] = []
 
         async def attempt() -> None:
-            utterance = Utterance(
-                tools, messages, sentences=call.sentences, data=response_format is not None
+            utterance = StreamParser(
+                tools, messages, sentences=options.sentences, data=response_format is not None
             )
-            tried.append(Gathering(on_text, utterance, messages))
-            await self._stream(body, call, tried[-1])
+            tried.append(ResponseAccumulator(on_text, utterance, messages))
+            await self._stream(body, options, tried[-1])
 
         try:
             async with asyncio.timeout(self._settings.model_timeout):
-                await _patiently(attempt, tried)
+                await _with_retry(attempt, tried)
         except TimeoutError as error:
             raise TimedOut(f"no answer in {self._settings.model_timeout:g} s") from error
         reply = tried[-1].reply()
         if self._spend:
-            self._spend(call, reply.usage)
+            self._spend(options, reply.usage)
         return reply
 
     async def count(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
-    ) -> Count:
+    ) -> TokenCountResult:
         """How many tokens the model would read. Estimated for a server that cannot tell.
 
         Raises ModelError.
@@ -168,24 +168,24 @@ class AgentClient:
         if tools:
             body["tools"] = list(tools)
         try:
-            content = await _patiently(lambda: self._ask("POST", "/tokenize", body))
-        except Refused as error:
+            content = await _with_retry(lambda: self._ask("POST", "/tokenize", body))
+        except RequestRejected as error:
             if error.status not in _CANNOT_COUNT:
                 raise
-            return Count(len(json.dumps(body, ensure_ascii=False)) // 3, _UNKNOWN_WINDOW)
-        answer = _checked(CountAnswer, content)
-        return Count(answer.count, answer.max_model_len)
+            return TokenCountResult(len(json.dumps(body, ensure_ascii=False)) // 3, _UNKNOWN_WINDOW)
+        answer = _validate(CountAnswer, content)
+        return TokenCountResult(answer.count, answer.max_model_len)
 
     async def embed(
-        self, texts: Sequence[str], call: Call, *, query: bool = False
+        self, texts: Sequence[str], options: RequestOptions, *, query: bool = False
     ) -> tuple[str, list[list[float]]]:
         """The vectors of texts, or of one question (`query`) about such texts, and the name of
         the model that made them. Raises ModelError."""
         body = {"input": list(texts), "input_type": "query" if query else "passage"}
-        content = await _patiently(lambda: self._ask("POST", "/v1/embeddings", body, call))
-        answer = _checked(EmbeddingsAnswer, content)
+        content = await _with_retry(lambda: self._ask("POST", "/v1/embeddings", body, options))
+        answer = _validate(EmbeddingsAnswer, content)
         if len(answer.data) != len(texts):
-            raise Refused("not a vector for each text", 200)
+            raise RequestRejected("not a vector for each text", 200)
         return answer.model, answer.vectors()
 
     async def model(self, name: str) -> ModelCard | None:
@@ -198,57 +198,65 @@ class AgentClient:
                 content = await self._ask("GET", f"/v1/models/{quote(name)}")
         except TimeoutError as error:
             raise TimedOut(f"no answer in {_CONNECT:g} s") from error
-        except Refused as error:
+        except RequestRejected as error:
             if error.status == _MISSING:
                 return None
             raise
-        return _checked(ModelCard, content)
+        return _validate(ModelCard, content)
 
     async def _ask(
-        self, method: str, path: str, body: dict[str, Any] | None = None, call: Call | None = None
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        options: RequestOptions | None = None,
     ) -> bytes:
         """The body of a successful answer. Raises ModelError."""
-        async with self._answering(method, path, body, call) as answer:
+        async with self._answering(method, path, body, options) as answer:
             if answer.status != OK:
                 raise await answer.error()
-            return await answer.whole()
+            return await answer.read_all()
 
     def _answering(
-        self, method: str, path: str, body: dict[str, Any] | None, call: Call | None
-    ) -> AbstractAsyncContextManager[Answer]:
+        self, method: str, path: str, body: dict[str, Any] | None, options: RequestOptions | None
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         content = None if body is None else _ENCODER.encode(body).encode("utf-8", "replace")
-        headers = call.headers() if call else {}
-        return answering(self._connections, method, path, content, headers)
+        headers = options.headers() if options else {}
+        return answering(self._connection_pool, method, path, content, headers)
 
     def _body(
         self,
         messages: Sequence[Message],
-        call: Call,
+        options: RequestOptions,
         tools: Sequence[dict[str, Any]],
         choice: ToolChoice,
     ) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": call.model or self._settings.model,
+            "model": options.model or self._settings.model,
             "messages": [wire(message) for message in messages],
-            "temperature": _either(call.temperature, self._settings.temperature),
-            "max_tokens": _either(call.max_tokens, self._settings.max_tokens),
+            "temperature": _coalesce(options.temperature, self._settings.temperature),
+            "max_tokens": _coalesce(options.max_tokens, self._settings.max_tokens),
             "stream": True,
             "stream_options": {"include_usage": True},
         }
         return body | {"tools": list(tools), "tool_choice": choice} if tools else body
 
-    async def _stream(self, body: dict[str, Any], call: Call, gathering: Gathering) -> None:
-        async with self._answering("POST", "/v1/chat/completions", body, call) as answer:
+    async def _stream(
+        self, body: dict[str, Any], options: RequestOptions, accumulator: ResponseAccumulator
+    ) -> None:
+        async with self._answering("POST", "/v1/chat/completions", body, options) as answer:
             if answer.status != OK:
                 raise await answer.error()
             try:
-                await take(answer, gathering)
+                await read_stream(answer, accumulator)
             except EventTooLong as error:
-                raise Refused("an event without an end", OK) from error
-            await gathering.finish()
+                raise RequestRejected("an event without an end", OK) from error
+            await accumulator.finish()
 
 
-async def _patiently(work: Callable[[], Awaitable[T]], tried: Sequence[Gathering] = ()) -> T:
+async def _with_retry(
+    work: Callable[[], Awaitable[T]], tried: Sequence[ResponseAccumulator] = ()
+) -> T:
     """What `work` returns, asked again while the server is away or full and nobody has read a
     piece of an answer."""
     try:
@@ -257,7 +265,7 @@ async def _patiently(work: Callable[[], Awaitable[T]], tried: Sequence[Gathering
         failed = [error]
 
     def wait(error: Exception) -> bool | float:
-        if any(gathering.given for gathering in tried):
+        if any(accumulator.has_shown_text for accumulator in tried):
             return False
         if isinstance(error, Busy):
             patient = error.retry_after <= _PATIENCE
@@ -275,12 +283,12 @@ async def _patiently(work: Callable[[], Awaitable[T]], tried: Sequence[Gathering
     return await caller(wait, again)
 
 
-def _either(wanted: T | None, otherwise: T) -> T:
+def _coalesce(wanted: T | None, otherwise: T) -> T:
     return otherwise if wanted is None else wanted
 
 
-def _checked(kind: type[M], content: bytes) -> M:
+def _validate(kind: type[M], content: bytes) -> M:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        raise Refused("not an answer of the server's API", OK) from error
+        raise RequestRejected("not an answer of the server's API", OK) from error

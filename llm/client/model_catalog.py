@@ -19,7 +19,7 @@ import structlog
 
 from llm.client.client import AgentClient
 from llm.client.schemas import ModelCard
-from llm.messages.errors import ModelError, Refused
+from llm.messages.errors import ModelError, RequestRejected
 
 FAST, SMART = "fast", "smart"
 
@@ -30,7 +30,7 @@ _MOST = 100  # names; people choose them
 _log = structlog.get_logger()
 
 
-class Models:
+class ModelCatalog:
     """The names that the server of `client` has; `default` is the configured one's at the
     moment."""
 
@@ -50,7 +50,7 @@ class Models:
         same = card and usual and card.root and card.root == usual.root
         return SMART if card and not same else ""
 
-    async def named(self, name: str) -> str:
+    async def resolve(self, name: str) -> str:
         """A model that somebody chose; when there is none of that name the log says so, once."""
         if not name or name == self._default() or await self._card(name):
             self._missed.discard(name)
@@ -67,7 +67,7 @@ class Models:
         it has none of that name, or was never reached."""
         return await self._card(name or self._default())
 
-    async def chooses_tools(self, name: str = "") -> bool:
+    async def supports_tools(self, name: str = "") -> bool:
         """Whether a model is known to decide well by itself when to use a tool."""
         return bool(await self.tool_judgement(name))
 
@@ -98,7 +98,7 @@ class Models:
             return card
         try:
             card = await self._client.model(name)
-        except Refused:
+        except RequestRejected:
             card = None  # a server that says nothing of models by their names
         except ModelError:
             return card

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, contextmanager
 from pydantic import ValidationError
 
 from llm.client.schemas import CallPart, Chunk, Delta, error_in_stream, error_of
-from llm.messages.errors import ModelError, Refused, TimedOut, Unreachable
-from llm.messages.message import Message, Reply, ToolCall, Usage
-from llm.parsing.stream_parser import Utterance
-from terrarium.http.connection import BrokenError, Connection
-from terrarium.http.pool import Connections, UnreachableError
+from llm.messages.errors import ModelError, RequestRejected, TimedOut, Unreachable
+from llm.messages.message import Message, ModelReply, ToolCall, Usage
+from llm.parsing.stream_parser import StreamParser
+from terrarium.http.connection import ConnectionBroken, HttpConnection
+from terrarium.http.pool import ConnectFailed, ConnectionPool
 from terrarium.sse import EventData
 
 OK = 200
@@ -23,61 +23,61 @@ FAREWELL = 0.05
 _LONGEST_BODY = 64 * 1024 * 1024  # bytes of an answer that comes whole
 
 
-class Answer:
+class HttpResponse:
     """The `status`, the `headers` and the body. What is read of it raises ModelError."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
         self.status = connection.status
         self.headers: Mapping[str, str] = connection.headers
 
-    async def piece(self) -> bytes:
+    async def read(self) -> bytes:
         """What has come of the body since the last time; nothing at its end."""
-        with _translated():
+        with _translate_errors():
             return await self._connection.read()
 
-    async def whole(self) -> bytes:
+    async def read_all(self) -> bytes:
         """The whole body."""
         body = bytearray()
-        while piece := await self.piece():
+        while piece := await self.read():
             body += piece
             if len(body) > _LONGEST_BODY:
-                raise Refused(f"more than {_LONGEST_BODY} bytes", self.status)
+                raise RequestRejected(f"more than {_LONGEST_BODY} bytes", self.status)
         return bytes(body)
 
     async def error(self) -> ModelError:
         """What an answer other than 200 stands for."""
-        return error_of(self.status, self.headers, await self.whole())
+        return error_of(self.status, self.headers, await self.read_all())
 
 
 @asynccontextmanager
 async def answering(
-    connections: Connections,
+    connection_pool: ConnectionPool,
     method: str,
     path: str,
     content: bytes | None,
     headers: Mapping[str, str],
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[HttpResponse]:
     """The answer to a request; on leaving, what has not been read of it is broken off. Raises
     ModelError."""
-    with _translated():
-        connection = await connections.ask(method, path, content, headers)
+    with _translate_errors():
+        connection = await connection_pool.ask(method, path, content, headers)
     whole = False
     try:
-        yield Answer(connection)
+        yield HttpResponse(connection)
         whole = True
     finally:
-        connection.leave(FAREWELL if whole else 0)
+        connection.release(FAREWELL if whole else 0)
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """The errors of a connection as ours."""
     try:
         yield
     except TimeoutError as error:
         raise TimedOut("the server is silent") from error
-    except (UnreachableError, BrokenError) as error:
+    except (ConnectFailed, ConnectionBroken) as error:
         raise Unreachable(f"{type(error).__name__}: {error}") from error
 
 
@@ -92,11 +92,11 @@ _CHARACTERS = 4  # of a token, about
 _LONGEST = 100_000  # characters of an answer; nobody reads the rest, and its end may never come
 
 
-class Gathering:
+class ResponseAccumulator:
     """The answer as far as it has come."""
 
     def __init__(
-        self, on_text: OnText | None, utterance: Utterance, prompt: Sequence[Message] = ()
+        self, on_text: OnText | None, utterance: StreamParser, prompt: Sequence[Message] = ()
     ) -> None:
         self._on_text = on_text
         self._prompt = prompt
@@ -109,12 +109,12 @@ class Gathering:
         self._done = False
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether enough has come; the rest is left unread."""
-        return self._left <= 0 or self._utterance.ended
+        return self._left <= 0 or self._utterance.has_ended
 
     @property
-    def given(self) -> bool:
+    def has_shown_text(self) -> bool:
         """Whether somebody has read a piece, so that asking again would say it twice."""
         return bool(self._on_text and self._utterance.shown)
 
@@ -134,18 +134,18 @@ class Gathering:
 
     async def finish(self) -> None:
         """Give what was held back. Raises Unreachable when the stream ended too early."""
-        if not self._done and not self.full:
+        if not self._done and not self.is_full:
             raise Unreachable("the answer ended before its end")
         await self._show(self._utterance.finish())
 
-    def reply(self) -> Reply:
+    def reply(self) -> ModelReply:
         """The whole answer; calls that are written as text count when there are no others."""
         utterance = self._utterance
-        return Reply(
+        return ModelReply(
             utterance.shown.strip(),
             (self._thought + utterance.thought).strip(),
             tuple(call for _, call in sorted(self._calls.items())) or utterance.calls,
-            self._usage if self._usage.prompt else self._estimated(),
+            self._usage if self._usage.prompt else self._estimate_usage(),
             utterance.status,
             utterance.silent,
             utterance.is_call,
@@ -157,11 +157,11 @@ class Gathering:
         await self._show(self._utterance.feed(self._within(delta.content)))
         for position, part in enumerate(delta.tool_calls or ()):
             index = position if part.index is None else part.index
-            self._calls[index] = _joined(self._calls.get(index), part)
+            self._calls[index] = _merge_call(self._calls.get(index), part)
 
-    def _estimated(self) -> Usage:
+    def _estimate_usage(self) -> Usage:
         """The tokens of an answer that was left before its end, where the server counts them."""
-        if not self.full:
+        if not self.is_full:
             return self._usage
         characters = sum(len(message.get("content") or "") for message in self._prompt)
         return Usage(characters // _CHARACTERS, self._pieces)
@@ -177,31 +177,31 @@ class Gathering:
             await self._on_text(text)
 
 
-async def take(answer: Answer, gathering: Gathering) -> None:
+async def read_stream(answer: HttpResponse, accumulator: ResponseAccumulator) -> None:
     """Gather a stream of events, or the whole answer of a server that does not stream."""
     kind = answer.headers.get("content-type", "").partition(";")[0].strip()
     if kind == "application/json":
-        await gathering.add(await answer.whole())
+        await accumulator.add(await answer.read_all())
     elif kind == "text/event-stream":
         events = EventData()
-        while piece := await answer.piece():
+        while piece := await answer.read():
             arrived = events.feed(piece)
             for data in arrived:
-                await gathering.add(data)
-            if gathering.full or DONE in arrived:
+                await accumulator.add(data)
+            if accumulator.is_full or DONE in arrived:
                 return
     else:
-        raise Refused(f"{kind or 'something'} is no answer of an OpenAI API", 200)
+        raise RequestRejected(f"{kind or 'something'} is no answer of an OpenAI API", 200)
 
 
 def _chunk(data: bytes) -> Chunk:
     try:
         return Chunk.model_validate_json(data)
     except ValidationError as error:
-        raise Refused("not a chunk of the chat API", 200) from error
+        raise RequestRejected("not a chunk of the chat API", 200) from error
 
 
-def _joined(call: ToolCall | None, part: CallPart) -> ToolCall:
+def _merge_call(call: ToolCall | None, part: CallPart) -> ToolCall:
     """A tool call with one more piece of it."""
     known = call or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
     return ToolCall(

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
-from llm.messages.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unreachable
+from llm.messages.errors import (
+    Busy,
+    ContextTooLong,
+    ModelError,
+    RequestRejected,
+    TimedOut,
+    Unreachable,
+)
 from llm.messages.message import Usage
 
 
@@ -159,7 +166,7 @@ def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ModelEr
         return TimedOut(reason.message)
     if status in (500, 502, 503):
         return Unreachable(reason.message)
-    return Refused(reason.message, status)
+    return RequestRejected(reason.message, status)
 
 
 def error_in_stream(reason: ErrorPart) -> ModelError:

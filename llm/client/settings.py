@@ -9,10 +9,10 @@ from typing import ClassVar
 from pydantic import AliasChoices, Field, SecretStr
 
 from llm.scheduling.cron_schedule import ZoneName, parse_zone, system_zone
-from terrarium.config import Section
+from terrarium.config import Settings
 
 
-class AgentSettings(Section):
+class AgentSettings(Settings):
     """What every tendril's turn shares."""
 
     table: ClassVar[str] = "agent"

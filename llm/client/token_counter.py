@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm.client.client import AgentClient, Call, Count
+from llm.client.client import AgentClient, RequestOptions, TokenCountResult
 from llm.messages.message import Message, wire
 
 _FRAME = 32  # tokens, at most, that a chat template puts around a message
@@ -20,7 +20,7 @@ class _Known:
 
     messages: tuple[Message, ...]
     tools: Sequence[dict[str, Any]]
-    count: Count
+    count: TokenCountResult
 
     def most(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int | None:
         """The most tokens that a prompt may have which begins with this one."""
@@ -30,7 +30,7 @@ class _Known:
         return self.count.tokens + sum(map(_most, messages[length:]))
 
 
-class Meter:
+class TokenCounter:
     """Counts the prompts of conversations, which grow by their end.
 
     No token is shorter than a byte, so what has been added since the last count bounds the new
@@ -43,30 +43,30 @@ class Meter:
 
     async def count(
         self,
-        call: Call,
+        options: RequestOptions,
         messages: Sequence[Message],
         tools: Sequence[dict[str, Any]],
         reserve: int,
-    ) -> Count:
+    ) -> TokenCountResult:
         """The tokens of `call`'s prompt: the number itself, or a bound that leaves `reserve` free.
 
         Raises ModelError.
         """
-        key = (call.session, call.model)
+        key = (options.session, options.model)
         known = self._known.get(key)
         most = known.most(messages, tools) if known else None
         if known and most is not None and most <= known.count.window - reserve:
-            return Count(most, known.count.window)
-        count = await self._client.count(messages, tools, call.model)
+            return TokenCountResult(most, known.count.window)
+        count = await self._client.count(messages, tools, options.model)
         self._known[key] = _Known(tuple(messages), tools, count)
         self._known.move_to_end(key)
         if len(self._known) > _KEPT:
             self._known.popitem(last=False)
         return count
 
-    def forget(self, call: Call) -> None:
+    def forget(self, options: RequestOptions) -> None:
         """Count anew the next time: the server did not agree."""
-        self._known.pop((call.session, call.model), None)
+        self._known.pop((options.session, options.model), None)
 
 
 def _most(message: Message) -> int:

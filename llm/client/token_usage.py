@@ -1,6 +1,6 @@
 """The tokens of a tendril: what it spends them on, today and earlier, over every restart.
 
-`AgentClient` tells each answer's cost to `spend`; by the `purpose` of their calls, work beside
+`AgentClient` tells each answer's cost to `record`; by the `purpose` of their calls, work beside
 answers is told from answers.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 
-from llm.client.client import Call
+from llm.client.client import RequestOptions
 from llm.messages.message import Usage
 from storage.db.database import Database
-from storage.usage.token_spending import Expense, Spending
-from storage.usage.usage import Amount
-from storage.usage.write_behind import Tally
+from storage.usage.token_spending import Spending, TokenSpend
+from storage.usage.usage import UsageAmount
+from storage.usage.write_behind import WriteBehindCounter
 
 ANSWER = "answer"
 """The purpose of answers to people; what nobody has asked for has the profile of its run (see
@@ -29,68 +29,68 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class Accounts:
-    """What is spent, in memory and in the tendril's file. Get one with `opened`."""
+class TokenAccounting:
+    """What is spent, in memory and in the tendril's file. Get one with `open`."""
 
     def __init__(self, spending: Spending, now: Callable[[], datetime]) -> None:
         self._spending = spending
         self._now = now
-        self._tally: Tally[Expense] = Tally(self._write)
+        self._tally: WriteBehindCounter[TokenSpend] = WriteBehindCounter(self._write)
         self._day = now().date()
         self._today: Counter[str] = Counter()
         self._named_since = date.min
 
     @classmethod
     @asynccontextmanager
-    async def opened(
+    async def open(
         cls, database: Database, now: Callable[[], datetime] = _now
-    ) -> AsyncIterator[Accounts]:
+    ) -> AsyncIterator[TokenAccounting]:
         """The accounts in `database`, written every few seconds and at the end. Raises
         StorageError."""
-        accounts = cls(Spending(database), now)
-        await accounts._load()
-        async with accounts._tally.kept():
-            yield accounts
+        accounting = cls(Spending(database), now)
+        await accounting._load()
+        async with accounting._tally.writing():
+            yield accounting
 
-    def spend(self, call: Call, usage: Usage) -> None:
+    def record(self, options: RequestOptions, usage: Usage) -> None:
         """Count what an answer of the model took."""
-        expense = Expense(self._turned(), call.room, call.session, call.purpose)
-        amount = Amount(1, usage.prompt, usage.cached, usage.completion)
+        expense = TokenSpend(self._roll_over(), options.room, options.session, options.purpose)
+        amount = UsageAmount(1, usage.prompt, usage.cached, usage.completion)
         self._tally.add(expense, amount)
-        self._today[call.purpose] += usage.prompt + usage.completion
+        self._today[options.purpose] += usage.prompt + usage.completion
 
     def today(self, purpose: str | None = None) -> int:
         """Tokens read and written since midnight UTC: for one purpose, or for all."""
-        self._turned()
+        self._roll_over()
         return self._today[purpose] if purpose else self._today.total()
 
     async def by_purpose(
         self, since: date, *, room: str | None = None, conversation: str | None = None
-    ) -> dict[str, Amount]:
+    ) -> dict[str, UsageAmount]:
         """What was spent on each purpose since a UTC day, in a room or a conversation (a call's
         session) where one is named. Raises StorageError."""
-        async with self._tally.settled():
+        async with self._tally.quiesce():
             return await self._spending.by_purpose(
                 since, self._now().date(), room=room, conversation=conversation
             )
 
     async def forget(self, session: str) -> None:
         """Keep what a conversation has cost, but not whose it was. Raises StorageError."""
-        async with self._tally.settled():
+        async with self._tally.quiesce():
             await self._spending.forget(session)
 
     async def _load(self) -> None:
         for purpose, amount in (await self._spending.by_purpose(self._day, self._day)).items():
             self._today[purpose] = amount.prompt + amount.completion
 
-    async def _write(self, amounts: Mapping[Expense, Amount]) -> None:
+    async def _write(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
         oldest = self._now().date() - _NAMED
         if oldest != self._named_since:
             await self._spending.forget_before(oldest)
             self._named_since = oldest
         await self._spending.add(amounts)
 
-    def _turned(self) -> date:
+    def _roll_over(self) -> date:
         """The day that it is; a new one begins with nothing."""
         day = self._now().date()
         if day != self._day:

@@ -23,7 +23,7 @@ class Introduction:
     web_address: str = ""
     prefix: str = "."
 
-    def said(self, topic: str) -> str:
+    def render(self, topic: str) -> str:
         """Return two or three short lines about a topic; about who it is for any other word."""
         match topic:
             case "abilities":
@@ -31,17 +31,17 @@ class Introduction:
             case "model":
                 return self._model()
             case "bot":
-                return f"Yes, I am a bot: {self._what()}."
+                return f"Yes, I am a bot: {self._purpose()}."
             case _:
                 return self._identity()
 
-    def _what(self) -> str:
+    def _purpose(self) -> str:
         model = f" ({self.model})" if self.model else ""
         return f"a program with a language model{model} that runs where I am hosted"
 
     def _identity(self) -> str:
         return (
-            f"I am {self.name}, a bot: {self._what()}. I keep the log of this place and answer"
+            f"I am {self.name}, a bot: {self._purpose()}. I keep the log of this place and answer"
             f" questions about it and about anything else.\n{self._further()}"
         )
 

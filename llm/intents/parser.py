@@ -217,19 +217,19 @@ def _cancelling(asked: str) -> Intent | None:
 
 def _of_fact(asked: str, facts: Collection[str]) -> Intent | None:
     """A known fact that is asked for, or is to be forgotten."""
-    known = {_compared(key): key for key in facts}
+    known = {_comparable(key): key for key in facts}
     for own, of_self in _FACT_OF_SELF:
         if of_self in known and found_in(own, asked) is not None:
             return Intent("recall", known[of_self])
     for command, questions in (("recall", _FACT), ("forget", _FORGET_FACT)):
         found = found_in(questions, asked)
-        key = known.get(_compared(found["key"])) if found else None
+        key = known.get(_comparable(found["key"])) if found else None
         if key:
             return Intent(command, f"my {key}" if command == "forget" else key)
     return None
 
 
-def _compared(key: str) -> str:
+def _comparable(key: str) -> str:
     """A fact's name as it is compared: "favorite_tea" is "favourite tea"."""
     return _ARTICLE.sub("", re.sub(r"[\s_-]+", " ", key.lower())).replace("favorite", "favourite")
 

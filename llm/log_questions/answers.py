@@ -11,7 +11,7 @@ from llm.log_questions.parser import LogQuestion, Wish, read_log_question
 from llm.log_questions.time_spans import ALL_TIME
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
-from storage.passages.passages import PEOPLE, Passage, Spoken
+from storage.passages.passages import PEOPLE, LineFilter, Passage
 from storage.protocols import LogReader
 
 MOST_LINES = 3
@@ -94,7 +94,7 @@ async def answer_about_log(
     within: Query,
     asking: Questioner,
     quoting: Quoting = PLAIN,
-    spoken: Spoken = PEOPLE,
+    line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer | None:
     """The answer to any question, None when it is none to the log: a question about what was said
     always has one, be it that there is none; another has one where somebody said it. Raises
@@ -103,9 +103,9 @@ async def answer_about_log(
         text, asking.nicks, who=asking.nick, now=asking.now, zone=quoting.zone
     )
     if question is not None and await _is_known(log, question, within, asking):
-        found = await answer_from_log(log, question, within, quoting, spoken)
+        found = await answer_from_log(log, question, within, quoting, line_filter)
         return replace(found, is_about_log=True)
-    return await answer_plainly(log, text, within, quoting, spoken)
+    return await answer_plainly(log, text, within, quoting, line_filter)
 
 
 async def nearest_lines(
@@ -114,14 +114,16 @@ async def nearest_lines(
     within: Query,
     near: Sequence[Event] = (),
     quoting: Quoting = PLAIN,
-    spoken: Spoken = PEOPLE,
+    line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer:
     """Return the lines that come nearest to a question which no line surely answers; none when
     nothing comes near. `near` are those that are near in meaning, best first. Raises
     Unavailable."""
-    passages = await log.passages_for_model(question, replace(within, limit=MOST_LINES), spoken)
-    by_words = [each.event for each in passages.found if each.score >= _NEAR]
-    by_meaning = [event for event in near if not spoken.leaves_out(event)]
+    passages = await log.passages_for_model(
+        question, replace(within, limit=MOST_LINES), line_filter
+    )
+    by_words = [each.event for each in passages.items if each.score >= _NEAR]
+    by_meaning = [event for event in near if not line_filter.leaves_out(event)]
     merged = [event for pair in zip_longest(by_meaning, by_words) for event in pair if event]
     events = list({event.id: event for event in merged}.values())[:MOST_LINES]
     return QuotedAnswer(NEAREST if events else "", tuple(map(quoting.line, events)), tuple(events))
@@ -132,7 +134,7 @@ async def answer_from_log(
     question: LogQuestion,
     within: Query,
     quoting: Quoting = PLAIN,
-    spoken: Spoken = PEOPLE,
+    line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer:
     """The lines that somebody wants of the log, at most MOST_LINES, or a sentence that there are
     none. `within` says what may be read, and which line asks (`before_id`); nobody who has opted
@@ -140,12 +142,12 @@ async def answer_from_log(
     query = replace(within, nick=question.nick, types=SPOKEN, own=False)
     timed = question.span.within(query)
     if not question.topic:
-        return await _of_person(log, question, timed, quoting, spoken)
-    answer = await _about(log, question, timed, quoting, spoken)
+        return await _of_person(log, question, timed, quoting, line_filter)
+    answer = await _about(log, question, timed, quoting, line_filter)
     if not answer.lines and question.span:
         for topic in (question.whole_topic, question.topic):
             ever = replace(question, topic=topic, span=ALL_TIME)
-            other = await _about(log, ever, query, quoting, spoken)
+            other = await _about(log, ever, query, quoting, line_filter)
             if other.lines:
                 return replace(other, lead="Not in that time, but:")
     return answer
@@ -156,15 +158,17 @@ async def answer_plainly(
     question: str,
     within: Query,
     quoting: Quoting = PLAIN,
-    spoken: Spoken = PEOPLE,
+    line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer | None:
     """The line or lines that answer a plain question, None when nobody said it: then it is no
     question to the log. Raises Unavailable."""
-    passages = await log.passages_for_model(question, replace(within, limit=MOST_LINES), spoken)
-    said = passages.said
+    passages = await log.passages_for_model(
+        question, replace(within, limit=MOST_LINES), line_filter
+    )
+    said = passages.answers
     if not said:
         return None
-    events = _shown(said)
+    events = _select(said)
     return QuotedAnswer("", tuple(map(quoting.line, events)), tuple(events), said[0].score)
 
 
@@ -179,7 +183,7 @@ async def _is_known(
 
 
 async def _of_person(
-    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, spoken: Spoken
+    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
 ) -> QuotedAnswer:
     """The last or first thing that somebody said."""
     most = 1 if question.about_time or question.wish is not Wish.BEST else MOST_LINES
@@ -188,7 +192,7 @@ async def _of_person(
         found = await log.shown_to_model(await log.find(query, newest=False))
     else:
         found = (await log.for_model(query))[0][::-1]
-    events = [event for event in found if not spoken.leaves_out(event)][:most]
+    events = [event for event in found if not line_filter.leaves_out(event)][:most]
     nick = quoting.nick(question.nick or "")
     if not events:
         return QuotedAnswer(f"{nick} said nothing here{question.span.phrase}.")
@@ -201,16 +205,16 @@ async def _of_person(
 
 
 async def _about(
-    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, spoken: Spoken
+    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
 ) -> QuotedAnswer:
     """What was said about a topic."""
     best = question.wish is Wish.BEST
     passages = await log.passages_for_model(
         question.topic,
         replace(query, limit=_LOOKED_AT),
-        replace(spoken, oldest=question.wish is Wish.OLDEST, mentions=True),
+        replace(line_filter, oldest=question.wish is Wish.OLDEST, mentions=True),
     )
-    fitting = [each for each in passages.found if each.coverage >= _COVERED]
+    fitting = [each for each in passages.items if each.coverage >= _COVERED]
     if not fitting:
         return QuotedAnswer(_nobody(question, quoting, passages.searched_back_to))
     if not best:
@@ -233,7 +237,7 @@ def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -
     return f"{who} {said}{question.span.phrase}{back}."
 
 
-def _shown(said: Sequence[Passage]) -> list[Event]:
+def _select(said: Sequence[Passage]) -> list[Event]:
     """The best line, and others only where they are nearly as good."""
     least = said[0].score - 0.1
     return [each.event for each in said if each.score >= least]

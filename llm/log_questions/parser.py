@@ -175,9 +175,9 @@ def read_log_question(
     one, as people come and go. `who` is the nick of who asks: "what did I say about ...?". Words
     of time are read as meant at `now` in `zone`.
     """
-    said = _shortened(text[:_LONGEST_QUESTION])
+    said = _strip_courtesies(text[:_LONGEST_QUESTION])
     span, rest = time_span(said, now or datetime.now(UTC), zone)
-    question = _read(_shortened(rest), nicks, who) or _read(said, nicks, who)
+    question = _read(_strip_courtesies(rest), nicks, who) or _read(said, nicks, who)
     if question is None:
         return None
     whole = _read(said, nicks, who) or question
@@ -190,19 +190,19 @@ def _read(said: str, nicks: Collection[str], who: str) -> LogQuestion | None:
         if match is None:
             continue
         named = match.groupdict()
-        topic = _shortened(named.get("topic") or "")
+        topic = _strip_courtesies(named.get("topic") or "")
         nick = named.get("nick")
         if nick is None or _ANYBODY.fullmatch(nick):
             if topic and question_words(topic).words:
                 return LogQuestion(topic, None, wish, about_time)
             continue
-        nick = _known(nick, nicks, who)
+        nick = _match_nick(nick, nicks, who)
         if nick is not None:
             return LogQuestion(topic, nick, wish, about_time)
     return None
 
 
-def _known(word: str, nicks: Collection[str], who: str) -> str | None:
+def _match_nick(word: str, nicks: Collection[str], who: str) -> str | None:
     """The nick that a word is, None when it is none."""
     for each in (word, word.removesuffix("'s"), word.removesuffix("’s")):
         for nick in nicks:
@@ -213,7 +213,7 @@ def _known(word: str, nicks: Collection[str], who: str) -> str | None:
     return None if word.lower() in _NOBODY or not word[0].isalpha() else word.removesuffix("'s")
 
 
-def _shortened(text: str) -> str:
+def _strip_courtesies(text: str) -> str:
     """A question without what is only polite."""
     text = " ".join(text.split())
     while True:

@@ -107,11 +107,11 @@ def _ends(
         case "month" | "year":
             return _calendar(named, midnight)
         case "since":
-            return _named((named["named"] or "").lower(), midnight)[0], None
+            return _named_span((named["named"] or "").lower(), midnight)[0], None
         case "weekday":
             back = (now.weekday() - _DAYS.index((named["day"] or "").lower())) % 7 or 7
             return midnight - timedelta(days=back), midnight - timedelta(days=back - 1)
-    return _named((named["named"] or "").lower(), midnight)
+    return _named_span((named["named"] or "").lower(), midnight)
 
 
 def _number(text: str | None) -> int:
@@ -152,7 +152,7 @@ def _next_month(first: datetime) -> datetime:
     return (first + timedelta(days=32)).replace(day=1)
 
 
-def _named(name: str, midnight: datetime) -> tuple[datetime, datetime]:
+def _named_span(name: str, midnight: datetime) -> tuple[datetime, datetime]:
     day = timedelta(days=1)
     monday, first = midnight - midnight.weekday() * day, midnight.replace(day=1)
     last_month = (first - day).replace(day=1)

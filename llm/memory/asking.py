@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from llm.messages.message import Message
-from llm.messages.sections import Section
+from llm.messages.sections import PromptSection
 from storage.memory.consolidation_state import RoomTurn
 from storage.memory.memories import person_of
 
@@ -49,7 +49,7 @@ _FACTS = (
 Short = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)]
 
 
-class Found(BaseModel):
+class ExtractedFact(BaseModel):
     """A fact as the model writes it."""
 
     model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
@@ -60,23 +60,23 @@ class Found(BaseModel):
     value: Short
 
 
-class FoundFacts(BaseModel):
+class ExtractedFacts(BaseModel):
     """The answer about facts."""
 
     model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
 
-    facts: list[Found]
+    facts: list[ExtractedFact]
 
 
 FACTS_FORMAT = {
     "type": "json_schema",
-    "json_schema": {"name": "facts", "strict": True, "schema": FoundFacts.model_json_schema()},
+    "json_schema": {"name": "facts", "strict": True, "schema": ExtractedFacts.model_json_schema()},
 }
 """OpenAI's `response_format` for them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StatedFact:
     """A fact that somebody has told: whom it is about, and who said so in which turn."""
 
     subject: str
@@ -88,7 +88,7 @@ class Said:
 def summary_messages(old: str, turns: Sequence[RoomTurn]) -> list[Message]:
     """The prompt for a summary of what `old` has, and of turns."""
     lines = "\n".join(line for turn in turns for line in _lines(turn))
-    return _messages(_SUMMARY, Section("summary", old, LONGEST_SUMMARY), _block(lines))
+    return _messages(_SUMMARY, PromptSection("summary", old, LONGEST_SUMMARY), _block(lines))
 
 
 def episode_messages(turns: Sequence[RoomTurn]) -> list[Message]:
@@ -99,7 +99,7 @@ def episode_messages(turns: Sequence[RoomTurn]) -> list[Message]:
 
 def notes_messages(notes: Sequence[str]) -> list[Message]:
     """The prompt for an episode of notes."""
-    return _messages(_EPISODE, Section("notes", "\n".join(notes), _MOST_SHOWN))
+    return _messages(_EPISODE, PromptSection("notes", "\n".join(notes), _MOST_SHOWN))
 
 
 def facts_messages(turns: Sequence[RoomTurn]) -> list[Message]:
@@ -107,12 +107,12 @@ def facts_messages(turns: Sequence[RoomTurn]) -> list[Message]:
     lines = [
         f"{number} {turn.name}: {text}"
         for number, turn in enumerate(turns, 1)
-        for text in _spoken(turn, "user")
+        for text in _texts_of(turn, "user")
     ]
     return _messages(_FACTS, _block("\n".join(lines)))
 
 
-def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) -> list[Said]:
+def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) -> list[StatedFact]:
     """The facts of an answer that are about one of `people` and name one of the lines; who
     said it is whoever's line it is, whatever the answer says."""
     found = []
@@ -121,7 +121,7 @@ def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) ->
         if subject in people and 1 <= fact.line <= len(turns):
             turn = turns[fact.line - 1]
             key, value = key_of(fact.key), one_line(fact.value, LONGEST_FACT)
-            found.append(Said(subject, key, value, turn))
+            found.append(StatedFact(subject, key, value, turn))
     return found
 
 
@@ -136,13 +136,13 @@ def one_line(text: str, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
-def _messages(task: str, *sections: Section) -> list[Message]:
+def _messages(task: str, *sections: PromptSection) -> list[Message]:
     shown = "\n\n".join(filter(None, map(str, sections)))
     return [{"role": "system", "content": task}, {"role": "user", "content": shown}]
 
 
-def _block(lines: str) -> Section:
-    return Section("memory", lines, _MOST_SHOWN)
+def _block(lines: str) -> PromptSection:
+    return PromptSection("memory", lines, _MOST_SHOWN)
 
 
 def _lines(turn: RoomTurn) -> list[str]:
@@ -155,12 +155,12 @@ def _lines(turn: RoomTurn) -> list[str]:
     return lines
 
 
-def _spoken(turn: RoomTurn, role: str) -> list[str]:
+def _texts_of(turn: RoomTurn, role: str) -> list[str]:
     texts = [str(m["content"]) for m in turn.messages if m["role"] == role and m.get("content")]
     return [one_line(" ".join(texts), _LONGEST_MESSAGE)] if texts else []
 
 
-def _read(answer: str) -> list[Found]:
+def _read(answer: str) -> list[ExtractedFact]:
     """Whatever facts an answer has in it; none when it is no such JSON."""
     try:
         whole: Any = json.loads(answer[answer.find("{") : answer.rfind("}") + 1])
@@ -170,7 +170,7 @@ def _read(answer: str) -> list[Found]:
     found = []
     for each in listed if isinstance(listed, list) else ():
         try:
-            found.append(Found.model_validate(each))
+            found.append(ExtractedFact.model_validate(each))
         except ValidationError:
             continue
     return found

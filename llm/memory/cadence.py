@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from storage.memory.consolidation_state import Progress
+from storage.memory.consolidation_state import Watermarks
 
 MOST_UNFOLDED = 40  # turns of a room; with more, all but the last
 KEPT_UNFOLDED = 30  # go into the summary
@@ -19,7 +19,7 @@ _MOST_TOKENS = 8_000  # of unfolded turns; of more, the newest half of that stay
 _CHARACTERS = 4  # of a token, about
 
 
-class Work(StrEnum):
+class JobKind(StrEnum):
     """The kinds of jobs."""
 
     FOLD = "memory.fold"
@@ -30,36 +30,40 @@ class Work(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class PendingJob:
     """Something to do with the turns up to `through`; `mark` is where it begins."""
 
-    work: Work
+    work: JobKind
     through: int
     mark: str
 
 
-def due(known: Progress, sizes: Sequence[tuple[int, int]], gaps: bool) -> list[Due]:
+def pending_jobs(
+    watermarks: Watermarks, sizes: Sequence[tuple[int, int]], gaps: bool
+) -> list[PendingJob]:
     """What there is to do, given the ids and sizes of the turns after the first of the marks."""
     found = []
-    fold = max(_fold_through([each for each in sizes if each[0] > known.folded]), known.wanted)
-    if fold > known.folded:
-        found.append(_due(known, Work.FOLD, fold, known.folded))
-    untold = [turn for turn, _ in sizes if turn > known.told]
+    fold = max(
+        _fold_through([each for each in sizes if each[0] > watermarks.folded]), watermarks.wanted
+    )
+    if fold > watermarks.folded:
+        found.append(_due(watermarks, JobKind.FOLD, fold, watermarks.folded))
+    untold = [turn for turn, _ in sizes if turn > watermarks.told]
     if len(untold) >= SESSION:
         through = untold[len(untold) // SESSION * SESSION - 1]
-        found.append(_due(known, Work.TELL, through, known.told))
+        found.append(_due(watermarks, JobKind.TELL, through, watermarks.told))
     elif gaps:
-        found.append(Due(Work.TELL, 0, f"{known.version}.gaps"))
-    unstudied = [turn for turn, _ in sizes if turn > known.studied]
+        found.append(PendingJob(JobKind.TELL, 0, f"{watermarks.version}.gaps"))
+    unstudied = [turn for turn, _ in sizes if turn > watermarks.studied]
     if len(unstudied) >= STUDIED:
         through = unstudied[len(unstudied) // STUDIED * STUDIED - 1]
-        found.append(_due(known, Work.STUDY, through, known.studied))
+        found.append(_due(watermarks, JobKind.STUDY, through, watermarks.studied))
     return found
 
 
-def _due(known: Progress, work: Work, through: int, mark: int) -> Due:
+def _due(watermarks: Watermarks, work: JobKind, through: int, mark: int) -> PendingJob:
     # After something was forgotten the same turns may be gone through anew.
-    return Due(work, through, f"{known.version}.{mark}")
+    return PendingJob(work, through, f"{watermarks.version}.{mark}")
 
 
 def _fold_through(unfolded: Sequence[tuple[int, int]]) -> int:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from llm.client.client import AgentClient, Call
+from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from storage.memory.memories import Memories, Memory
 from storage.memory.vectors import MemoryVectors
@@ -20,7 +20,7 @@ _HALF = timedelta(days=30)  # of this age it counts for three quarters of a new 
 _log = structlog.get_logger()
 
 
-class Finding:
+class MemorySearch:
     """Finds memories; `client` makes the vector of what is looked for."""
 
     def __init__(
@@ -50,7 +50,9 @@ class Finding:
         if not await self._vectors.any(room):
             return {}
         try:
-            model, vectors = await self._client.embed([text], Call(self._session), query=True)
+            model, vectors = await self._client.embed(
+                [text], RequestOptions(self._session), query=True
+            )
         except ModelError as error:
             _log.warning("memory.not_compared", reason=type(error).__name__)
             return {}

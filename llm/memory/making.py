@@ -13,15 +13,15 @@ from typing import Any
 
 import structlog
 
-from llm.client.client import AgentClient, Call
-from llm.client.model_catalog import Models
+from llm.client.client import AgentClient, RequestOptions
+from llm.client.model_catalog import ModelCatalog
 from llm.memory import asking
-from llm.memory.cadence import CONDENSED, MOST_NOTES, SESSION, STUDIED, Work
-from llm.messages.errors import ContextTooLong, Refused
+from llm.memory.cadence import CONDENSED, MOST_NOTES, SESSION, STUDIED, JobKind
+from llm.messages.errors import ContextTooLong, RequestRejected
 from llm.messages.message import Message
 from llm.scheduling.worker import Handler
-from storage.memory.consolidation_state import Gap, Progress, Rooms, RoomTurn
-from storage.memory.memories import HEARSAY, OWN, Layer, Memories, Memory
+from storage.memory.consolidation_state import ConsolidationStore, Gap, RoomTurn, Watermarks
+from storage.memory.memories import HEARSAY, OWN, Memories, Memory, MemoryKind
 from storage.memory.vectors import MemoryVectors
 from storage.queues.jobs import Job
 from terrarium.clock import Clock
@@ -35,100 +35,102 @@ _TOKENS = {"summary": 400, "episode": 120, "facts": 300}
 _log = structlog.get_logger()
 
 
-class NothingSaid(Exception):
+class EmptyReply(Exception):
     """The model's answer was empty."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ConsolidatorServices:
     """What the jobs work with. `learns` tells whether the model is to be asked at all; `embeds`
     whether there are vectors."""
 
     tendril: str
     client: AgentClient
-    models: Models
+    catalog: ModelCatalog
     clock: Clock
     memories: Memories
-    rooms: Rooms
+    rooms: ConsolidationStore
     vectors: MemoryVectors
     learns: Callable[[], Awaitable[bool]]
     embeds: bool
 
 
-class Making:
+class Consolidator:
     """The handlers of the jobs. All may raise ModelError and StorageError."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ConsolidatorServices) -> None:
         self._parts = parts
         self._rooms = parts.rooms
 
     def handlers(self) -> Mapping[str, Handler]:
         """What is done, by kind of job."""
         return {
-            Work.FOLD: self.fold,
-            Work.TELL: self.tell,
-            Work.STUDY: self.study,
-            Work.CONDENSE: self.condense,
-            Work.EMBED: self.embed,
+            JobKind.FOLD: self.summarise,
+            JobKind.TELL: self.record_episodes,
+            JobKind.STUDY: self.extract_facts,
+            JobKind.CONDENSE: self.merge_notes,
+            JobKind.EMBED: self.embed,
         }
 
-    async def fold(self, job: Job) -> None:
+    async def summarise(self, job: Job) -> None:
         """Bring a room's summary up to a turn."""
         room, size = job.payload["room"], _PIECE
         while await self._parts.learns():
-            known = await self._rooms.progress(room)
-            target = max(job.payload["through"], known.wanted)
-            if known.folded >= target:
+            watermarks = await self._rooms.progress(room)
+            target = max(job.payload["through"], watermarks.wanted)
+            if watermarks.folded >= target:
                 break
-            turns = await self._rooms.turns(room, known.folded, target, size)
+            turns = await self._rooms.turns(room, watermarks.folded, target, size)
             through = turns[-1].id if len(turns) == size else target
             try:
-                summary = await self._summary(known, turns, through)
+                summary = await self._summary(watermarks, turns, through)
             except ContextTooLong:
                 if size == 1:
                     raise
                 size //= 2
                 continue
-            await self._rooms.fold(known, through, summary, turns)
+            await self._rooms.advance_summary(watermarks, through, summary, turns)
         await self._embed(room)
 
-    async def tell(self, job: Job) -> None:
+    async def record_episodes(self, job: Job) -> None:
         """Make episodes of a room's turns up to one, and those that are missing."""
         room = job.payload["room"]
         while await self._parts.learns():
-            known = await self._rooms.progress(room)
+            watermarks = await self._rooms.progress(room)
             gaps = await self._rooms.gaps(room)
             if gaps:
-                await self._fill(known, gaps[0])
+                await self._fill(watermarks, gaps[0])
                 continue
-            if known.told >= job.payload["through"]:
+            if watermarks.told >= job.payload["through"]:
                 break
-            turns = await self._rooms.turns(room, known.told, job.payload["through"], SESSION)
+            turns = await self._rooms.turns(room, watermarks.told, job.payload["through"], SESSION)
             through = turns[-1].id if len(turns) == SESSION else job.payload["through"]
             episode = await self._episode(room, turns, through) if turns else None
-            await self._rooms.tell(known, through, episode, turns)
+            await self._rooms.advance_episodes(watermarks, through, episode, turns)
         await self._embed(room)
 
-    async def study(self, job: Job) -> None:
+    async def extract_facts(self, job: Job) -> None:
         """Look for facts about people in a room's turns up to one."""
         room = job.payload["room"]
         while await self._parts.learns():
-            known = await self._rooms.progress(room)
-            if known.studied >= job.payload["through"]:
+            watermarks = await self._rooms.progress(room)
+            if watermarks.studied >= job.payload["through"]:
                 break
-            turns = await self._rooms.turns(room, known.studied, job.payload["through"], STUDIED)
+            turns = await self._rooms.turns(
+                room, watermarks.studied, job.payload["through"], STUDIED
+            )
             through = turns[-1].id if len(turns) == STUDIED else job.payload["through"]
             facts = await self._facts(room, turns) if turns else []
-            await self._rooms.study(known, through, facts, self._now() - _UNCONFIRMED)
+            await self._rooms.advance_facts(watermarks, through, facts, self._now() - _UNCONFIRMED)
         await self._embed(room)
 
-    async def condense(self, job: Job) -> None:
+    async def merge_notes(self, job: Job) -> None:
         """Make one episode of a room's oldest notes."""
         room = job.payload["room"]
         memories = self._parts.memories
-        while len(notes := await memories.newest(room, Layer.NOTE, -1)) >= MOST_NOTES:
+        while len(notes := await memories.newest(room, MemoryKind.NOTE, -1)) >= MOST_NOTES:
             oldest = notes[:CONDENSED]
-            await self._rooms.condense(oldest, await self._condensed(room, oldest))
+            await self._rooms.replace_notes(oldest, await self._merge(room, oldest))
         await self._embed(room)
 
     async def embed(self, job: Job) -> None:
@@ -136,17 +138,17 @@ class Making:
         await self._embed(job.payload["room"])
 
     async def _summary(
-        self, known: Progress, turns: Sequence[RoomTurn], through: int
+        self, watermarks: Watermarks, turns: Sequence[RoomTurn], through: int
     ) -> Memory | None:
         if not turns:
             return None
-        old = await self._parts.memories.newest(known.room, Layer.SUMMARY, 1)
-        text = await self._asked(
-            known.room, "summary", asking.summary_messages(old[0].text if old else "", turns)
+        old = await self._parts.memories.newest(watermarks.room, MemoryKind.SUMMARY, 1)
+        text = await self._ask_model(
+            watermarks.room, "summary", asking.summary_messages(old[0].text if old else "", turns)
         )
         return self._memory(
-            Layer.SUMMARY,
-            known.room,
+            MemoryKind.SUMMARY,
+            watermarks.room,
             _cut(text, asking.LONGEST_SUMMARY),
             first_turn=old[0].first_turn if old else turns[0].id,
             last_turn=through,
@@ -154,9 +156,9 @@ class Making:
         )
 
     async def _episode(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
-        text = await self._asked(room, "episode", asking.episode_messages(turns))
+        text = await self._ask_model(room, "episode", asking.episode_messages(turns))
         return self._memory(
-            Layer.EPISODE,
+            MemoryKind.EPISODE,
             room,
             _cut(text, asking.LONGEST_EPISODE),
             first_turn=turns[0].id,
@@ -164,18 +166,18 @@ class Making:
             begun=turns[0].time,
         )
 
-    async def _fill(self, known: Progress, gap: Gap) -> None:
-        turns = await self._rooms.turns(known.room, gap.first_turn - 1, gap.last_turn, _GAP)
-        episode = await self._episode(known.room, turns, gap.last_turn) if turns else None
-        await self._rooms.fill(known, gap, episode, turns)
+    async def _fill(self, watermarks: Watermarks, gap: Gap) -> None:
+        turns = await self._rooms.turns(watermarks.room, gap.first_turn - 1, gap.last_turn, _GAP)
+        episode = await self._episode(watermarks.room, turns, gap.last_turn) if turns else None
+        await self._rooms.fill(watermarks, gap, episode, turns)
 
     async def _facts(self, room: str, turns: Sequence[RoomTurn]) -> list[Memory]:
         messages = asking.facts_messages(turns)
-        answer = await self._asked(room, "facts", messages, asking.FACTS_FORMAT)
+        answer = await self._ask_model(room, "facts", messages, asking.FACTS_FORMAT)
         people = {turn.person for turn in turns}
         return [
             self._memory(
-                Layer.FACT,
+                MemoryKind.FACT,
                 room,
                 said.value,
                 subject=said.subject,
@@ -190,16 +192,16 @@ class Making:
             for said in asking.facts_in(answer, turns, people)
         ]
 
-    async def _condensed(self, room: str, notes: Sequence[Memory]) -> Memory:
+    async def _merge(self, room: str, notes: Sequence[Memory]) -> Memory:
         """An episode of notes; without the model, the beginning of each."""
         texts = [note.text for note in notes]
         if await self._parts.learns():
-            text = await self._asked(room, "episode", asking.notes_messages(texts))
+            text = await self._ask_model(room, "episode", asking.notes_messages(texts))
         else:
             each = asking.LONGEST_EPISODE // len(texts) - 1
             text = "\n".join(asking.one_line(text, each) for text in texts)
         return self._memory(
-            Layer.EPISODE,
+            MemoryKind.EPISODE,
             room,
             _cut(text, asking.LONGEST_EPISODE),
             key="notes",
@@ -208,30 +210,30 @@ class Making:
             begun=min(note.begun or note.time for note in notes),
         )
 
-    async def _asked(
+    async def _ask_model(
         self,
         room: str,
         purpose: str,
         messages: Sequence[Message],
         answer_format: Mapping[str, Any] | None = None,
     ) -> str:
-        call = Call(
+        options = RequestOptions(
             f"{self._parts.tendril}/memory",
             "background",
-            await self._parts.models.fast(),
+            await self._parts.catalog.fast(),
             purpose=purpose,
             room=room,
             temperature=0.0,
             max_tokens=_TOKENS[purpose],
         )
         try:
-            reply = await self._parts.client.chat(messages, call, response_format=answer_format)
-        except Refused:
+            reply = await self._parts.client.chat(messages, options, response_format=answer_format)
+        except RequestRejected:
             if answer_format is None:
                 raise
-            reply = await self._parts.client.chat(messages, call)  # it knows no such formats
+            reply = await self._parts.client.chat(messages, options)  # it knows no such formats
         if not reply.text:
-            raise NothingSaid
+            raise EmptyReply
         _log.info("memory.made", purpose=purpose, tokens=reply.usage.prompt)
         return reply.text
 
@@ -241,13 +243,13 @@ class Making:
             missing = await self._parts.vectors.missing(room, _BATCH)
             if not missing:
                 return
-            call = Call(f"{self._parts.tendril}/memory", "background", room=room)
+            options = RequestOptions(f"{self._parts.tendril}/memory", "background", room=room)
             texts = [text for _, text in missing]
-            model, vectors = await self._parts.client.embed(texts, call)
+            model, vectors = await self._parts.client.embed(texts, options)
             made = dict(zip([memory for memory, _ in missing], vectors, strict=True))
             await self._parts.vectors.add(model, made)
 
-    def _memory(self, layer: Layer, room: str, text: str, **values: Any) -> Memory:
+    def _memory(self, layer: MemoryKind, room: str, text: str, **values: Any) -> Memory:
         return Memory(layer=layer, room=room, text=text, time=self._now(), **values)
 
     def _now(self) -> datetime:

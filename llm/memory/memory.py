@@ -8,22 +8,22 @@ from datetime import datetime
 import structlog
 
 from llm.client.client import AgentClient
-from llm.client.model_catalog import Models
-from llm.memory.cadence import MOST_NOTES, Due, Work, due
-from llm.memory.finding import Finding
-from llm.memory.making import Making, Parts
+from llm.client.model_catalog import ModelCatalog
+from llm.memory.cadence import MOST_NOTES, JobKind, PendingJob, pending_jobs
+from llm.memory.finding import MemorySearch
+from llm.memory.making import Consolidator, ConsolidatorServices
 from llm.memory.personal import PersonalMemory
 from llm.memory.settings import MemorySettings
-from llm.memory.shown import shown_to
+from llm.memory.shown import sections_for_prompt
 from llm.memory.tools import MemoryTools
 from llm.messages.errors import Unreachable
-from llm.messages.sections import Section
+from llm.messages.sections import PromptSection
 from llm.scheduling.worker import Handler
 from storage.db.database import Database
 from storage.db.errors import StorageError
-from storage.memory.consolidation_state import Rooms
+from storage.memory.consolidation_state import ConsolidationStore
 from storage.memory.deletion import TEND
-from storage.memory.memories import Layer, Memories, Memory, person_of
+from storage.memory.memories import Memories, Memory, MemoryKind, person_of
 from storage.memory.vectors import MemoryVectors
 from storage.queues.jobs import Job, Jobs
 from storage.settings import StorageSettings
@@ -44,25 +44,25 @@ class TendrilMemory:
         database: Database,
         jobs: Jobs,
         client: AgentClient,
-        models: Models,
+        catalog: ModelCatalog,
         clock: Clock,
         config: Config,
     ) -> None:
         embeds = config.section(StorageSettings).semantic
         self._settings = config.section(MemorySettings)
-        self._models = models
+        self._catalog = catalog
         self._jobs = jobs
         self._clock = clock
         self.memories = Memories(database)
-        self.rooms = Rooms(database)
+        self.rooms = ConsolidationStore(database)
         self._vectors = MemoryVectors(database)
         self._embeds = embeds
-        self._finding = Finding(self.memories, self._vectors, client, f"{tendril}/memory")
-        self._making = Making(
-            Parts(
+        self._finding = MemorySearch(self.memories, self._vectors, client, f"{tendril}/memory")
+        self._making = Consolidator(
+            ConsolidatorServices(
                 tendril,
                 client,
-                models,
+                catalog,
                 clock,
                 self.memories,
                 self.rooms,
@@ -77,7 +77,7 @@ class TendrilMemory:
         made = {kind: self._going_on(work) for kind, work in self._making.handlers().items()}
         return {TEND: self._tend_rooms, **made}
 
-    def of(self, room: str, conversation: str, person: str) -> RoomMemory:
+    def for_room(self, room: str, conversation: str, person: str) -> RoomMemory:
         """The memory of a room as it serves a conversation with a person."""
         return RoomMemory(self, room, conversation, person_of(person))
 
@@ -89,55 +89,59 @@ class TendrilMemory:
         """
         if self._settings.learn != "auto":
             return self._settings.learn == "on"
-        judgement = await self._models.tool_judgement(await self._models.fast())
+        judgement = await self._catalog.tool_judgement(await self._catalog.fast())
         if judgement is None:
             raise Unreachable("it is not known yet whether the model can be trusted with memories")
         return judgement
 
-    async def soon(self, room: str = "") -> None:
+    async def schedule_check(self, room: str = "") -> None:
         """See what is due in a room, or in all, as soon as nobody waits. Raises StorageError."""
         await self._jobs.add(TEND, {"room": room}, priority=_PRIORITY)
 
-    async def cleared(self, conversation: str, room: str) -> None:
+    async def on_cleared(self, conversation: str, room: str) -> None:
         """See, soon, what is to be made again of a room that others have been in too. Raises
         StorageError."""
         if room != conversation:
-            await self.soon(room)
+            await self.schedule_check(room)
 
     async def _tend_rooms(self, job: Job) -> None:
-        for room in [job.payload["room"]] if job.payload.get("room") else await self.rooms.all():
-            await self.tend(room)
+        for room in (
+            [job.payload["room"]] if job.payload.get("room") else await self.rooms.room_names()
+        ):
+            await self.schedule_due(room)
 
-    async def tend(self, room: str) -> None:
+    async def schedule_due(self, room: str) -> None:
         """Add the jobs that are due in a room; each is added once. Raises StorageError, and
         Unreachable while it is not known whether the model is to be asked."""
         if await self.learns():
-            known = await self.rooms.progress(room)
-            sizes = await self.rooms.sizes(room, min(known.folded, known.told, known.studied))
-            for each in due(known, sizes, bool(await self.rooms.gaps(room))):
+            watermarks = await self.rooms.progress(room)
+            sizes = await self.rooms.sizes(
+                room, min(watermarks.folded, watermarks.told, watermarks.studied)
+            )
+            for each in pending_jobs(watermarks, sizes, bool(await self.rooms.gaps(room))):
                 await self._add(room, each)
-        notes = await self.memories.newest(room, Layer.NOTE, -1)
+        notes = await self.memories.newest(room, MemoryKind.NOTE, -1)
         if len(notes) >= MOST_NOTES:
-            await self._add(room, Due(Work.CONDENSE, 0, str(notes[0].id)))
+            await self._add(room, PendingJob(JobKind.CONDENSE, 0, str(notes[0].id)))
         if self._embeds and (missing := await self._vectors.missing(room, 1)):
-            await self._add(room, Due(Work.EMBED, 0, str(missing[0][0])))
+            await self._add(room, PendingJob(JobKind.EMBED, 0, str(missing[0][0])))
 
     def _going_on(self, work: Handler) -> Handler:
         """A job that looks in the end whether more has come meanwhile."""
 
-        async def done(job: Job) -> None:
+        async def run_and_reschedule(job: Job) -> None:
             await work(job)
-            await self.tend(job.payload["room"])
+            await self.schedule_due(job.payload["room"])
 
-        return done
+        return run_and_reschedule
 
     async def compact(self, room: str, through: int) -> None:
         """Bring the summary of a room up to a turn, soon. Raises StorageError."""
-        known = await self.rooms.progress(room)
-        mark = f"{known.version}.{known.folded}-{through}"
-        await self._add(room, Due(Work.FOLD, through, mark))
+        watermarks = await self.rooms.progress(room)
+        mark = f"{watermarks.version}.{watermarks.folded}-{through}"
+        await self._add(room, PendingJob(JobKind.FOLD, through, mark))
 
-    async def _add(self, room: str, wanted: Due) -> None:
+    async def _add(self, room: str, wanted: PendingJob) -> None:
         """Add a job: of one room a single one runs at a time."""
         await self._jobs.add(
             wanted.work,
@@ -181,7 +185,7 @@ class RoomMemory:
         """What a prompt shows; nothing when it cannot be read."""
         memories, rooms, now = self._memory.memories, self._memory.rooms, self._memory.now()
         try:
-            return await shown_to(self.room, self.person, question, memories, rooms, now)
+            return await sections_for_prompt(self.room, self.person, question, memories, rooms, now)
         except StorageError as error:
             _log.error("memory.not_read", error=str(error))
             return (), ()
@@ -189,10 +193,10 @@ class RoomMemory:
     async def after_turn(self) -> None:
         """See what there is to do now that a turn was kept. Raises StorageError."""
         try:
-            await self._memory.tend(self.room)
+            await self._memory.schedule_due(self.room)
         except Unreachable:
-            await self._memory.soon(self.room)
+            await self._memory.schedule_check(self.room)
 
 
-Sections = tuple[tuple[Section, ...], tuple[Section, ...]]
+Sections = tuple[tuple[PromptSection, ...], tuple[PromptSection, ...]]
 """Those for the stable part of a prompt, and those beside the question."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from llm.memory.asking import LONGEST_FACT, LONGEST_NOTE, key_of, one_line
-from storage.memory.memories import MANUAL, Layer, Memories, Memory
+from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind
 
 _STATEMENTS = tuple(
     re.compile(form, re.IGNORECASE)
@@ -80,7 +80,7 @@ class PersonalMemory:
         Raises StorageError."""
         name = key_of(key)
         memory = Memory(
-            layer=Layer.FACT if name else Layer.NOTE,
+            layer=MemoryKind.FACT if name else MemoryKind.NOTE,
             room=self._room,
             text=one_line(value, LONGEST_FACT if name else LONGEST_NOTE),
             time=self._now(),
@@ -104,7 +104,7 @@ class PersonalMemory:
 
     async def notes(self) -> list[Memory]:
         """Return the notes that the person had taken, oldest first. Raises StorageError."""
-        notes = await self._memories.newest(self._room, Layer.NOTE, -1)
+        notes = await self._memories.newest(self._room, MemoryKind.NOTE, -1)
         return [note for note in notes if note.subject == self._subject]
 
     async def forget(self, key: str | None = None) -> int:

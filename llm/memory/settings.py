@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from terrarium.config import Section
+from terrarium.config import Settings
 
 
-class MemorySettings(Section):
+class MemorySettings(Settings):
     """How tendrils remember."""
 
     table: ClassVar[str] = "memory"

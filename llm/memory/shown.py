@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from pydantic import BaseModel
 
 from llm.memory.asking import LONGEST_SUMMARY, one_line
-from llm.memory.tools import described, fact_line
-from llm.messages.sections import Section
-from storage.memory.consolidation_state import Remembered, Rooms
-from storage.memory.memories import Layer, Memories, Memory
+from llm.memory.tools import describe, fact_line
+from llm.messages.sections import PromptSection
+from storage.memory.consolidation_state import ConsolidationStore, RoomMemorySnapshot
+from storage.memory.memories import Memories, Memory, MemoryKind
 
 EPISODES = 5
 """That are shown, the newest."""
@@ -33,7 +33,7 @@ _COMMON = 2  # words, of four letters or more, that one must share with the ques
 _WORD = re.compile(r"\w{4,}")
 
 
-class Shown(BaseModel):
+class PromptMemory(BaseModel):
     """The texts of the sections, and the ids of the memories in them."""
 
     facts: str = ""
@@ -41,56 +41,61 @@ class Shown(BaseModel):
     episodes: str = ""
     ids: list[int] = []
 
-    def sections(self) -> tuple[Section, ...]:
+    def sections(self) -> tuple[PromptSection, ...]:
         """As the stable part of a prompt has them."""
         return (
-            Section("facts", self.facts, _FACTS),
-            Section("summary", self.summary, LONGEST_SUMMARY),
-            Section("episodes", self.episodes, _EPISODE_BUDGET),
+            PromptSection("facts", self.facts, _FACTS),
+            PromptSection("summary", self.summary, LONGEST_SUMMARY),
+            PromptSection("episodes", self.episodes, _EPISODE_BUDGET),
         )
 
 
-async def shown_to(
-    room: str, person: str, question: str, memories: Memories, rooms: Rooms, now: datetime
-) -> tuple[tuple[Section, ...], tuple[Section, ...]]:
+async def sections_for_prompt(
+    room: str,
+    person: str,
+    question: str,
+    memories: Memories,
+    rooms: ConsolidationStore,
+    now: datetime,
+) -> tuple[tuple[PromptSection, ...], tuple[PromptSection, ...]]:
     """What prompts in the room show now; and what belongs to the question, if it is not shown
     already: what is known about who asks it, and what has several words of it. Raises
     StorageError."""
     wanted = sorted(_words(question))
-    has = await rooms.remembered(room, person, " ".join(wanted), _LOOKED_AT)
-    shown = await _shown(room, has, memories, rooms, now)
+    has = await rooms.load_for_prompt(room, person, " ".join(wanted), _LOOKED_AT)
+    shown = await _current_view(room, has, memories, rooms, now)
     ids = set(shown.ids)
     own = [fact for fact in has.facts if fact.id not in ids]
     ids.update(fact.id for fact in own)
     fitting = [memory for memory in has.found if memory.id not in ids and _fits(memory, wanted)]
     beside = (
-        Section("own_facts", "\n".join(map(fact_line, own)), _BESIDE),
-        Section("notes", "\n".join(map(described, fitting[:_FITTING])), _BESIDE),
+        PromptSection("own_facts", "\n".join(map(fact_line, own)), _BESIDE),
+        PromptSection("notes", "\n".join(map(describe, fitting[:_FITTING])), _BESIDE),
     )
     return shown.sections(), beside
 
 
-async def _shown(
-    room: str, has: Remembered, memories: Memories, rooms: Rooms, now: datetime
-) -> Shown:
+async def _current_view(
+    room: str, has: RoomMemorySnapshot, memories: Memories, rooms: ConsolidationStore, now: datetime
+) -> PromptMemory:
     """What was chosen last, or what is chosen anew when it is time."""
-    known = Shown.model_validate_json(has.shown) if has.shown else None
+    known = PromptMemory.model_validate_json(has.shown) if has.shown else None
     if known is None and not has.anything:
-        return Shown()
+        return PromptMemory()
     if known and has.turns < _TURNS and has.last and now - has.last < _PAUSE:
         return known
-    chosen = await _chosen(room, memories)
-    if chosen != (known or Shown()):
-        progress = await rooms.progress(room)
-        await rooms.show(progress, chosen.model_dump_json(), has.newest)
+    chosen = await _choose(room, memories)
+    if chosen != (known or PromptMemory()):
+        watermarks = await rooms.progress(room)
+        await rooms.save_prompt_view(watermarks, chosen.model_dump_json(), has.newest)
     return chosen
 
 
-async def _chosen(room: str, memories: Memories) -> Shown:
+async def _choose(room: str, memories: Memories) -> PromptMemory:
     facts = _within(await memories.facts(room, limit=_FACTS // 10), _FACTS)
-    summary = await memories.newest(room, Layer.SUMMARY, 1)
-    episodes = await memories.newest(room, Layer.EPISODE, EPISODES)
-    return Shown(
+    summary = await memories.newest(room, MemoryKind.SUMMARY, 1)
+    episodes = await memories.newest(room, MemoryKind.EPISODE, EPISODES)
+    return PromptMemory(
         facts="\n".join(fact_line(fact) for fact in facts),
         summary=summary[0].text if summary else "",
         episodes="\n".join(one_line(episode.text, 1_500) for episode in episodes),

@@ -9,7 +9,7 @@ from pydantic import Field
 from llm.memory.asking import LONGEST_KEY, key_of, one_line
 from llm.memory.personal import PersonalMemory
 from llm.tools.toolbox import tool
-from storage.memory.memories import Layer, Memory
+from storage.memory.memories import Memory, MemoryKind
 
 if TYPE_CHECKING:
     from llm.memory.memory import TendrilMemory
@@ -59,7 +59,7 @@ class MemoryTools:
     ) -> str:
         """Search what is remembered of this place: facts about people, notes, what happened."""
         found = await self._memory.search(self._room, query, _FOUND)
-        return "\n".join(map(described, found)) or "nothing found"
+        return "\n".join(map(describe, found)) or "nothing found"
 
     @tool(effect=True)
     async def forget(
@@ -73,10 +73,10 @@ class MemoryTools:
         return f"forgotten: {count}" if count else "there was nothing like that"
 
 
-def described(memory: Memory) -> str:
+def describe(memory: Memory) -> str:
     """A memory as a line for the model."""
     day = f"{memory.time:%Y-%m-%d}"
-    if memory.layer is Layer.FACT:
+    if memory.layer is MemoryKind.FACT:
         return fact_line(memory)
     who = f" of {memory.source}" if memory.source else ""
     return f"{day} {memory.layer}{who}: {one_line(memory.text, 500)}"

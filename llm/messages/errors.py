@@ -48,7 +48,7 @@ class ContextTooLong(ModelError):
     sentence = "That is too long for my model; please ask for less at once."
 
 
-class Refused(ModelError):
+class RequestRejected(ModelError):
     """The server answered with an error that asking again does not mend."""
 
     def __init__(self, message: str, status: int) -> None:

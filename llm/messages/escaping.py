@@ -33,6 +33,6 @@ _RESERVED = re.compile(
 )
 
 
-def neutral(text: str) -> str:
+def escape_tags(text: str) -> str:
     """`text` with every reserved tag made harmless. Idempotent."""
     return _RESERVED.sub(lambda match: "&lt;" if match[0] == "<" else "&#91;", text)

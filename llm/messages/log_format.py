@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 from storage.chat_log.event import Event, EventType
 
 _FOLDED = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
@@ -21,7 +21,7 @@ def stamp(time: datetime) -> str:
     return f"[{time.isoformat(' ', 'seconds')[:19]}]"
 
 
-def block(events: Sequence[Event], tag: str = "irc_logs") -> str:
+def render_block(events: Sequence[Event], tag: str = "irc_logs") -> str:
     """The events between tags, or nothing when there are none."""
     lines = "\n".join(_lines(events))
     return f"<{tag}>\n{lines}\n</{tag}>\n\n" if lines else ""
@@ -32,9 +32,9 @@ def _lines(events: Iterable[Event]) -> Iterable[str]:
     would be most of it: the lines around tell that."""
     for folded, group in groupby(events, key=lambda event: event.type in _FOLDED):
         if folded:
-            yield neutral(f"*** {'; '.join(_came_and_went(group))}")
+            yield escape_tags(f"*** {'; '.join(_came_and_went(group))}")
         else:
-            yield from map(line, group)
+            yield from map(render_line, group)
 
 
 def _came_and_went(events: Iterable[Event]) -> Iterable[str]:
@@ -43,12 +43,12 @@ def _came_and_went(events: Iterable[Event]) -> Iterable[str]:
         yield f"{nicks} {kind}"
 
 
-def line(event: Event) -> str:
+def render_line(event: Event) -> str:
     """One event with its time, harmless, on one line: nobody can write a line for another."""
-    return neutral(" ".join(f"{stamp(event.time)} {_said(event)}".splitlines()))
+    return escape_tags(" ".join(f"{stamp(event.time)} {_render_event(event)}".splitlines()))
 
 
-def _said(event: Event) -> str:
+def _render_event(event: Event) -> str:
     nick, text = event.nick, event.text
     match event.type:
         case EventType.PRIVMSG:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 
 Status = Literal["active", "awaiting_answer", "closed", "idle"]
 """How it is with a conversation, as the model sees it."""
@@ -60,7 +60,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """One answer of the model: text for people, what it thought, the tools it wants, how it is
     with the conversation; `silent` when it wants to say nothing, `is_call` when it only tried to
     call a tool that does not exist."""
@@ -98,7 +98,7 @@ def wire(message: Message) -> Message:
     """
     sent = {key: message[key] for key in _SENT if key in message}
     if sent["role"] == "assistant" and sent["content"]:
-        sent["content"] = neutral(sent["content"])
+        sent["content"] = escape_tags(sent["content"])
     if "tool_calls" in sent:
         sent["tool_calls"] = [_harmless(call) for call in sent["tool_calls"]]
     return sent
@@ -119,9 +119,9 @@ def _neutral_in(value: Any) -> Any:
     """JSON with all its texts, keys included, made harmless."""
     match value:
         case str():
-            return neutral(value)
+            return escape_tags(value)
         case list():
             return [_neutral_in(item) for item in value]
         case dict():
-            return {neutral(key): _neutral_in(item) for key, item in value.items()}
+            return {escape_tags(key): _neutral_in(item) for key, item in value.items()}
     return value

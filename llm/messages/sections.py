@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 
 _CUT = "...[truncated]"
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PromptSection:
     """Data under a `name`, which is a tag of the prompt that nobody can forge: `neutral` has to
     know it, else ValueError. Of `text` whole lines are shown from its beginning, in `budget`
     characters; a mark tells that there was more. As a string it is what the model reads, "" when
@@ -22,17 +22,17 @@ class Section:
     budget: int
 
     def __post_init__(self) -> None:
-        if neutral(f"<{self.name}>") == f"<{self.name}>":
+        if escape_tags(f"<{self.name}>") == f"<{self.name}>":
             raise ValueError(
                 f"{self.name} is no tag that llm.messages.escaping keeps from being forged"
             )
 
     def __str__(self) -> str:
         text = _cut(self.text.strip(), self.budget)
-        return f"<{self.name}>\n{neutral(text)}\n</{self.name}>" if text else ""
+        return f"<{self.name}>\n{escape_tags(text)}\n</{self.name}>" if text else ""
 
 
-def within(sections: Sequence[Section], budget: int) -> list[Section]:
+def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection]:
     """The sections in `budget` characters together: when they are longer, each has its share."""
     lengths = [min(len(section.text), section.budget) for section in sections]
     if (total := sum(lengths)) <= budget:
@@ -43,7 +43,7 @@ def within(sections: Sequence[Section], budget: int) -> list[Section]:
     ]
 
 
-def joined(sections: Sequence[Section]) -> str:
+def render_sections(sections: Sequence[PromptSection]) -> str:
     """All that the sections say, with an empty line between two."""
     return "\n\n".join(filter(None, map(str, sections)))
 

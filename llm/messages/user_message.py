@@ -5,26 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm.messages.message import Message
-from storage.chat_log.pending_event import Entry
+from storage.chat_log.pending_event import PendingEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What somebody asks, and who it is.
 
-    `line` is the one, on its way into the log, that holds a question which joins another one.
+    `pending_event` is the one, on its way into the log, that holds a question which joins another
+    one.
     """
 
     who: str
     text: str
-    line: Entry | None = None
+    pending_event: PendingEvent | None = None
 
-    async def written(self) -> None:
+    async def wait_logged(self) -> None:
         """Wait until its line is in the log."""
-        if self.line:
-            await self.line.written()
+        if self.pending_event:
+            await self.pending_event.wait_visible()
 
     def message(self) -> Message:
-        """The question as memory keeps it; one with a line must be `written`."""
+        """The question as memory keeps it; one with a line must be `wait_logged`."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
-        return message | {"anchor": self.line.id} if self.line and self.line.id else message
+        return (
+            message | {"anchor": self.pending_event.id}
+            if self.pending_event and self.pending_event.id
+            else message
+        )

@@ -20,16 +20,16 @@ _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": No
 _ENDS = {"{": "}", "[": "]", "(": ")"}
 
 
-class Unreadable(Exception):
+class ParseError(Exception):
     """It is no value, whatever else may come."""
 
 
-class Incomplete(Exception):
+class IncompleteJson(Exception):
     """The text ends before the value does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ParsedValue:
     """What was read: the value, where it ends, and whether its end was cut off and is made up."""
 
     value: Any
@@ -38,7 +38,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ParsedArguments:
     """What stands between the brackets of a call: by position and by name."""
 
     positional: tuple[Any, ...]
@@ -47,17 +47,17 @@ class Arguments:
     cut: bool = False
 
 
-def read_value(text: str, start: int = 0, *, final: bool = True) -> Value:
+def read_value(text: str, start: int = 0, *, final: bool = True) -> ParsedValue:
     """The value that begins at `start` or behind blanks there.
 
     Raises Unreadable, and Incomplete when the text ends too early; where it is `final`, an object,
     list or string that was begun is closed instead.
     """
     reader = _Reader(text, start, final)
-    return Value(reader.value(), reader.at, reader.cut)
+    return ParsedValue(reader.value(), reader.at, reader.cut)
 
 
-def read_arguments(text: str, start: int, *, final: bool = True) -> Arguments:
+def read_arguments(text: str, start: int, *, final: bool = True) -> ParsedArguments:
     """The arguments in the brackets that open at `start`, as `(1, x="a")`. Raises as above."""
     reader = _Reader(text, start, final)
     positional: list[Any] = []
@@ -67,7 +67,7 @@ def read_arguments(text: str, start: int, *, final: bool = True) -> Arguments:
             positional.append(value)
         else:
             named[key] = value
-    return Arguments(tuple(positional), named, reader.at, reader.cut)
+    return ParsedArguments(tuple(positional), named, reader.at, reader.cut)
 
 
 class _Reader:
@@ -92,16 +92,16 @@ class _Reader:
         """What stands in brackets; with `between` items may have, or in braces must have, a key."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise Unreadable
+            raise ParseError
         opening = self._next()
         end = _ENDS[opening]
         self.at += 1
         found: list[tuple[str | None, Any]] = []
-        while not self._closed(end):
+        while not self._at_close(end):
             try:
                 key = self._key(between, needed=opening == "{") if between else None
                 found.append((key, self.value()))
-            except Incomplete:
+            except IncompleteJson:
                 if not self._final:
                     raise
                 self.cut = True
@@ -114,7 +114,7 @@ class _Reader:
         """The next character that is no blank. Raises Incomplete at the end of the text."""
         self._skip()
         if self.at >= len(self._text):
-            raise Incomplete
+            raise IncompleteJson
         return self._text[self.at]
 
     def _skip(self) -> None:
@@ -122,12 +122,12 @@ class _Reader:
         assert match is not None
         self.at = match.end()
 
-    def _closed(self, end: str) -> bool:
+    def _at_close(self, end: str) -> bool:
         """Whether the brackets close here, or are closed as the text is at its end."""
         self._skip()
         if self.at >= len(self._text):
             if not self._final:
-                raise Incomplete
+                raise IncompleteJson
             self.cut = True
             return True
         if self.cut or self._text[self.at] != end:
@@ -142,7 +142,7 @@ class _Reader:
         if self._text[self.at] == ",":
             self.at += 1
         elif self._text[self.at] != end:
-            raise Unreadable
+            raise ParseError
 
     def _key(self, between: str, *, needed: bool) -> str | None:
         first = self._next()
@@ -154,24 +154,24 @@ class _Reader:
                 self.at = before
                 return None
         elif needed:
-            raise Unreadable
+            raise ParseError
         else:
             return None
         if self.cut:
-            raise Incomplete
+            raise IncompleteJson
         if self._next() != between:
-            raise Unreadable
+            raise ParseError
         self.at += 1
         return key
 
     def _after_word(self) -> str:
         """What follows a bare word, the end of the text included."""
         if self.at >= len(self._text) and not self._final:
-            raise Incomplete
+            raise IncompleteJson
         self._skip()
         if self.at >= len(self._text):
             if not self._final:
-                raise Incomplete
+                raise IncompleteJson
             return ""
         return self._text[self.at]
 
@@ -179,11 +179,11 @@ class _Reader:
         match = _STRINGS[quote].match(self._text, self.at)
         if match is None:
             if not self._final:
-                raise Incomplete
+                raise IncompleteJson
             inner, self.at, self.cut = self._text[self.at + 1 :], len(self._text), True
         else:
             inner, self.at = match[1], match.end()
-        return _unescaped(inner, quote)
+        return _unescape(inner, quote)
 
     def _word_or_number(self) -> Any:
         match = _WORD.match(self._text, self.at) or _NUMBER.match(self._text, self.at)
@@ -191,26 +191,26 @@ class _Reader:
             raise self._nothing()
         if match.end() == len(self._text):
             # One more character could make another word or number of it.
-            raise Incomplete
+            raise IncompleteJson
         self.at = match.end()
         if match[0] in _WORDS:
             return _WORDS[match[0]]
         if match[0][0].isalpha() or match[0][0] == "_":
-            raise Unreadable
+            raise ParseError
         return _number(match[0])
 
     def _nothing(self) -> Exception:
         """A minus at the very end may become a number."""
-        return Incomplete() if self._text[self.at :] == "-" else Unreadable()
+        return IncompleteJson() if self._text[self.at :] == "-" else ParseError()
 
 
 def _number(text: str) -> int | float:
     if len(text) > 40:
-        raise Unreadable
+        raise ParseError
     return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
-def _unescaped(inner: str, quote: str) -> str:
+def _unescape(inner: str, quote: str) -> str:
     """The string between the quotes; a broken escape stays as it is written."""
     if "\\" not in inner:
         return inner

@@ -30,9 +30,9 @@ _LINE_BEGUN = re.compile(r"[ \t>]*(?:\[[^\n]{0,80})?\Z")
 class PromptEchoFilter:
     """Filters one answer as it streams; `prompt` is what the model was given.
 
-    The first tag or forged line ends the answer (`ended`), as what follows is prompt as well. While
-    nothing has been shown only the mark itself is dropped: the answer may still come. A line that
-    stands in the prompt may be quoted.
+    The first tag or forged line ends the answer (`has_ended`), as what follows is prompt as well.
+    While nothing has been shown only the mark itself is dropped: the answer may still come. A line
+    that stands in the prompt may be quoted.
     """
 
     def __init__(self, prompt: Sequence[Message] = ()) -> None:
@@ -40,7 +40,7 @@ class PromptEchoFilter:
         self._held = ""
         self._line_begins = True
         self._shown = False
-        self.ended = False
+        self.has_ended = False
 
     def feed(self, text: str) -> str:
         """Return the part of the stream that may certainly be shown now."""
@@ -53,29 +53,29 @@ class PromptEchoFilter:
     def _advance(self, text: str, *, final: bool) -> str:
         self._held += text
         out = ""
-        while self._held and not self.ended:
+        while self._held and not self.has_ended:
             line, newline, rest = self._held.partition("\n")
             if self._line_begins and (head := _LINE.match(line)):
                 if not newline and not final:
                     break
                 if not self._is_quoted(line):
                     self._held = self._held[head.end() :]
-                    self.ended = self._shown
+                    self.has_ended = self._shown
                     continue
             elif self._line_begins and not newline and not final and _LINE_BEGUN.match(line):
                 break
-            piece, complete = self._untagged(line, whole=bool(newline) or final)
+            piece, complete = self._strip_tags(line, whole=bool(newline) or final)
             out += piece
             self._shown = self._shown or bool(piece.strip())
             if not complete:
                 self._line_begins = self._line_begins and not piece
                 break
-            if not self.ended:
+            if not self.has_ended:
                 out += newline
             self._held, self._line_begins = rest, bool(newline)
         return out
 
-    def _untagged(self, line: str, *, whole: bool) -> tuple[str, bool]:
+    def _strip_tags(self, line: str, *, whole: bool) -> tuple[str, bool]:
         """A line without our tags, and whether all of it could be judged; what could not is held
         back."""
         out = ""
@@ -83,7 +83,7 @@ class PromptEchoFilter:
             before = line[: tag.start()]
             out += before
             if (self._shown or out.strip()) and not tag["closing"]:
-                self.ended = True
+                self.has_ended = True
                 return out.rstrip(), True
             line = line[tag.end() :]
         begun = None if whole else _TAG_BEGUN.search(line)

@@ -17,7 +17,7 @@ class SentenceLimit:
     def __init__(self, most: int | None) -> None:
         self._left = most
         self._held = ""
-        self.ended = False
+        self.has_ended = False
 
     def feed(self, text: str) -> str:
         """Return the part that belongs to these sentences."""
@@ -25,15 +25,15 @@ class SentenceLimit:
             return text
         self._held += text
         out = ""
-        while not self.ended and (end := _END.search(self._held)):
+        while not self.has_ended and (end := _END.search(self._held)):
             sentence, self._held = self._held[: end.end()], self._held[end.end() :]
             out += sentence
             if (out.strip() or end[0].strip()) and not _NO_END.search(sentence):
                 self._left -= 1
-                self.ended = self._left <= 0
-        if self.ended:
+                self.has_ended = self._left <= 0
+        if self.has_ended:
             self._held = ""
-        return out.rstrip() if self.ended else out
+        return out.rstrip() if self.has_ended else out
 
     def finish(self) -> str:
         """Return what was held back."""

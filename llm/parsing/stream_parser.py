@@ -10,11 +10,11 @@ from llm.parsing.output_filter import PromptEchoFilter
 from llm.parsing.sentences import SentenceLimit
 from llm.parsing.structured_output import OutputSplitter
 from llm.parsing.thinking import ThinkSplitter
-from llm.parsing.tool_call_formats import Forms
-from llm.parsing.tool_calls import CallSplitter
+from llm.parsing.tool_call_formats import ToolCallFormats
+from llm.parsing.tool_calls import ToolCallParser
 
 
-class Utterance:
+class StreamParser:
     """Think blocks are taken out first, then tool calls of the tools in `schemas`, then the object
     that an answer may be, then what belongs to the `prompt`, then what follows after so many
     `sentences`; where the answer was asked for as `data`, only the first. Any cut of a stream gives
@@ -30,7 +30,7 @@ class Utterance:
     ) -> None:
         self._data = data
         self._thinking = ThinkSplitter()
-        self._calling = CallSplitter(Forms.of(schemas))
+        self._calling = ToolCallParser(ToolCallFormats.from_schemas(schemas))
         self._answering = OutputSplitter()
         self._filter = PromptEchoFilter(prompt)
         self._limit = SentenceLimit(sentences)
@@ -58,31 +58,31 @@ class Utterance:
         return self._answering.output.is_call
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the rest is of no use: there are enough sentences, or the model has gone on to
         write the prompt."""
-        return self._filter.ended or self._limit.ended
+        return self._filter.has_ended or self._limit.has_ended
 
     def feed(self, text: str) -> str:
         """The part that may be shown now."""
         parted = self._thinking.feed(text)
         self.thought += parted.thought
         if self._data:
-            return self._shown(parted.shown)
+            return self._show(parted.shown)
         answer = self._answering.feed(self._calling.feed(parted.shown))
-        return self._shown(self._limit.feed(self._filter.feed(answer)))
+        return self._show(self._limit.feed(self._filter.feed(answer)))
 
     def finish(self) -> str:
         """The rest that may be shown."""
         parted = self._thinking.finish()
         self.thought += parted.thought
         if self._data:
-            return self._shown(parted.shown)
+            return self._show(parted.shown)
         called = self._calling.feed(parted.shown) + self._calling.finish()
         answer = self._answering.feed(called) + self._answering.finish()
         rest = self._limit.feed(self._filter.feed(answer) + self._filter.finish())
-        return self._shown(rest + self._limit.finish())
+        return self._show(rest + self._limit.finish())
 
-    def _shown(self, text: str) -> str:
+    def _show(self, text: str) -> str:
         self.shown += text
         return text

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from llm.messages.message import Status
-from llm.parsing.lenient_json import Incomplete, Unreadable, read_value
+from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
 
 FOLLOW_UP: dict[Status, float] = {"awaiting_answer": 180.0, "idle": 1800.0, "closed": 14400.0}
 """Seconds after which it may be time to speak again, by status."""
@@ -27,7 +27,7 @@ _CALL_ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "action
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class StructuredOutput:
     """An answer: its text, its status where it has one, and whether it is silent by intent.
 
     `is_call`: it is no answer but looks like a call of a tool that does not exist.
@@ -39,24 +39,24 @@ class Output:
     is_call: bool = False
 
 
-def read_output(text: str) -> Output:
+def read_output(text: str) -> StructuredOutput:
     """The answer that `text` is; an object may be cut off, or be followed by words."""
-    start = _begin(text)
+    start = _object_start(text)
     if not _is_object(text, start):
-        return Output(text)
+        return StructuredOutput(text)
     try:
         read = read_value(text, start)
-    except (Unreadable, Incomplete):
-        return Output(text)
+    except (ParseError, IncompleteJson):
+        return StructuredOutput(text)
     if _is_call(read.value):
-        return Output("", is_call=True)
+        return StructuredOutput("", is_call=True)
     if read.value and not any(answer.startswith(key) for key in read.value for answer in _KEYS):
-        return Output(text)
+        return StructuredOutput(text)
     said, status = read.value.get("response", ""), read.value.get("status")
     if not isinstance(said, str) or not (read.value or read.cut):
-        return Output(text)
+        return StructuredOutput(text)
     known = cast(Status, status) if status in get_args(Status) else None
-    return Output(said.strip(), known, silent=not said.strip() and not read.cut)
+    return StructuredOutput(said.strip(), known, silent=not said.strip() and not read.cut)
 
 
 class OutputSplitter:
@@ -65,12 +65,12 @@ class OutputSplitter:
     def __init__(self) -> None:
         self._held = ""
         self._plain = False
-        self.output = Output("")
+        self.output = StructuredOutput("")
 
     def feed(self, text: str) -> str:
         """The part of the stream that is certainly text for people now."""
         self._held += text
-        if self._plain or not _is_object(self._held, _begin(self._held)):
+        if self._plain or not _is_object(self._held, _object_start(self._held)):
             self._plain = True
             return self._let_go()
         return ""
@@ -87,7 +87,7 @@ class OutputSplitter:
         return text
 
 
-def _begin(text: str) -> int:
+def _object_start(text: str) -> int:
     """Where an object would begin: behind blanks, maybe in a fence."""
     start = len(text) - len(text.lstrip())
     match = _FENCE.match(text, start)

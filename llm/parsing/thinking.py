@@ -33,13 +33,13 @@ class ThinkSplitter:
     def feed(self, text: str) -> Split:
         """The part of the stream that is certain now; the beginning of a tag is held back."""
         self._held += text
-        return self._parted(self._certain())
+        return self._split(self._certain())
 
     def finish(self) -> Split:
         """What was held back: nothing comes that could make a longer tag of it."""
-        return self._parted(len(self._held))
+        return self._split(len(self._held))
 
-    def _parted(self, certain: int) -> Split:
+    def _split(self, certain: int) -> Split:
         """The first `certain` characters of what is held, which cut no tag."""
         text, self._held = self._held[:certain], self._held[certain:]
         shown, thought = "", ""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llm.messages.message import ToolCall
-from llm.parsing.lenient_json import Incomplete, Unreadable, read_arguments, read_value
+from llm.parsing.lenient_json import IncompleteJson, ParseError, read_arguments, read_value
 
 _NAMES = ("name", "tool", "tool_name", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input")
@@ -29,7 +29,7 @@ Parameters = Mapping[str, Sequence[str]]
 """The names of the tools that there are, with those of their parameters."""
 
 
-class Forms:
+class ToolCallFormats:
     """Reads calls of the tools that there are; names are told apart without regard to case."""
 
     def __init__(self, known: Parameters) -> None:
@@ -37,7 +37,7 @@ class Forms:
         self._spelling = {name.lower(): name for name in known}
 
     @classmethod
-    def of(cls, schemas: Iterable[Mapping[str, Any]]) -> Forms:
+    def from_schemas(cls, schemas: Iterable[Mapping[str, Any]]) -> ToolCallFormats:
         """For the tools that OpenAI's `tools` field lists."""
         functions = [schema.get("function", {}) for schema in schemas]
         return cls(
@@ -55,12 +55,14 @@ class Forms:
         """Whether the name of a tool begins so."""
         return any(name.startswith(word.lower()) for name in self._spelling)
 
-    def objects(self, value: Any, source: str, *, cut: bool, strict: bool) -> list[ToolCall] | None:
+    def parse_object(
+        self, value: Any, source: str, *, cut: bool, strict: bool
+    ) -> list[ToolCall] | None:
         """The calls that a JSON value is, or None. Where `strict`, it must hold nothing else and
         name only tools that there are."""
         if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
             value = value["tool_calls"]
-        calls = [_named(each) for each in (value if isinstance(value, list) else [value])]
+        calls = [_call_parts(each) for each in (value if isinstance(value, list) else [value])]
         if not calls or any(call is None for call in calls):
             return None
         whole = [call for call in calls if call is not None]
@@ -68,7 +70,7 @@ class Forms:
             return None
         return [self._call(name, arguments, source, cut=cut) for name, arguments, _ in whole]
 
-    def tag(self, name: str, parameters: str, source: str, *, cut: bool = False) -> ToolCall:
+    def parse_tag(self, name: str, parameters: str, source: str, *, cut: bool = False) -> ToolCall:
         """The call of a tag; parameters that are no object are the tool's first one."""
         text = parameters.strip()
         if not text:
@@ -76,12 +78,14 @@ class Forms:
         if text[0] in "{[\"'":
             try:
                 read = read_value(text)
-            except (Unreadable, Incomplete):
+            except (ParseError, IncompleteJson):
                 return self._call(name, text, source, cut=cut)
             value = read.value if not text[read.end :].strip() else text
-            return self._call(name, self._placed(name, [value], {}), source, cut=cut or read.cut)
+            return self._call(
+                name, self._bind_arguments(name, [value], {}), source, cut=cut or read.cut
+            )
         named = self._by_name(name, text)
-        return self._call(name, named or self._placed(name, [text], {}), source, cut=cut)
+        return self._call(name, named or self._bind_arguments(name, [text], {}), source, cut=cut)
 
     def function(self, text: str, start: int, *, final: bool) -> tuple[ToolCall, int] | None:
         """The call of a known tool that begins at `start`, and where it ends; None when there is
@@ -91,13 +95,13 @@ class Forms:
             return None
         try:
             read = read_arguments(text, match.end(), final=final)
-        except Unreadable:
+        except ParseError:
             return None
-        arguments = self._placed(match[1], read.positional, read.named)
+        arguments = self._bind_arguments(match[1], read.positional, read.named)
         source = text[match.start() : read.end]
         return self._call(match[1], arguments, source, cut=read.cut), read.end
 
-    def several(
+    def parse_all(
         self, body: str, source: str, *, final: bool, strict: bool, functions: bool = True
     ) -> list[ToolCall]:
         """All calls that a text consists of, with `functions` written as such too.
@@ -112,23 +116,23 @@ class Forms:
                 at = found[1]
             else:
                 read = read_value(body, at, final=final)
-                some = self.objects(read.value, source, cut=read.cut, strict=strict)
+                some = self.parse_object(read.value, source, cut=read.cut, strict=strict)
                 if some is None:
-                    raise Unreadable
+                    raise ParseError
                 calls += some
                 at = read.end
             at = _blank(body, at)
         return calls
 
     def end_of_calls(self, text: str, begin: int, closer: re.Pattern[str]) -> int:
-        """Where the calls that begin there end and `closer` follows. Raises as `several` does."""
+        """Where the calls that begin there end and `closer` follows. Raises as `parse_all` does."""
         at = _blank(text, begin)
         while not closer.match(text, at):
             found = self.function(text, at, final=False)
             at = _blank(text, found[1] if found else read_value(text, at, final=False).end)
         return at
 
-    def broken(self, body: str, source: str) -> ToolCall:
+    def unreadable_call(self, body: str, source: str) -> ToolCall:
         """A call that cannot be read: its arguments stay as they are, and tell so when it runs."""
         match = _SOME_NAME.search(body)
         return self._call(match[1] if match else "", body.strip() or "{", source, cut=False)
@@ -138,7 +142,7 @@ class Forms:
         spelt = self._spelling.get(name.lower(), name)
         return ToolCall(f"call_{uuid.uuid4().hex[:12]}", spelt, written, source, cut)
 
-    def _placed(
+    def _bind_arguments(
         self, name: str, positional: Sequence[Any], named: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Arguments by name; a lone object in the first place is all of them."""
@@ -152,14 +156,14 @@ class Forms:
         """Parameters written as `x=1, y="a"`, if they are just that."""
         try:
             read = read_arguments(f"({text})", 0, final=False)
-        except (Unreadable, Incomplete):
+        except (ParseError, IncompleteJson):
             return {}
         known = self._known.get(self._spelling.get(name.lower(), ""), ())
         fits = not read.positional and read.end == len(text) + 2
         return read.named if fits and set(read.named) <= set(known) else {}
 
 
-def _named(value: Any) -> tuple[str, Any, bool] | None:
+def _call_parts(value: Any) -> tuple[str, Any, bool] | None:
     """Name and arguments of an object that is a call, and whether it holds nothing else."""
     if not isinstance(value, dict):
         return None

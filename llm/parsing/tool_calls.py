@@ -18,10 +18,10 @@ import re
 from dataclasses import dataclass
 
 from llm.messages.message import ToolCall
-from llm.parsing.tool_call_formats import Forms
+from llm.parsing.tool_call_formats import ToolCallFormats
 from llm.parsing.tool_call_lines import read_line
 from llm.parsing.tool_call_tags import OPENERS, read_tag
-from llm.parsing.tool_reading import Calls, Code, Quote, Reading, Text, Wait
+from llm.parsing.tool_reading import Calls, Code, NeedMore, QuotedLine, Reading, Text
 
 _SPECIAL = re.compile(rf"\n|`++|{'|'.join(OPENERS)}", re.IGNORECASE | re.ASCII)
 _LONGEST_OPENER = max(map(len, OPENERS))
@@ -38,11 +38,11 @@ class _Found:
     sure: bool
 
 
-class CallSplitter:
+class ToolCallParser:
     """Parts a stream into text and calls, whatever way its pieces cut it."""
 
-    def __init__(self, forms: Forms) -> None:
-        self._forms = forms
+    def __init__(self, formats: ToolCallFormats) -> None:
+        self._formats = formats
         self._found: list[_Found] = []
         self._held = ""
         self._out = ""
@@ -50,7 +50,7 @@ class CallSplitter:
         self._line_begins = True
         self._quoted = False  # the line
         self._fence = ""  # what closes the code we are in
-        self._awaited = Wait()
+        self._awaited = NeedMore()
         self._looked = 0  # how far what is awaited has been looked for
 
     @property
@@ -70,11 +70,11 @@ class CallSplitter:
     def _advance(self, *, final: bool) -> str:
         while self._held and (final or self._awaited_came()):
             reading = self._read(final=final)
-            if isinstance(reading, Wait):
+            if isinstance(reading, NeedMore):
                 self._awaited, self._looked = reading, len(self._held)
                 break
             self._apply(reading)
-            self._awaited = Wait()
+            self._awaited = NeedMore()
         out, self._out = self._out, ""
         return out
 
@@ -95,25 +95,25 @@ class CallSplitter:
         elif isinstance(reading, Code):
             self._fence = reading.fence
             self._show(reading.length)
-        elif isinstance(reading, Quote):
+        elif isinstance(reading, QuotedLine):
             self._quoted = True
 
     def _read(self, *, final: bool) -> Reading | None:
         if self._fence:
             return self._code(final=final)
         if self._line_begins:
-            return read_line(self._held, self._forms, final=final)
+            return read_line(self._held, self._formats, final=final)
         match = _SPECIAL.search(self._held)
         if match is None or match.start() > 0:
             length = match.start() if match else self._certain(final=final)
-            return Text(length) if length else Wait()
+            return Text(length) if length else NeedMore()
         if match[0] == "\n":
             return Text(1)
         if match[0][0] == "`":
             return self._span(match.end(), final=final)
         if self._quoted or (self._last and self._last in _QUOTES):
             return Text(match.end())
-        return read_tag(self._held, self._forms, final=final)
+        return read_tag(self._held, self._formats, final=final)
 
     def _show(self, length: int) -> None:
         """Let the first characters go; calls that are not sure were an example before them."""
@@ -149,7 +149,7 @@ class CallSplitter:
         closing = re.compile(rf"(?<!`)`{{{ticks}}}(?!`)").search(line, ticks)
         if closing and (decided or closing.end() < len(line)):
             return Text(closing.end())
-        return Text(ticks) if decided else Wait()
+        return Text(ticks) if decided else NeedMore()
 
     def _code(self, *, final: bool) -> Reading:
         """A line of code, or what there is of it; the one that closes it is taken by itself."""
@@ -157,7 +157,7 @@ class CallSplitter:
         mark = re.escape(self._fence[0])
         if self._line_begins and re.fullmatch(rf"[ \t]*+{mark}*+[ \t\r]*+", line):
             if not end and not final:
-                return Wait()
+                return NeedMore()
             if line.count(self._fence[0]) >= len(self._fence):
                 self._fence = ""
                 return Text(len(line))

@@ -12,7 +12,7 @@ LONGEST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class NeedMore:
     """It cannot be told before more has come: anything, or at least the text `until`."""
 
     until: str = ""
@@ -43,8 +43,8 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class QuotedLine:
     """The line repeats what somebody else has said."""
 
 
-Reading = Wait | Text | Calls | Code | Quote
+Reading = NeedMore | Text | Calls | Code | QuotedLine

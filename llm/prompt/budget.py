@@ -45,7 +45,7 @@ class PromptBudget:
         return _LONG_ANSWER if wants_long_answer(question) else short
 
     @classmethod
-    def of(cls, card: ModelCard | None) -> PromptBudget:
+    def from_card(cls, card: ModelCard | None) -> PromptBudget:
         """Derive the budget from what the agent server says of a model; without a card, or where
         it does not tell the size, the model is taken for a large one."""
         if card is None:

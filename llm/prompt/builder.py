@@ -9,13 +9,13 @@ from pathlib import Path
 
 import structlog
 
-from llm.messages.sections import Section
+from llm.messages.sections import PromptSection
 from llm.prompt.budget import PromptBudget
 from llm.prompt.guidance import CORE, STATUS, TOOLS, helps, tools_called_for
 from llm.prompt.persona import Persona, Personas
 from llm.skills.hint import HintContext
 from llm.skills.learned import lessons
-from llm.skills.shelf import Match, Shelf
+from llm.skills.shelf import Match, SkillRegistry
 from llm.tools.toolbox import Rights, Toolbox
 from storage.db.errors import StorageError
 from storage.memory.taught_skills import FILES, SkillTable
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PromptRequest:
     """What a prompt is made for: a question in a room, who is to answer it, with what `values` in
     place of the persona's `$names`, and which tools and rights there are. Where somebody
     `wants_status`, the model is asked how the conversation stands. `context` is when and where it
@@ -53,7 +53,7 @@ class Prompt:
     and `lessons` are the names of what it brought in."""
 
     system: str
-    beside: tuple[Section, ...]
+    beside: tuple[PromptSection, ...]
     hints: str
     worked_out: str
     toolbox: Toolbox
@@ -61,12 +61,12 @@ class Prompt:
     lessons: tuple[str, ...] = ()
 
 
-class Prompts:
+class PromptBuilder:
     """Personas and skills as their files have them at the moment."""
 
     def __init__(self) -> None:
         self.personas = Personas(Persona(""), {}, {})
-        self.shelf = Shelf({}, {})
+        self.registry = SkillRegistry({}, {})
         self._paths = (Path(), Path(), Path())
         self._taken: OrderedDict[str, dict[str, None]] = OrderedDict()
 
@@ -74,13 +74,13 @@ class Prompts:
     def problems(self) -> dict[str, str]:
         """What is wrong with files that cannot be used, by "persona NAME" or "skill NAME"."""
         personas = {f"persona {name}": why for name, why in self.personas.problems.items()}
-        return personas | {f"skill {name}": why for name, why in self.shelf.problems.items()}
+        return personas | {f"skill {name}": why for name, why in self.registry.problems.items()}
 
     def read(self, own: Path, personas: Path, skills: Path) -> None:
         """Read all files anew: the persona `own` and the two folders. Raises ConfigError for
         `own`, and then everything is as before."""
         found = Personas.read(own, personas, self.personas)
-        self.shelf = Shelf.read(skills, self.shelf)
+        self.registry = SkillRegistry.read(skills, self.registry)
         self.personas, self._paths = found, (own, personas, skills)
 
     def files(self) -> Iterator[Path]:
@@ -95,24 +95,28 @@ class Prompts:
         broken = "; ".join(f"{name}: {why}" for name, why in self.problems.items())
         return f"As before, because of errors: {broken}" if broken else ""
 
-    async def of(self, table: SkillTable, asking: Asking, budget: PromptBudget) -> Prompt:
+    async def build(
+        self, table: SkillTable, request: PromptRequest, budget: PromptBudget
+    ) -> Prompt:
         """Make the prompt of a question for a model with this budget."""
-        matches = await self.shelf.matching(asking.text, asking.persona.skills, asking.context)
-        toolbox = Toolbox.of(
-            *asking.tools, *self._functions(asking.room, matches), rights=asking.rights
-        ).only(asking.persona.tools)
+        matches = await self.registry.matching(
+            request.text, request.persona.skills, request.context
+        )
+        toolbox = Toolbox.from_owners(
+            *request.tools, *self._functions(request.room, matches), rights=request.rights
+        ).only(request.persona.tools)
         hints = "\n".join(filter(None, (match.hint for match in matches)))
         whole = next((match.hint for match in matches if match.is_whole), "")
         skills = tuple(match.skill.name for match in matches)
         if budget.is_small:
-            called_for = tools_called_for(asking.text) if budget.may_call else ()
-            system = asking.persona.said(asking.values, short=True)
+            called_for = tools_called_for(request.text) if budget.may_call else ()
+            system = request.persona.render(request.values, short=True)
             return Prompt(system, (), hints, whole, toolbox.only(called_for), skills)
-        learned, taught = await _lessons(table, asking)
+        learned, taught = await _lessons(table, request)
         usable = toolbox.names() if budget.may_call else ()
-        rules = [CORE, TOOLS if usable else "", STATUS if asking.wants_status else ""]
-        system = f"{asking.persona.said(asking.values)}\n\n{' '.join(filter(None, rules))}"
-        sections = [*_sections(asking.text, usable, matches), *learned]
+        rules = [CORE, TOOLS if usable else "", STATUS if request.wants_status else ""]
+        system = f"{request.persona.render(request.values)}\n\n{' '.join(filter(None, rules))}"
+        sections = [*_sections(request.text, usable, matches), *learned]
         beside = tuple(section for section in sections if str(section))
         return Prompt(system, beside, hints, whole, toolbox, skills, taught)
 
@@ -124,34 +128,42 @@ class Prompts:
         if len(self._taken) > _ROOMS:
             self._taken.popitem(last=False)
         taken |= dict.fromkeys(match.skill.name for match in matches)
-        skills = (self.shelf.skills[name] for name in taken if name in self.shelf.skills)
+        skills = (self.registry.skills[name] for name in taken if name in self.registry.skills)
         return [function for skill in skills for function in skill.tools]
 
-    async def used(self, table: SkillTable, room: str, prompt: Prompt, *, well: bool) -> None:
+    async def count_skills(
+        self, table: SkillTable, room: str, prompt: Prompt, *, well: bool
+    ) -> None:
         """Count the skills that a prompt brought in."""
         try:
             if prompt.skills:
-                await table.used(FILES, prompt.skills, well=well)
+                await table.record_use(FILES, prompt.skills, well=well)
             if prompt.lessons:
-                await table.used(room, prompt.lessons, well=well)
+                await table.record_use(room, prompt.lessons, well=well)
         except StorageError as error:  # only a count
             _log.warning("skills.not_counted", error=str(error))
 
 
-def _sections(question: str, tools: Collection[str], matches: Sequence[Match]) -> list[Section]:
+def _sections(
+    question: str, tools: Collection[str], matches: Sequence[Match]
+) -> list[PromptSection]:
     """The helps and skills for a question."""
     bodies = (match.skill.body for match in matches)
     hints = (match.hint for match in matches)
     return [
-        Section("guidance", "\n".join([*helps(question, tools), *filter(None, bodies)]), _SKILLS),
-        Section("worked_out", "\n".join(filter(None, hints)), _WORKED_OUT),
+        PromptSection(
+            "guidance", "\n".join([*helps(question, tools), *filter(None, bodies)]), _SKILLS
+        ),
+        PromptSection("worked_out", "\n".join(filter(None, hints)), _WORKED_OUT),
     ]
 
 
-async def _lessons(table: SkillTable, asking: Asking) -> tuple[list[Section], tuple[str, ...]]:
+async def _lessons(
+    table: SkillTable, request: PromptRequest
+) -> tuple[list[PromptSection], tuple[str, ...]]:
     """What people have taught for such a question, and what that is called."""
     try:
-        return await lessons(table, asking.room, asking.text)
+        return await lessons(table, request.room, request.text)
     except StorageError as error:  # the question is answered without
         _log.warning("skills.not_read", error=str(error))
         return [], ()

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from llm.messages.errors import ContextTooLong
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 from llm.messages.message import Message
 from llm.messages.user_message import Question
 from llm.prompt.budget import PromptBudget
 from llm.prompt.context_manager import Conversation, Counter
-from llm.prompt.log_window import LogView
+from llm.prompt.log_window import LogWindow
 from llm.prompt.question_cues import goes_on, is_about_talk, is_about_time
 from storage.chat_log.event import Event, EventType
 
@@ -30,7 +30,7 @@ _RECENT = 12  # lines, for a question about the talk itself
 _UNSAID = "If these lines do not answer the question, say that you find nothing about it here."
 
 
-class CompactContext:
+class CompactPromptContext:
     """The prompt for one question to a small model; `found` are the lines that answer it. One that
     only people here can answer `is_unsure` when none of these lines surely does: then the model is
     told to say so, and where there are none it is shown the last lines.
@@ -41,7 +41,7 @@ class CompactContext:
         conversation: Conversation,
         system: str,
         question: Question,
-        view: LogView | None,
+        log_window: LogWindow | None,
         found: Sequence[Event],
         *,
         notes: str = "",
@@ -52,7 +52,7 @@ class CompactContext:
         self._conversation = conversation
         self._system = system
         self._question = question
-        self._view = view
+        self._log_window = log_window
         self._lines = list(found)
         self._notes = notes
         self._is_unsure = is_unsure
@@ -68,10 +68,10 @@ class CompactContext:
             turns = await conversation.store.turns(conversation.name, limit=1)
             if turns and self._now() - turns[-1].time < _LATELY:
                 self._past = _retold(turns[-1].messages)
-        if self._view:
-            self._view = await self._view.settled()
+        if self._log_window:
+            self._log_window = await self._log_window.resolved_view()
             if not self._lines and (self._is_unsure or is_about_talk(text)):
-                self._lines = await self._view.recent(_RECENT)
+                self._lines = await self._log_window.recent(_RECENT)
         if self._is_unsure and not is_about_talk(text):
             self._notes = "\n".join(filter(None, [self._notes, _UNSAID]))
 
@@ -93,14 +93,14 @@ class CompactContext:
 
     async def remember(self, messages: Sequence[Message]) -> None:
         """Keep the question and the messages that answer it."""
-        live = self._view if self._view and self._view.since is None else None
-        anchor = await live.asked() if live else 0
+        live = self._log_window if self._log_window and self._log_window.since is None else None
+        anchor = await live.question_event_id() if live else 0
         await self._conversation.remember(
             anchor, self._now(), (self._question.message(), *messages)
         )
 
     def _messages(self) -> list[Message]:
-        question = neutral(self._question.text)
+        question = escape_tags(self._question.text)
         notes = [self._notes] if self._notes else []
         if is_about_time(self._question.text):
             notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
@@ -115,7 +115,7 @@ def _line(event: Event) -> str:
     """A line as a small model reads it best: who, and what they said."""
     text = " ".join(event.text.split())
     action = event.type is EventType.ACTION
-    return neutral(f"* {event.nick} {text}" if action else f"<{event.nick}> {text}")
+    return escape_tags(f"* {event.nick} {text}" if action else f"<{event.nick}> {text}")
 
 
 def _retold(messages: Sequence[Message]) -> list[Message]:
@@ -124,6 +124,6 @@ def _retold(messages: Sequence[Message]) -> list[Message]:
     if not answer:
         return []
     return [
-        {"role": "user", "content": f"Question: {neutral(messages[0]['content'])}\nAnswer:"},
+        {"role": "user", "content": f"Question: {escape_tags(messages[0]['content'])}\nAnswer:"},
         {"role": "assistant", "content": _LINK.sub("", answer)[:_LONGEST_ANSWER]},
     ]

@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from llm.client.client import Count
+from llm.client.client import TokenCountResult
 from llm.messages.errors import ContextTooLong
-from llm.messages.escaping import neutral
-from llm.messages.log_format import EARLIER, block, line
+from llm.messages.escaping import escape_tags
+from llm.messages.log_format import EARLIER, render_block, render_line
 from llm.messages.message import Message
-from llm.messages.sections import Section, joined, within
+from llm.messages.sections import PromptSection, render_sections, within
 from llm.messages.user_message import Question
-from llm.prompt.log_window import Lines, LogView, Shown
+from llm.prompt.log_window import EventSlice, LogWindow, WindowContents
 from storage.chat_log.event import Event
-from storage.memory.conversations import Turn, Window
+from storage.memory.conversations import PromptWindow, Turn
 from storage.protocols import ConversationStore
 
 _DROPPED = "[left out: too long]"
@@ -28,7 +28,7 @@ _CHARACTERS = 3  # of a token, at least, in most texts
 _STABLE, _BESIDE = 3, 6  # the sections of a kind get one such part of the window, at most
 _MOST_MESSAGES = 30  # of earlier turns in a prompt; beyond, the oldest two thirds leave at once
 
-Counter = Callable[[Sequence[Message]], Awaitable[Count]]
+Counter = Callable[[Sequence[Message]], Awaitable[TokenCountResult]]
 """Counts the tokens of a prompt and of the model's window."""
 
 
@@ -49,7 +49,7 @@ class Conversation:
         await self.store.add(self.name, turn, self.room or self.name, self.person)
 
 
-class Context:
+class PromptContext:
     """The prompt for one question of a conversation.
 
     `stable` sections are the same for all questions of a room and stand behind the `system` text;
@@ -63,11 +63,11 @@ class Context:
         conversation: Conversation,
         system: str,
         question: Question,
-        view: LogView | None,
+        log_window: LogWindow | None,
         *,
         found: Sequence[Event] = (),
-        stable: Sequence[Section] = (),
-        beside: Sequence[Section] = (),
+        stable: Sequence[PromptSection] = (),
+        beside: Sequence[PromptSection] = (),
         budget: int | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -79,12 +79,12 @@ class Context:
         self._budget = budget
         self._now = now
         self._question = question
-        self._view = view
-        self._known = Window()
+        self._log_window = log_window
+        self._known = PromptWindow()
         self._next_turn = 0  # the id from which on turns are shown when none is left
         self._turn_start = 0
         self._turns: list[Turn] = []
-        self._shown = Shown(0, [])
+        self._shown = EventSlice(0, [])
         self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
 
     async def load(self) -> None:
@@ -95,12 +95,14 @@ class Context:
         cut = sum(len(turn.messages) for turn in turns) > _MOST_MESSAGES
         self._turns = _newest(turns, _MOST_MESSAGES // 3) if cut else turns
         self._turn_start = self._first_turn()
-        if self._view:
-            view = self._view = await self._view.settled()
-            related = [*self._found, *await view.related(self._question.text)]
-            await self._load_lines(view, related, cut=cut)
+        if self._log_window:
+            log_window = self._log_window = await self._log_window.resolved_view()
+            related = [*self._found, *await log_window.find_related(self._question.text)]
+            await self._load_lines(log_window, related, cut=cut)
 
-    async def _load_lines(self, view: LogView, related: Sequence[int], *, cut: bool) -> None:
+    async def _load_lines(
+        self, log_window: LogWindow, related: Sequence[int], *, cut: bool
+    ) -> None:
         """Read the newest lines, and those from further back: what each turn was shown, what is
         `related` to the question, and for a first question what the asker said last.
 
@@ -109,11 +111,11 @@ class Context:
         as_turns = _anchors(self._turns)
         before = {event for turn in self._turns for event in turn.related}
         start = 0 if cut else self._known.log_start
-        lines = await view.lines(start, as_turns, before.union(related), own=not self._turns)
+        lines = await log_window.lines(start, as_turns, before.union(related), own=not self._turns)
         self._shown = lines.newest.without(as_turns)
-        self._relate(lines, related)
+        self._select_related(lines, related)
 
-    def _relate(self, lines: Lines, related: Sequence[int]) -> None:
+    def _select_related(self, lines: WindowContents, related: Sequence[int]) -> None:
         """Take from `lines` those from further back that are shown nowhere else."""
         found = {event.id: event for event in lines.named}
         as_turns = _anchors(self._turns)
@@ -157,7 +159,7 @@ class Context:
         return messages
 
     async def _fit_past(
-        self, counted: Count, room: int, steps: Sequence[Message], count: Counter
+        self, counted: TokenCountResult, room: int, steps: Sequence[Message], count: Counter
     ) -> None:
         """Cut lines and turns, in one step to half of what was allowed, when they are too many."""
         while self._has_past():
@@ -175,21 +177,21 @@ class Context:
 
     async def remember(self, messages: Sequence[Message]) -> None:
         """Keep the question and the messages that answer it, and where the prompt begins."""
-        live = self._live()
-        anchor = await live.asked() if live else 0
+        live = self._live_window()
+        anchor = await live.question_event_id() if live else 0
         related = [event.id for event in self._related.get(0, ())]
         conversation = self._conversation
         await conversation.remember(
             anchor, self._now(), (self._question.message(), *messages), related
         )
         log_start = self._shown.start if live else self._known.log_start
-        window = Window(log_start, self._turn_start)
+        window = PromptWindow(log_start, self._turn_start)
         if window != self._known:
             await conversation.store.move_window(conversation.name, window)
 
-    def _live(self) -> LogView | None:
+    def _live_window(self) -> LogWindow | None:
         """The view, when it goes on from one question to the next and holds the questions."""
-        return self._view if self._view and self._view.since is None else None
+        return self._log_window if self._log_window and self._log_window.since is None else None
 
     def _first_turn(self) -> int:
         return self._turns[0].id if self._turns else self._next_turn
@@ -199,24 +201,26 @@ class Context:
 
     def _past_characters(self) -> int:
         """The approximate size of all lines and turns in the prompt."""
-        related = sum(len(line(event)) for events in self._related.values() for event in events)
+        related = sum(
+            len(render_line(event)) for events in self._related.values() for event in events
+        )
         return related + sum(map(_size, self._shown.events)) + sum(map(_size, self._turns))
 
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
-        system = "\n\n".join(filter(None, (self._system, joined(self._stable))))
+        system = "\n\n".join(filter(None, (self._system, render_sections(self._stable))))
         messages: list[Message] = [{"role": "system", "content": system}]
         lines: list[Event] = []
         for item in _in_order(self._shown.events, self._turns):
             if isinstance(item, Event):
                 lines.append(item)
             else:
-                question = asked(item.messages[0], lines, self._related.get(item.id, ()))
-                messages += [question, *map(_sent, item.messages[1:])]
+                question = render_question(item.messages[0], lines, self._related.get(item.id, ()))
+                messages += [question, *map(_render_step, item.messages[1:])]
                 lines = []
-        question = asked(
-            self._question.message(), lines, self._related.get(0, ()), joined(self._beside)
+        question = render_question(
+            self._question.message(), lines, self._related.get(0, ()), render_sections(self._beside)
         )
-        return [*messages, question, *map(_sent, steps)]
+        return [*messages, question, *map(_render_step, steps)]
 
     def _cut_sections(self, window: int) -> bool:
         """Give the sections their share of a window of so many characters; whether that cut any."""
@@ -228,7 +232,7 @@ class Context:
 
     async def _leave_out(self, characters: float) -> None:
         """Leave out the oldest of the past, of so many characters or a little more."""
-        characters -= sum(len(line(event)) for event in self._related.pop(0, ()))
+        characters -= sum(len(render_line(event)) for event in self._related.pop(0, ()))
         past = _in_order(self._shown.events, self._turns)
         while past and characters > 0:
             characters -= _size(past.pop(0))
@@ -238,28 +242,31 @@ class Context:
             self._turn_start = self._first_turn()
             self._related = {turn.id: self._related.get(turn.id, []) for turn in turns}
         events = [item for item in past if isinstance(item, Event)]
-        live = self._live()
+        live = self._live_window()
         if live is None:
-            self._shown = Shown(self._shown.start, events)
+            self._shown = EventSlice(self._shown.start, events)
         else:
             start = events[0].id if events else live.anchor
             # Questions and answers that are shown as turns no longer are log lines now.
             self._shown = (await live.newest(start, ())).without(_anchors(turns))
 
 
-def asked(
+def render_question(
     question: Message, events: Sequence[Event], related: Sequence[Event] = (), beside: str = ""
 ) -> Message:
     """Return a question as it is sent: the lines just before it, those from further back that
     belong to it, what else does, then who asked it, once."""
-    text = neutral(f"{question['name']} asks: {question['content']}")
+    text = escape_tags(f"{question['name']} asks: {question['content']}")
     more = f"{beside}\n\n" if beside else ""
-    return {"role": "user", "content": block(events) + block(related, EARLIER) + more + text}
+    return {
+        "role": "user",
+        "content": render_block(events) + render_block(related, EARLIER) + more + text,
+    }
 
 
-def _sent(step: Message) -> Message:
+def _render_step(step: Message) -> Message:
     """A step as it is sent; one of a person is a question that joined the first one."""
-    return asked(step, ()) if "name" in step else step
+    return render_question(step, ()) if "name" in step else step
 
 
 def _newest(turns: list[Turn], most: int) -> list[Turn]:
@@ -275,7 +282,7 @@ def _newest(turns: list[Turn], most: int) -> list[Turn]:
 def _anchors(turns: Sequence[Turn]) -> set[int]:
     """The log events that are shown as turns: the questions, those that joined included."""
     joined_ones = {message.get("anchor", 0) for turn in turns for message in turn.messages}
-    return joined_ones | {turn.anchor for turn in turns}
+    return joined_ones | {turn.question_event_id for turn in turns}
 
 
 def _in_order(events: Sequence[Event], turns: Sequence[Turn]) -> list[Event | Turn]:
@@ -283,7 +290,7 @@ def _in_order(events: Sequence[Event], turns: Sequence[Turn]) -> list[Event | Tu
     past: list[Event | Turn] = []
     rest = list(events)
     for turn in turns:
-        before = [event for event in rest if event.id < turn.anchor]
+        before = [event for event in rest if event.id < turn.question_event_id]
         rest = rest[len(before) :]
         past += [*before, turn]
     return past + rest
@@ -292,7 +299,7 @@ def _in_order(events: Sequence[Event], turns: Sequence[Turn]) -> list[Event | Tu
 def _size(item: Event | Turn) -> int:
     """About how many characters an item of the past has in the prompt."""
     if isinstance(item, Event):
-        return len(line(item))
+        return len(render_line(item))
     return sum(map(_length, item.messages))
 
 
@@ -301,7 +308,7 @@ def _length(message: Message) -> int:
     return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
 
 
-def _leave_out_last(sections: list[Section]) -> bool:
+def _leave_out_last(sections: list[PromptSection]) -> bool:
     """Leave out the last section, if there is one."""
     return bool(sections) and bool(sections.pop())
 

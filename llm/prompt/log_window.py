@@ -17,11 +17,11 @@ from llm.log_questions.answers import (
     nearest_lines,
 )
 from llm.threads.channel_threads import ChannelThreads
-from llm.tools.semantic_search import Meaning, near_to
+from llm.tools.semantic_search import SemanticIndex, nearest_events
 from storage.chat_log.event import SPOKEN, Event, Place, Scope
-from storage.chat_log.pending_event import Entry
+from storage.chat_log.pending_event import PendingEvent
 from storage.log import Query
-from storage.passages.passages import PEOPLE, Spoken
+from storage.passages.passages import PEOPLE, LineFilter
 from storage.protocols import LogReader
 
 _OWN_WORDS = 3  # lines
@@ -36,39 +36,39 @@ PROGRESS = "still at it, one moment."
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class EventSlice:
     """Events to show, oldest first: all that may be, from the id `start` on."""
 
     start: int
     events: list[Event]
 
-    def without(self, asked: Collection[int]) -> Shown:
+    def without(self, asked: Collection[int]) -> EventSlice:
         """Less the questions that are shown as turns (by event id), and our answers to them."""
         turns = frozenset(asked)
         kept = [e for e in self.events if e.id not in turns and e.reply_to not in turns]
-        return Shown(self.start, kept)
+        return EventSlice(self.start, kept)
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class WindowContents:
     """What a prompt shows of the log: the newest events, those that are `named`, and the speaker's
     `own` words, both oldest first."""
 
-    newest: Shown
+    newest: EventSlice
     named: list[Event]
     own: list[Event]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogView:
+class LogWindow:
     """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
     all that happened between them. With `since` it is the view of somebody who asks from
     elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks; with
     `threads`, lines from further back are found that belong to what they ask. Where the question is
-    a `line` on its way into the log, `anchor` is the least that its id can be. Lines that answer a
-    question are quoted as `quoting` says, and none that `spoken` leaves out; `people` are the nicks
-    that a question may name; what no words find is looked for by `meaning`, where there is such an
-    index."""
+    a `pending_event` on its way into the log, `anchor` is the least that its id can be. Lines that
+    answer a question are quoted as `quoting` says, and none that `line_filter` leaves out; `people`
+    are the nicks that a question may name; what no words find is looked for by `semantic_index`,
+    where there is such an index."""
 
     log: LogReader
     place: Place
@@ -77,31 +77,31 @@ class LogView:
     since: datetime | None = None
     speaker: str = ""
     threads: ChannelThreads | None = None
-    line: Entry | None = None
+    pending_event: PendingEvent | None = None
     quoting: Quoting = PLAIN
-    spoken: Spoken = PEOPLE
+    line_filter: LineFilter = PEOPLE
     people: Collection[str] = ()
-    meaning: Meaning | None = None
+    semantic_index: SemanticIndex | None = None
 
-    async def settled(self) -> LogView:
+    async def resolved_view(self) -> LogWindow:
         """The view once all that was said before the question is in the log."""
-        if self.line is None:
+        if self.pending_event is None:
             return self
-        return replace(self, anchor=await self.line.preceded() or self.anchor)
+        return replace(self, anchor=await self.pending_event.preceding_id() or self.anchor)
 
-    async def asked(self) -> int:
+    async def question_event_id(self) -> int:
         """The id of the event that asks, once it is in the log."""
-        return (await self.line.written() if self.line else 0) or self.anchor
+        return (await self.pending_event.wait_visible() if self.pending_event else 0) or self.anchor
 
     async def lines(
         self, start: int, asked: Collection[int], named: Collection[int], *, own: bool
-    ) -> Lines:
+    ) -> WindowContents:
         """All that there is to show, in one reading.
 
         The newest events begin at the event `start` (0: not known yet) and grow, until people have
         said twice the wanted lines: then they begin anew. Questions that are shown as turns
-        (`asked`, by event id) do not count. Beside them it is those of the `named` events that are
-        still there, and with `own` what the speaker said last.
+        (`question_event_id`, by event id) do not count. Beside them it is those of the `named`
+        events that are still there, and with `own` what the speaker said last.
         """
         live, none_wanted = self.since is None, self.last == 0
         if not live:
@@ -112,15 +112,15 @@ class LogView:
             start = await self._first(asked)
         events, others, words = await self.log.for_model(
             self._from(start, 0 if live and none_wanted else _MOST),
-            self._named(named),
+            self._by_ids(named),
             self._own_words(_OWN_WORDS if own and self.speaker and not none_wanted else 0),
         )
-        if live and sum(_said(event, asked) for event in events) > _GROWTH * self.last:
+        if live and sum(_is_shown(event, asked) for event in events) > _GROWTH * self.last:
             start = await self._first(asked)
         shown = [e for e in events if e.id >= start and not _is_progress(e)]
-        return Lines(Shown(start, shown), others, words)
+        return WindowContents(EventSlice(start, shown), others, words)
 
-    async def newest(self, start: int, asked: Collection[int]) -> Shown:
+    async def newest(self, start: int, asked: Collection[int]) -> EventSlice:
         """The newest events alone."""
         return (await self.lines(start, asked, (), own=False)).newest
 
@@ -129,25 +129,29 @@ class LogView:
         a question to nobody here. Raises Unavailable."""
         asking = Questioner(self.speaker, self.people)
         return await answer_about_log(
-            self.log, question, self._before(), asking, self.quoting, self.spoken
+            self.log, question, self._before(), asking, self.quoting, self.line_filter
         )
 
     async def nearest(self, question: str) -> QuotedAnswer:
         """Find the lines that come nearest to a question which none surely answers. Raises
         Unavailable."""
         within = self._before()
-        near = await near_to(self.meaning, question, replace(within, limit=_NEAREST))
+        near = await nearest_events(self.semantic_index, question, replace(within, limit=_NEAREST))
         shown = await self.log.shown_to_model(near)
-        return await nearest_lines(self.log, question, within, shown, self.quoting, self.spoken)
+        return await nearest_lines(
+            self.log, question, within, shown, self.quoting, self.line_filter
+        )
 
     async def lately(self) -> QuotedAnswer | None:
         """Quote the last lines that people said, for a question about the talk itself."""
-        said = [event for event in await self.recent(_LATELY) if not self.spoken.leaves_out(event)]
+        said = [
+            event for event in await self.recent(_LATELY) if not self.line_filter.leaves_out(event)
+        ]
         lines = tuple(map(self.quoting.line, said[-MOST_LINES:]))
         return QuotedAnswer(LATELY, lines, tuple(said)) if lines else None
 
     def _before(self) -> Query:
-        return Query(scope=Scope.of(self.place), before_id=self.anchor)
+        return Query(scope=Scope.from_places(self.place), before_id=self.anchor)
 
     async def recent(self, limit: int) -> list[Event]:
         """The last lines that people said."""
@@ -155,31 +159,31 @@ class LogView:
         [said] = await self.log.for_model(query)
         return said
 
-    async def related(self, text: str) -> list[int]:
+    async def find_related(self, text: str) -> list[int]:
         """The ids of lines that belong to what the speaker asks: a few."""
         if self.threads is None or self.last == 0:
             return []
         most = min(self.last, _RELATED)
-        return await self.threads.related(self.speaker, text, self.anchor, most)
+        return await self.threads.find_related(self.speaker, text, self.anchor, most)
 
     async def _first(self, asked: Collection[int]) -> int:
         """The id of the first of the `last` lines that people said."""
         limit = self.last + len(asked)
         query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
         [said] = await self.log.for_model(query)
-        wanted = [event for event in said if _said(event, asked)][-self.last :]
+        wanted = [event for event in said if _is_shown(event, asked)][-self.last :]
         return wanted[0].id if wanted else self.anchor
 
     def _from(self, first: int, limit: int) -> Query:
         return replace(self._query(), after_id=first - 1, limit=limit)
 
-    def _named(self, ids: Collection[int]) -> Query:
-        scope = Scope.of(self.place)
+    def _by_ids(self, ids: Collection[int]) -> Query:
+        scope = Scope.from_places(self.place)
         return Query(scope=scope, before_id=self.anchor, ids=frozenset(ids), limit=len(ids))
 
     def _own_words(self, limit: int) -> Query:
         return Query(
-            scope=Scope.of(self.place),
+            scope=Scope.from_places(self.place),
             before_id=self.anchor,
             types=SPOKEN,
             nick=self.speaker,
@@ -187,11 +191,11 @@ class LogView:
         )
 
     def _query(self) -> Query:
-        scope = Scope.of(self.place)
+        scope = Scope.from_places(self.place)
         return Query(scope=scope, before_id=self.anchor, since=self.since)
 
 
-def _said(event: Event, asked: Collection[int]) -> bool:
+def _is_shown(event: Event, asked: Collection[int]) -> bool:
     """Whether an event counts: somebody said it, and it is not shown as a turn."""
     return event.type in SPOKEN and not event.own and event.id not in asked
 

@@ -11,16 +11,16 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 from terrarium.config import ConfigError
-from terrarium.front_matter import NAME, read
+from terrarium.front_matter import NAME, parse
 
 _log = structlog.get_logger()
 
 Names = tuple[Annotated[str, Field(min_length=1, max_length=64)], ...]
 
 
-class _Front(BaseModel):
+class _FrontMatter(BaseModel):
     """The keys at the head of the file."""
 
     name: str = Field("", pattern=f"^({NAME.pattern})?$")
@@ -53,15 +53,15 @@ class Persona:
     @classmethod
     def read(cls, path: Path) -> Persona:
         """The persona in a file. Raises ConfigError."""
-        front, text = read(_Front, path)
+        front, text = parse(_FrontMatter, path)
         if not text:
             raise ConfigError(f"{path} says nothing below its front matter")
         return cls(text, **dict(front))
 
-    def said(self, values: Mapping[str, str], *, short: bool = False) -> str:
+    def render(self, values: Mapping[str, str], *, short: bool = False) -> str:
         """Return the text, or its `short` form where there is one, with `values`, which are made
         harmless, in place of its `$names`."""
-        harmless = {name: neutral(value) for name, value in values.items()}
+        harmless = {name: escape_tags(value) for name, value in values.items()}
         text = self.short if short and self.short else self.text
         return Template(text).safe_substitute(harmless)
 
@@ -74,7 +74,7 @@ class Personas:
         self, own: Persona, named: Mapping[str, Persona], problems: Mapping[str, str]
     ) -> None:
         self.own = own
-        self.named = named
+        self.by_name = named
         self.problems = problems
         self._missed: set[str] = set()
 
@@ -94,20 +94,20 @@ class Personas:
         for path in sorted(folder.glob("*.md")):
             name = path.stem.lower()
             try:
-                named[name] = _named(path, name)
+                named[name] = _read_named(path, name)
             except ConfigError as error:
                 problems[name] = str(error)
                 _log.warning("personas.kept", persona=name, reason=str(error))
-                if name in before.named:
-                    named[name] = before.named[name]
+                if name in before.by_name:
+                    named[name] = before.by_name[name]
         return cls(own_persona, named, problems)
 
-    def of(self, chosen: str | None) -> Persona:
+    def choose(self, chosen: str | None) -> Persona:
         """The persona that somebody has chosen by its name or whose text they have written; the
         tendril's own when it is None, or the name of one that is no longer there."""
         if not chosen:
             return self.own
-        if persona := self.named.get(chosen.lower()):
+        if persona := self.by_name.get(chosen.lower()):
             return persona
         if not NAME.fullmatch(chosen.lower()):
             return Persona(chosen)
@@ -119,12 +119,12 @@ class Personas:
     def require(self, chosen: str) -> None:
         """Raises ValueError, with a sentence for people, for the name of a persona that there is
         not."""
-        if NAME.fullmatch(chosen.lower()) and chosen.lower() not in self.named:
-            known = ", ".join(sorted(self.named)) or "none yet"
+        if NAME.fullmatch(chosen.lower()) and chosen.lower() not in self.by_name:
+            known = ", ".join(sorted(self.by_name)) or "none yet"
             raise ValueError(f"There is no persona {chosen!r}; there are: {known}.")
 
 
-def _named(path: Path, name: str) -> Persona:
+def _read_named(path: Path, name: str) -> Persona:
     """The persona that people call by the file's name, which the file may say too."""
     persona = Persona.read(path)
     if not NAME.fullmatch(name) or persona.name not in ("", name):

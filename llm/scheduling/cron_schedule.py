@@ -22,13 +22,13 @@ _FIELDS = "minute hour day-of-month month day-of-week"
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """The times of one job. Make one with `parsed`; all times in and out are aware."""
+    """The times of one job. Make one with `parse`; all times in and out are aware."""
 
     expression: str
     zone: tzinfo
 
     @classmethod
-    def parsed(cls, expression: str, zone: str) -> Timetable:
+    def parse(cls, expression: str, zone: str) -> Timetable:
         """Check both. Raises ValueError with words for whoever wrote the configuration."""
         table = cls(expression, parse_zone(zone))
         if len(expression.split()) != 5:
@@ -77,7 +77,7 @@ def parse_zone(name: str) -> tzinfo:
 def system_zone() -> str:
     """Return the IANA name of the system's time zone, "UTC" where it cannot be told."""
     named = os.environ.get("TZ", "").removeprefix(":")
-    found = [named, _first_line(Path("/etc/timezone")), *_linked(Path("/etc/localtime"))]
+    found = [named, _first_line(Path("/etc/timezone")), *_link_target(Path("/etc/localtime"))]
     name = next((name for name in found if name and is_zone(name)), "UTC")
     return "UTC" if name in ("Etc/UTC", "Etc/UCT", "UCT", "Universal", "Zulu") else name
 
@@ -89,7 +89,7 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def _linked(path: Path) -> list[str]:
+def _link_target(path: Path) -> list[str]:
     """The zone whose file a link leads to: /usr/share/zoneinfo/Europe/Vienna."""
     try:
         return [str(path.resolve(strict=True)).partition("zoneinfo/")[2]]
@@ -106,10 +106,10 @@ def is_zone(name: str) -> bool:
     return True
 
 
-def _known(name: str) -> str:
+def _require_zone(name: str) -> str:
     parse_zone(name)
     return name
 
 
-ZoneName = Annotated[str, AfterValidator(_known)]
+ZoneName = Annotated[str, AfterValidator(_require_zone)]
 """A setting that names a time zone."""

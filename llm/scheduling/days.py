@@ -124,11 +124,11 @@ def day_in(text: str, today: date, *, past: bool = False) -> date | None:
         return today + timedelta(days=near[text])
     for form in _DATES:
         if match := form.fullmatch(text):
-            return _written(match, today, past)
-    return _named(text, today, past)
+            return _written_day(match, today, past)
+    return _named_day(text, today, past)
 
 
-def moved(day: date, span: str, sign: int = 1) -> date | None:
+def shift_day(day: date, span: str, sign: int = 1) -> date | None:
     """Return the day that is so long after `day` (or before): "3 weeks", "a month"."""
     match = _SPAN.fullmatch(span.strip())
     if not match:
@@ -168,7 +168,7 @@ def weekday_of(name: str) -> int | None:
     return short.index(name) if name in short else None
 
 
-def _written(match: re.Match[str], today: date, past: bool) -> date | None:
+def _written_day(match: re.Match[str], today: date, past: bool) -> date | None:
     found = match.groupdict()
     month = int(found["number"]) if found.get("number") else month_of(found.get("month") or "")
     if month is None:
@@ -182,7 +182,7 @@ def _written(match: re.Match[str], today: date, past: bool) -> date | None:
         return None
 
 
-def _named(text: str, today: date, past: bool) -> date | None:
+def _named_day(text: str, today: date, past: bool) -> date | None:
     match = _OF_YEAR.fullmatch(text)
     if not match:
         return None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from llm.scheduling.cron_schedule import Timetable
-from llm.scheduling.days import day_in, moved, weekday_of
+from llm.scheduling.days import day_in, shift_day, weekday_of
 
 PARTS_OF_DAY: Mapping[str, time] = {
     **dict.fromkeys(("morning", "früh", "vormittag", "morgen"), time(9)),
@@ -151,25 +151,25 @@ _FORMS = (
 )
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
 _BEFORE, _AFTER = r"(?<![\w'.:/-])", r"(?![\w'/-])"
 
-LEADING = tuple(_compiled(form + _AFTER) for form in (*_FORMS, _DAY + _THEN))
+LEADING = tuple(_compile(form + _AFTER) for form in (*_FORMS, _DAY + _THEN))
 """Those with which a text may begin."""
 
-TRAILING = tuple(_compiled(_BEFORE + form + "$") for form in (*_FORMS, _DAY + _THEN))
+TRAILING = tuple(_compile(_BEFORE + form + "$") for form in (*_FORMS, _DAY + _THEN))
 """Those with which it may end."""
 
 ANYWHERE = tuple(
-    _compiled(_BEFORE + form + _AFTER)
+    _compile(_BEFORE + form + _AFTER)
     for form in (*_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
 )
 """Those that are certain within a text too."""
 
-BARE = _compiled(
+BARE = _compile(
     rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
 )
 """A span alone, with which a text may begin: "10m tea"."""
@@ -221,37 +221,37 @@ class NotUnderstood(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class ResolvedTime:
     """The first time, in UTC, and for what comes again the cron expression `rule`."""
 
     due: datetime
     rule: str = ""
 
 
-def when(text: str, now: datetime, zone: tzinfo) -> tuple[When, str]:
+def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, str]:
     """Return the time that `text` names, as meant at `now` in `zone`, and the text without it.
 
     Raises NotUnderstood.
     """
-    parts, rest = _parted(text)
+    parts, rest = _split_time(text)
     if not parts:
         raise NotUnderstood(f"I understand times like these: {FORMS}.")
-    found = _resolved(parts, now, zone)
+    found = _resolve(parts, now, zone)
     if not now < found.due <= now + FURTHEST:
         raise NotUnderstood("That time has passed, or is more than a year away.")
     return found, rest
 
 
 def without_time(text: str) -> str | None:
-    """Return a text without the time that `when` finds in it, None when it finds none."""
-    parts, rest = _parted(text)
+    """Return a text without the time that `parse_time` finds in it, None when it finds none."""
+    parts, rest = _split_time(text)
     return rest if parts else None
 
 
-def _parted(text: str) -> tuple[dict[str, str], str]:
+def _split_time(text: str) -> tuple[dict[str, str], str]:
     """The named parts of the time in a text, in lower case, and the rest of the text."""
     said = " ".join(text.split())
-    match = _found(said)
+    match = _find_time(said)
     if match is None:
         return {}, said
     before, after = said[: match.start()], said[match.end() :]
@@ -260,10 +260,10 @@ def _parted(text: str) -> tuple[dict[str, str], str]:
         before, after = _with_other(before, after, parts, "clock")
     elif _has_clock(parts) and not parts.get("day") and not parts.get("every"):
         before, after = _with_other(before, after, parts, "day")
-    return parts, _cleaned(before, after)
+    return parts, _clean(before, after)
 
 
-def _found(said: str) -> re.Match[str] | None:
+def _find_time(said: str) -> re.Match[str] | None:
     """The time in a text: at its beginning, else at its end, else within it."""
     end = _TAIL.search(said)
     body = said[: end.start()] if end else said
@@ -298,12 +298,12 @@ def _with_other(before: str, after: str, parts: dict[str, str], other: str) -> t
     return before, after
 
 
-def _resolved(parts: dict[str, str], now: datetime, zone: tzinfo) -> When:
+def _resolve(parts: dict[str, str], now: datetime, zone: tzinfo) -> ResolvedTime:
     if "every" in parts:
         return _again(parts, now, zone)
     if "counts" in parts:
-        return When(_later(parts["counts"], now, zone))
-    return When(_once(parts, now, zone))
+        return ResolvedTime(_later(parts["counts"], now, zone))
+    return ResolvedTime(_once(parts, now, zone))
 
 
 def _has_clock(parts: dict[str, str]) -> bool:
@@ -313,7 +313,7 @@ def _has_clock(parts: dict[str, str]) -> bool:
 def _later(counts: str, now: datetime, zone: tzinfo) -> datetime:
     if match := MONTHS.fullmatch(counts):
         local = now.astimezone(zone)
-        day = moved(local.date(), f"{count_of(match['count']):.0f} {match['unit']}")
+        day = shift_day(local.date(), f"{count_of(match['count']):.0f} {match['unit']}")
         return _at(day, local.time(), zone) if day else now
     seconds = 0.0
     for match in PARTS.finditer(counts):
@@ -402,7 +402,7 @@ def _part_of(name: str) -> str:
     return words[-1] if is_part else ""
 
 
-def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> When:
+def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> ResolvedTime:
     every, local = parts["every"], now.astimezone(zone)
     if every in ("hour", "stunde", "hourly", "stündlich"):
         rule = f"{local.minute} * * * *"
@@ -410,7 +410,7 @@ def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> When:
         part = every if every in PARTS_OF_DAY else ""
         clock, _ = _clock_of(parts, part)
         rule = f"{clock.minute} {clock.hour} {_days_of(every, parts.get('on', ''), local)}"
-    return When(Timetable(rule, zone).after(now), rule)
+    return ResolvedTime(Timetable(rule, zone).after(now), rule)
 
 
 def _days_of(every: str, on: str, local: datetime) -> str:
@@ -479,7 +479,7 @@ def _at(day: date, clock: time, zone: tzinfo) -> datetime:
     return datetime.combine(day, clock, zone).astimezone(UTC)
 
 
-def _cleaned(before: str, after: str) -> str:
+def _clean(before: str, after: str) -> str:
     """What is left of a text without its time."""
     text = f"{before.strip()} {after.strip()}".strip() if before.strip() else after
     text = text[match.end() :] if (match := _FILLING.match(text)) else text

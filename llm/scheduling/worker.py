@@ -51,16 +51,16 @@ class Worker:
         """Work for ever."""
         async with self._alone(), asyncio.TaskGroup() as tasks:
             while True:
-                self._jobs.news.clear()
+                self._jobs.changed.clear()
                 due = None
                 try:
-                    now = await self._begin(tasks)
+                    now = await self._start_due(tasks)
                     due = await self._jobs.next_due(self._handlers, now)
                 except StorageError as error:
                     _log.error("worker.no_jobs", error=str(error))
-                await self._rest(due)
+                await self._idle(due)
 
-    async def _begin(self, tasks: asyncio.TaskGroup) -> datetime:
+    async def _start_due(self, tasks: asyncio.TaskGroup) -> datetime:
         """Begin what may run now, and return when that was. Other jobs that are due then wait for
         one that runs, and its end is news."""
         if self._swept is None:
@@ -74,15 +74,15 @@ class Worker:
             if job is None:
                 break
             self._running += 1
-            tasks.create_task(self._do(job))
+            tasks.create_task(self._execute(job))
         return now
 
-    async def _rest(self, due: datetime | None) -> None:
+    async def _idle(self, due: datetime | None) -> None:
         """Wait for news, for the time at which a job is due, or for a while."""
-        if self._running == 0 and not self._jobs.news.is_set():
+        if self._running == 0 and not self._jobs.changed.is_set():
             self.idle.set()
         async with asyncio.TaskGroup() as tasks:
-            waits = [tasks.create_task(self._jobs.news.wait())]
+            waits = [tasks.create_task(self._jobs.changed.wait())]
             if due:
                 waits.append(tasks.create_task(self._until(due)))
             await asyncio.wait(waits, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
@@ -94,32 +94,32 @@ class Worker:
         await self._clock.sleep_until(time)
         return True
 
-    async def _do(self, job: Job) -> None:
+    async def _execute(self, job: Job) -> None:
         try:
-            (result,) = await asyncio.gather(self._limited(job), return_exceptions=True)
-            await self._tell(job, result)
+            (result,) = await asyncio.gather(self._run_limited(job), return_exceptions=True)
+            await self._settle(job, result)
         except asyncio.CancelledError:  # we are to stop: that is no fault of the job
             with suppress(StorageError):
-                await asyncio.shield(self._jobs.postponed(job, self._clock.now()))
+                await asyncio.shield(self._jobs.postpone(job, self._clock.now()))
             raise
         except StorageError as error:  # its lease ends, and it is done again
             _log.error("worker.not_told", kind=job.kind, job=job.id, error=str(error))
         self._running -= 1
-        self._jobs.news.set()
+        self._jobs.changed.set()
 
-    async def _limited(self, job: Job) -> object:
+    async def _run_limited(self, job: Job) -> object:
         async with asyncio.timeout(LEASE.total_seconds()):
             return await self._handlers[job.kind](job)
 
-    async def _tell(self, job: Job, result: object) -> None:
+    async def _settle(self, job: Job, result: object) -> None:
         if not isinstance(result, BaseException):
-            await self._jobs.done(job, result)
+            await self._jobs.finish(job, result)
             _log.info("worker.done", kind=job.kind, job=job.id)
         elif isinstance(result, Unreachable | Busy):
-            await self._jobs.postponed(job, self._clock.now() + _AWAY)
+            await self._jobs.postpone(job, self._clock.now() + _AWAY)
         elif isinstance(result, Exception):
             _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=result)
-            await self._jobs.failed(job, type(result).__name__)
+            await self._jobs.fail(job, type(result).__name__)
         else:
             raise result
 

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.messages.sections import Section
-from llm.skills.shelf import Shelf
+from llm.messages.sections import PromptSection
+from llm.skills.shelf import SkillRegistry
 from llm.skills.skill import Skill
 from llm.tools.toolbox import ToolError, tool
-from storage.memory.taught_skills import SkillTable, Taught
+from storage.memory.taught_skills import SkillTable, TaughtSkill
 from terrarium.front_matter import NAME
 
 TEACH = "teach"
@@ -47,31 +47,33 @@ class TeachingTools:
         how: Annotated[str, Field(min_length=3, max_length=1_000, description="what to do then")],
     ) -> str:
         """Keep how something is done, when the person who asks you teaches you that."""
-        await self._table.teach(self._room, Taught(name, when, how, self._who), self._now())
+        await self._table.teach(self._room, TaughtSkill(name, when, how, self._who), self._now())
         return f"learned: {name}"
 
     @tool(effect=True, quiet=True, needs=TEACH)
     async def unlearn_skill(self, name: Name) -> str:
         """Forget what you were taught, when the person who asks you wants that."""
         if not await self._table.forget(self._room, name):
-            known = [skill.name for skill in await self._table.taught(self._room)]
+            known = [skill.name for skill in await self._table.list_taught(self._room)]
             raise ToolError(f"there is no such skill; there are: {', '.join(known) or 'none'}")
         return f"forgotten: {name}"
 
 
 async def lessons(
     table: SkillTable, room: str, question: str
-) -> tuple[list[Section], tuple[str, ...]]:
+) -> tuple[list[PromptSection], tuple[str, ...]]:
     """What was taught in a room for such a question, and what that is called. Raises
     StorageError."""
-    taught = {each.name: each for each in await table.taught(room)}
+    taught = {each.name: each for each in await table.list_taught(room)}
     if not taught:
         return [], ()
-    shelf = Shelf({name: Skill(name, each.description) for name, each in taught.items()}, {})
-    found = [taught[match.skill.name] for match in await shelf.matching(question, None)]
+    registry = SkillRegistry(
+        {name: Skill(name, each.description) for name, each in taught.items()}, {}
+    )
+    found = [taught[match.skill.name] for match in await registry.matching(question, None)]
     if not found:
         return [], ()
     found.sort(key=lambda each: -each.score)
     texts = [f"{each.description}: {each.body}" for each in found]
-    section = Section("lessons", "\n".join([_ABOUT, *texts]), _BUDGET)
+    section = PromptSection("lessons", "\n".join([_ABOUT, *texts]), _BUDGET)
     return [section], tuple(each.name for each in found)

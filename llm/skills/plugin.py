@@ -19,10 +19,12 @@ T = TypeVar("T")
 
 def modules_of(folder: Path) -> tuple[ModuleType, ...]:
     """The Python files of a skill's folder, run anew. Raises ConfigError."""
-    return tuple(guarded(str(path), partial(_run, path)) for path in sorted(folder.glob("*.py")))
+    return tuple(
+        run_guarded(str(path), partial(_run, path)) for path in sorted(folder.glob("*.py"))
+    )
 
 
-def guarded(what: str, work: Callable[[], T]) -> T:
+def run_guarded(what: str, work: Callable[[], T]) -> T:
     """What `work` returns, which runs somebody else's code. Raises ConfigError for whatever that
     raises, an exit included."""
     with ThreadPoolExecutor(1, "skill") as executor:

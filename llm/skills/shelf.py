@@ -18,10 +18,10 @@ from types import ModuleType
 import structlog
 
 from llm.skills.hint import HintContext, WorkedOut
-from llm.skills.plugin import guarded, modules_of
+from llm.skills.plugin import modules_of, run_guarded
 from llm.skills.skill import FILE, Skill
-from llm.threads.model import fitted
-from llm.threads.rarity import Rarity, words
+from llm.threads.model import load_model
+from llm.threads.rarity import InverseDocumentFrequency, words
 from terrarium.config import ConfigError
 
 GROUP = "terrarium.skills"
@@ -47,7 +47,7 @@ class Match:
     is_whole: bool = False
 
 
-class Shelf:
+class SkillRegistry:
     """Skills by name, and what is wrong with those that cannot be used."""
 
     def __init__(self, skills: Mapping[str, Skill], problems: Mapping[str, str]) -> None:
@@ -55,14 +55,18 @@ class Shelf:
         self.problems = problems
 
     @classmethod
-    def read(cls, folder: Path, before: Shelf) -> Shelf:
+    def read(cls, folder: Path, before: SkillRegistry) -> SkillRegistry:
         """Read everything anew. What is wrong is reported in the log and stays as `before`; a
         skill of the folder takes the place of a package's of the same name."""
         skills: dict[str, Skill] = {}
         problems: dict[str, str] = {}
         for name, source in _sources(folder):
             try:
-                skills[name] = _packaged(source) if isinstance(source, EntryPoint) else _own(source)
+                skills[name] = (
+                    _load_package(source)
+                    if isinstance(source, EntryPoint)
+                    else _load_folder(source)
+                )
             except ConfigError as error:
                 problems[name] = str(error)
                 if name in before.skills:
@@ -87,7 +91,7 @@ class Shelf:
         found = []
         for skill in skills:
             hint = hints.get(skill.name, _SILENT)
-            score = 2.0 * (skill.triggered(question) + hint.is_whole) + bool(hint.text)
+            score = 2.0 * (skill.is_triggered(question) + hint.is_whole) + bool(hint.text)
             score += _common(skill, asked)
             found.append(Match(skill, score, hint.text, hint.is_whole))
         found.sort(key=lambda match: (-match.score, match.skill.name))
@@ -95,7 +99,7 @@ class Shelf:
 
 
 async def worked_out(
-    shelf: Shelf,
+    registry: SkillRegistry,
     question: str,
     allowed: Collection[str] | None,
     *,
@@ -107,7 +111,7 @@ async def worked_out(
     `allowed` are the names of the skills that may be asked (None: all), `now` and `zone` the time
     and the time zone of whoever asks.
     """
-    matches = await shelf.matching(question, allowed, HintContext(now, zone))
+    matches = await registry.matching(question, allowed, HintContext(now, zone))
     return next((match.hint for match in matches if match.is_whole), None)
 
 
@@ -119,20 +123,20 @@ def _sources(folder: Path) -> Iterator[tuple[str, EntryPoint | Path]]:
 
 
 @cache
-def _imported(entry: EntryPoint) -> ModuleType:
-    module = guarded(entry.value, entry.load)
+def _import(entry: EntryPoint) -> ModuleType:
+    module = run_guarded(entry.value, entry.load)
     if not isinstance(module, ModuleType) or not module.__file__:
         raise ConfigError(f"{entry.value} is no package")
     return module
 
 
-def _packaged(entry: EntryPoint) -> Skill:
-    module = _imported(entry)
+def _load_package(entry: EntryPoint) -> Skill:
+    module = _import(entry)
     assert module.__file__
     return Skill.read(Path(module.__file__).parent, (module,))
 
 
-def _own(folder: Path) -> Skill:
+def _load_folder(folder: Path) -> Skill:
     return Skill.read(folder, modules_of(folder))
 
 
@@ -155,14 +159,14 @@ async def _hints(
 
 def _common(skill: Skill, asked: frozenset[str]) -> float:
     """What a question and a description have in common, rare words more: from 0 to 1 a word."""
-    rarity = _rarity()
+    idf = _rarity()
     shared = asked & _described(skill.description)
-    return sum(rarity.squared(word) for word in shared if not rarity.is_common(word)) / 121
+    return sum(idf.squared_weight(word) for word in shared if not idf.is_common(word)) / 121
 
 
 _described = lru_cache(1_000)(words)
 
 
 @cache
-def _rarity() -> Rarity:
-    return Rarity(fitted().words, fitted().lines)
+def _rarity() -> InverseDocumentFrequency:
+    return InverseDocumentFrequency(load_model().words, load_model().lines)

@@ -15,12 +15,12 @@ from pydantic import BaseModel, Field
 from llm.skills.hint import Hint, hint_in
 from llm.tools.toolbox import tools_in
 from terrarium.config import ConfigError
-from terrarium.front_matter import NAME, read
+from terrarium.front_matter import NAME, parse
 
 FILE = "SKILL.md"
 
 
-class _Front(BaseModel):
+class _SkillFrontMatter(BaseModel):
     """The keys at the head of SKILL.md."""
 
     name: str = Field(pattern=f"^{NAME.pattern}$")
@@ -43,7 +43,7 @@ class Skill:
     @classmethod
     def read(cls, folder: Path, modules: tuple[ModuleType, ...] = ()) -> Skill:
         """The skill in a folder with the Python that belongs to it. Raises ConfigError."""
-        front, body = read(_Front, folder / FILE)
+        front, body = parse(_SkillFrontMatter, folder / FILE)
         if front.name != folder.name:
             raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
         tools = tuple(function for module in modules for function in tools_in(module))
@@ -59,7 +59,7 @@ class Skill:
             hints[0] if hints else None,
         )
 
-    def triggered(self, question: str) -> bool:
+    def is_triggered(self, question: str) -> bool:
         """Whether one of the triggers is in a question."""
         return bool(self.triggers) and _pattern(self.triggers).search(question) is not None
 

@@ -22,12 +22,12 @@ class Bins(list[int]):
         self.bins = self[-1] + 1
         self.most = most
 
-    def places(self, start: int, row: int) -> list[int]:
+    def indices(self, start: int, row: int) -> list[int]:
         """For each number the place of its bin, in the given row of the block that `start`s."""
         return [start + row * self.bins + each for each in self]
 
 
-class Layout:
+class WeightLayout:
     """Gives each feature its block of the flat list."""
 
     def __init__(self) -> None:

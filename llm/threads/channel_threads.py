@@ -28,27 +28,27 @@ class ChannelThreads:
         self._log = log
         self._place = place
         self._busy = asyncio.Lock()
-        self._begin()
+        self._load_recent()
 
     async def follow(self) -> None:
         """Take in what was said, so that the next question need not wait for that."""
         async with self._busy:
             await self._catch_up(None)
 
-    async def related(self, who: str, text: str, anchor: int, most: int) -> list[int]:
+    async def find_related(self, who: str, text: str, anchor: int, most: int) -> list[int]:
         """The ids of at most `most` lines that likely belong to what `who` asks with the event
         `anchor`. Some may have come after it, or be such that a model may not see them now."""
         async with self._busy:
             if self._seen < anchor - 1:  # else nothing was said since
                 await self._catch_up(anchor)
             minute = anchor // _MINUTE  # ids follow time
-            numbers = self._threads.related(who, text, minute, most, LIKELY)
+            numbers = self._threads.find_related(who, text, minute, most, LIKELY)
             oldest = self._threads.count - len(self._ids)
             return [self._ids[number - oldest] for number in numbers]
 
     async def _catch_up(self, before: int | None) -> None:
         query = Query(
-            scope=Scope.of(self._place),
+            scope=Scope.from_places(self._place),
             types=_FOLLOWED,
             after_id=self._seen,
             before_id=before,
@@ -56,13 +56,13 @@ class ChannelThreads:
         )
         [events] = await self._log.for_model(query)
         if len(events) == _MOST:
-            self._begin()
+            self._load_recent()
         for number, event in enumerate(events, 1):
             self._follow(event)
             if number % _PIECE == 0:
                 await asyncio.sleep(0)
 
-    def _begin(self) -> None:
+    def _load_recent(self) -> None:
         self._threads = Threads()
         self._ids: deque[int] = deque(maxlen=BACK)  # of the newest lines
         self._seen = 0
@@ -71,10 +71,10 @@ class ChannelThreads:
         self._seen = event.id
         match event.type:
             case EventType.JOIN:
-                self._threads.joined(event.nick)
+                self._threads.on_join(event.nick)
             case EventType.NICK:
-                self._threads.renamed(event.nick, event.target)
+                self._threads.on_rename(event.nick, event.target)
             case _:
                 minute = int(event.time.timestamp() // 60)
-                self._threads.said(event.nick, event.text, minute)
+                self._threads.on_message(event.nick, event.text, minute)
                 self._ids.append(event.id)

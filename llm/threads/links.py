@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable
 from operator import itemgetter
 
-from llm.threads.bins import Bins, Layout, Weights
-from llm.threads.reply import KINDS, MOST_SHARED, RELATIONS, Reply
+from llm.threads.bins import Bins, WeightLayout, Weights
+from llm.threads.reply import KINDS, MOST_SHARED, RELATIONS, ReplyFeatures
 from llm.threads.utterance import MOST_WORDS, Utterance
 
 NEAR = 120  # lines back in which the parent is looked for
@@ -27,7 +27,7 @@ _shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MOST_SHARED)
 _since = Bins((0, 1, 3, 5, 8, 13, 22, 36, 64, 120), 121)
 _few = Bins((0, 1, 2), NEAR)
 
-_layout = Layout()
+_layout = WeightLayout()
 _DISTANCE = _layout.block(len(RELATIONS), _distances.bins)
 _GAP = _layout.block(len(RELATIONS), _gaps.bins)
 _KIND = _layout.block(len(RELATIONS), len(KINDS))
@@ -44,13 +44,13 @@ SIZE = _layout.size
 
 _PLACES = [
     (
-        _distances.places(_DISTANCE, relation),
-        _gaps.places(_GAP, relation),
+        _distances.indices(_DISTANCE, relation),
+        _gaps.indices(_GAP, relation),
         range(_KIND + relation * len(KINDS), _KIND + (relation + 1) * len(KINDS)),
-        _few.places(_OWN_BETWEEN, relation),
-        _few.places(_THEIR_BETWEEN, relation),
-        _shares.places(_SHARED, relation),
-        _lengths.places(_LENGTH, relation),
+        _few.indices(_OWN_BETWEEN, relation),
+        _few.indices(_THEIR_BETWEEN, relation),
+        _shares.indices(_SHARED, relation),
+        _lengths.indices(_LENGTH, relation),
     )
     for relation in RELATIONS
 ]
@@ -60,7 +60,7 @@ Features = tuple[int, ...]
 """For each feature, the place of its bin in the list of weights."""
 
 
-def features(reply: Reply, earlier: Iterable[Utterance]) -> list[Features]:
+def features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Features]:
     """The features of each candidate of `earlier`, which come newest first."""
     n, speaker, shared = reply.line.n, reply.line.speaker, reply.shared
     spoken: dict[int, int] = {}
@@ -84,7 +84,7 @@ def features(reply: Reply, earlier: Iterable[Utterance]) -> list[Features]:
     return rows
 
 
-def start_features(reply: Reply, since: int | None) -> Features:
+def start_features(reply: ReplyFeatures, since: int | None) -> Features:
     """The features of "starts a conversation"; the speaker's last line is `since` lines back."""
     line = reply.line
     silent = _since.bins if since is None else _since[min(since, _since.most)]
@@ -97,7 +97,7 @@ def start_features(reply: Reply, since: int | None) -> Features:
 
 
 def parents(
-    weights: Weights, reply: Reply, earlier: list[Utterance], since: int | None
+    weights: Weights, reply: ReplyFeatures, earlier: list[Utterance], since: int | None
 ) -> list[tuple[Utterance, float]]:
     """The likeliest parents among `earlier` (newest first), each with its chance."""
     scores = [

@@ -12,7 +12,7 @@ from llm.threads.bins import Weights
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ThreadModel:
     """What `benchmarks/context_fit.py` has learned from #ubuntu logs with hand-made reply links
     (Kummerfeld et al., ACL 2019): weights of the link and ranking models, and in how many of
     `lines` lines each frequent word is."""
@@ -24,7 +24,7 @@ class Model:
 
 
 @cache
-def fitted() -> Model:
+def load_model() -> ThreadModel:
     """The model that comes along."""
     saved = json.loads((files("llm.threads") / "model.json").read_text(encoding="utf-8"))
-    return Model(saved["links"], saved["ranking"], saved["words"], saved["lines"])
+    return ThreadModel(saved["links"], saved["ranking"], saved["words"], saved["lines"])

@@ -27,11 +27,11 @@ class People:
             self._count += 1
         return self._by_nick[key]
 
-    def renamed(self, old: str, new: str) -> None:
+    def on_rename(self, old: str, new: str) -> None:
         """Whoever was `old` is `new` from now on."""
         self._know(new.lower(), self.person(old))
 
-    def addressed(self, speaker: int, text: str) -> tuple[int | None, frozenset[int]]:
+    def find_addressee(self, speaker: int, text: str) -> tuple[int | None, frozenset[int]]:
         """Whom a line speaks to, if that is clear, and everybody it names but its speaker.
 
         A leading `nick:` or `nick,` always counts; elsewhere a nick of three letters or more that
@@ -42,7 +42,7 @@ class People:
             leading, rest = self._leading(tokens[0]), tokens[1:]
         else:
             leading, rest = None, tokens
-        found = {person for token in rest if (person := self._named(token)) is not None}
+        found = {person for token in rest if (person := self._find_named(token)) is not None}
         if leading is not None:
             found.add(leading)
         found.discard(speaker)
@@ -60,7 +60,7 @@ class People:
         person = self._find(token.strip(_AROUND).lower())
         return self._find(token[:-1].lower()) if person is None else person
 
-    def _named(self, token: str) -> int | None:
+    def _find_named(self, token: str) -> int | None:
         word = token.strip(_AROUND).lower()
         if len(word) < _SHORTEST or self._is_common(word):
             return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from llm.threads.bins import Bins, Layout, Weights
+from llm.threads.bins import Bins, WeightLayout, Weights
 from llm.threads.links import Features
-from llm.threads.reply import KINDS, MOST_SHARED, RELATIONS, Reply
+from llm.threads.reply import KINDS, MOST_SHARED, RELATIONS, ReplyFeatures
 from llm.threads.utterance import Utterance
 
 LIKELY = -4.0
@@ -26,7 +26,7 @@ _gaps = Bins((0, 1, 2, 3, 5, 8, 12, 20, 40, 90), 91)
 _shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MOST_SHARED)
 _counts = Bins((1, 2, 4, 8, 16), 17)
 
-_layout = Layout()
+_layout = WeightLayout()
 _CHANCE = _layout.block(_chances.bins)
 _RELATION = _layout.block(len(RELATIONS), _coarse.bins)
 _DISTANCE = _layout.block(len(RELATIONS), _distances.bins)
@@ -41,19 +41,19 @@ SIZE = _layout.size
 _PLACES = [
     (
         range(_RELATION + relation * _coarse.bins, _RELATION + (relation + 1) * _coarse.bins),
-        _distances.places(_DISTANCE, relation),
-        _shares.places(_SHARED, relation),
+        _distances.indices(_DISTANCE, relation),
+        _shares.indices(_SHARED, relation),
         range(_KIND + relation * len(KINDS), _KIND + (relation + 1) * len(KINDS)),
     )
     for relation in RELATIONS
 ]
 """Where the bins are, by relation: computed here once, not for each of some hundred lines."""
 
-_CHANCES, _GAPS = _chances.places(_CHANCE, 0), _gaps.places(_GAP, 0)
+_CHANCES, _GAPS = _chances.indices(_CHANCE, 0), _gaps.indices(_GAP, 0)
 
 
 def features(
-    reply: Reply, earlier: list[Utterance], chances: Mapping[int, float]
+    reply: ReplyFeatures, earlier: list[Utterance], chances: Mapping[int, float]
 ) -> list[Features]:
     """The features of each line of `earlier`; `chances` are those of one conversation."""
     n, shared, longest = reply.line.n, reply.shared, _gaps.most
@@ -100,7 +100,7 @@ def _speakers(earlier: list[Utterance], permille: Mapping[int, int]) -> dict[int
 
 def best(
     weights: Weights,
-    reply: Reply,
+    reply: ReplyFeatures,
     earlier: list[Utterance],
     chances: Mapping[int, float],
     most: int,

@@ -19,7 +19,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(word for word in _WORD.findall(text.lower()) if len(word) > 1)
 
 
-class Rarity:
+class InverseDocumentFrequency:
     """Inverse document frequency: ln(lines / lines with the word), at most 11.
 
     It begins with a list made from other channels and learns the words of this one: what is rare
@@ -37,13 +37,13 @@ class Rarity:
         """Whether a word is likelier to be a word than a nick."""
         return self._counts.get(word, 0) >= _COMMON * self._lines
 
-    def squared(self, word: str) -> float:
+    def squared_weight(self, word: str) -> float:
         """The square of a word's weight."""
         listed = self._counts.get(word)
         seen = (listed or 3) + _OWN * self._own[word]
         return min(math.log((self._lines + _OWN * self._own_lines) / seen), _MOST) ** 2
 
-    def heard(self, line: Iterable[str]) -> None:
+    def learn(self, line: Iterable[str]) -> None:
         """Learn from the words of one more line."""
         self._own.update(line)
         self._own_lines += 1

@@ -20,7 +20,7 @@ MOST_SHARED = 201
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ReplyFeatures:
     """A line, the people its speaker has to do with (`circle`), and how rare the words are that
     it shares with earlier lines (`shared`: sums of squared weights by line, at most
     MOST_SHARED)."""

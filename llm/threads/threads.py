@@ -8,10 +8,10 @@ from itertools import islice
 from typing import TypeVar
 
 from llm.threads import links, ranking
-from llm.threads.model import Model, fitted
+from llm.threads.model import ThreadModel, load_model
 from llm.threads.people import People
-from llm.threads.rarity import Rarity, words
-from llm.threads.reply import MOST_SHARED, Reply
+from llm.threads.rarity import InverseDocumentFrequency, words
+from llm.threads.reply import MOST_SHARED, ReplyFeatures
 from llm.threads.utterance import MOST_WORDS, Utterance
 
 BACK = 300
@@ -31,10 +31,10 @@ class Threads:
     the chance of p times the chance that p and i are of one conversation.
     """
 
-    def __init__(self, model: Model | None = None) -> None:
-        self._model = model or fitted()
-        self._rarity = Rarity(self._model.words, self._model.lines)
-        self.people = People(self._rarity.is_common)
+    def __init__(self, model: ThreadModel | None = None) -> None:
+        self._model = model or load_model()
+        self._idf = InverseDocumentFrequency(self._model.words, self._model.lines)
+        self.people = People(self._idf.is_common)
         self._lines: deque[Utterance] = deque()  # newest first
         self.count = 0  # lines that were said
         self._last: dict[int, int] = {}
@@ -42,15 +42,15 @@ class Threads:
         self._postings: defaultdict[str, deque[int]] = defaultdict(deque)  # of each word
         self._contacts: defaultdict[int, deque[int]] = defaultdict(deque)  # of each person
 
-    def joined(self, nick: str) -> None:
+    def on_join(self, nick: str) -> None:
         """Somebody came: their nick is known from now on."""
         self.people.person(nick)
 
-    def renamed(self, old: str, new: str) -> None:
+    def on_rename(self, old: str, new: str) -> None:
         """Somebody took another nick."""
-        self.people.renamed(old, new)
+        self.people.on_rename(old, new)
 
-    def said(self, nick: str, text: str, minute: int) -> int:
+    def on_message(self, nick: str, text: str, minute: int) -> int:
         """Take in a line that `nick` said in the minute `minute` (of any epoch); its number."""
         line = self.utterance(nick, text, minute)
         chances = self.chances(self.reply(line))
@@ -62,7 +62,7 @@ class Threads:
         self._remember(line)
         return line.n
 
-    def related(
+    def find_related(
         self, nick: str, text: str, minute: int, most: int, least: float = -math.inf
     ) -> list[int]:
         """The numbers of at most `most` lines that belong to what `nick` asks now, best first, and
@@ -76,12 +76,12 @@ class Threads:
         chosen = ranking.best(self._model.ranking, reply, self.lines(), chances, most, least)
         return [line.n for line in chosen]
 
-    def reply(self, line: Utterance) -> Reply:
+    def reply(self, line: Utterance) -> ReplyFeatures:
         """What a line is, seen as a reply."""
         circle = line.named.union(self._contacts.get(line.speaker, ()))
-        return Reply(line, circle, self._shared(line))
+        return ReplyFeatures(line, circle, self._shared_words(line))
 
-    def chances(self, reply: Reply) -> dict[int, float]:
+    def chances(self, reply: ReplyFeatures) -> dict[int, float]:
         """For each earlier line the chance that it is of one conversation with the reply."""
         chances: dict[int, float] = {}
         for parent, chance in self.parents(reply):
@@ -90,7 +90,7 @@ class Threads:
         first = reply.line.n - BACK
         return {n: c for n, c in chances.items() if c >= _LEAST_CHANCE and n >= first}
 
-    def parents(self, reply: Reply) -> list[tuple[Utterance, float]]:
+    def parents(self, reply: ReplyFeatures) -> list[tuple[Utterance, float]]:
         """The lines that the reply may answer, each with its chance."""
         return links.parents(self._model.links, reply, self.near(), self.since(reply.line))
 
@@ -110,16 +110,16 @@ class Threads:
     def utterance(self, nick: str, text: str, minute: int) -> Utterance:
         """What would be the next line."""
         speaker = self.people.person(nick)
-        addressee, named = self.people.addressed(speaker, text)
+        addressee, named = self.people.find_addressee(speaker, text)
         length = min(len(text.split()), MOST_WORDS)
         return Utterance(
             self.count, minute, speaker, addressee, named, words(text), length, "?" in text
         )
 
-    def _shared(self, line: Utterance) -> dict[int, int]:
+    def _shared_words(self, line: Utterance) -> dict[int, int]:
         shared: defaultdict[int, float] = defaultdict(float)
         for word in line.words & self._postings.keys():
-            squared = self._rarity.squared(word)
+            squared = self._idf.squared_weight(word)
             if squared >= _LEAST_SQUARED:
                 for n in self._postings[word]:
                     shared[n] += squared
@@ -129,7 +129,7 @@ class Threads:
         self._lines.appendleft(line)
         self.count += 1
         self._last[line.speaker] = line.n
-        self._rarity.heard(line.words)
+        self._idf.learn(line.words)
         for word in line.words:
             self._postings[word].append(line.n)
         if line.addressee is not None:

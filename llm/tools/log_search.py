@@ -8,17 +8,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.messages.escaping import neutral
-from llm.messages.log_format import line, stamp
-from llm.tools.semantic_search import Meaning, near_to
+from llm.messages.escaping import escape_tags
+from llm.messages.log_format import render_line, stamp
+from llm.tools.semantic_search import SemanticIndex, nearest_events
 from llm.tools.toolbox import tool
 from storage.chat_log.event import Event, Scope
-from storage.chat_log.pending_event import Entry
+from storage.chat_log.pending_event import PendingEvent
 from storage.log import Query
-from storage.passages.passages import PEOPLE, Spoken
+from storage.passages.passages import PEOPLE, LineFilter
 from storage.passages.question_words import asks, question_words
 from storage.protocols import LogReader
-from storage.search.models import Order, Search
+from storage.search.models import Order, SearchQuery
 
 _DEFAULT = 20  # lines in a result
 _MOST = 100
@@ -36,15 +36,15 @@ class LogTools:
         self,
         log: LogReader,
         scope: Scope,
-        before: int | Entry | None = None,
-        meaning: Meaning | None = None,
-        spoken: Spoken = PEOPLE,
+        before: int | PendingEvent | None = None,
+        semantic_index: SemanticIndex | None = None,
+        line_filter: LineFilter = PEOPLE,
     ) -> None:
         self._log = log
         self._scope = scope
         self._before = before
-        self._meaning = meaning
-        self._spoken = spoken
+        self._semantic_index = semantic_index
+        self._line_filter = line_filter
 
     @tool(reads=True, research=True)
     async def search_chat_logs(
@@ -68,8 +68,8 @@ class LogTools:
         """Search the chat log for lines that were said earlier than those you see."""
         until = _moment(before)
         if before and until is None:
-            return f"{neutral(before)!r} is no time: write it as 2026-03-01 12:00:00"
-        anchor = self._before.id if isinstance(self._before, Entry) else self._before
+            return f"{escape_tags(before)!r} is no time: write it as 2026-03-01 12:00:00"
+        anchor = self._before.id if isinstance(self._before, PendingEvent) else self._before
         within = Query(
             scope=self._scope,
             before_id=anchor or None,
@@ -81,17 +81,17 @@ class LogTools:
         )
         if asks(query) and question_words(query).words:
             return await self._answers(query, within)
-        lines = await self._worded(query, within)
+        lines = await self._by_words(query, within)
         return "\n".join(lines or await self._near(query, within)) or "nothing found"
 
-    async def _worded(self, query: str, within: Query) -> list[str]:
+    async def _by_words(self, query: str, within: Query) -> list[str]:
         """The newest lines with some words, in order of time."""
         reading = replace(within, limit=_COMMANDS * within.limit)
         page = await self._log.search_for_model(
-            Search(text=query, within=reading, order=Order.TIME)
+            SearchQuery(text=query, within=reading, order=Order.TIME)
         )
-        events = [hit.event for hit in page.hits if not self._spoken.leaves_out(hit.event)]
-        lines = [self._shown(event) for event in events[: within.limit][::-1]]
+        events = [hit.event for hit in page.hits if not self._line_filter.leaves_out(hit.event)]
+        lines = [self._render(event) for event in events[: within.limit][::-1]]
         if len(events) > within.limit or page.next_cursor is not None:
             oldest = events[: within.limit][-1:]
             lines += [f"(more before {stamp(event.time)})" for event in oldest]
@@ -101,24 +101,28 @@ class LogTools:
 
     async def _answers(self, question: str, within: Query) -> str:
         """The lines that likeliest answer a question, best first."""
-        passages = await self._log.passages_for_model(question, within, self._spoken)
-        events = [passage.event for passage in passages.said]
+        passages = await self._log.passages_for_model(question, within, self._line_filter)
+        events = [passage.event for passage in passages.answers]
         if not events:
             near = await self._near(question, within)
             return "\n".join(["no line answers that", *near])
-        return "\n".join(["best first:", *map(self._shown, events)])
+        return "\n".join(["best first:", *map(self._render, events)])
 
     async def _near(self, text: str, within: Query) -> list[str]:
         """What is near in meaning to words that no line has."""
-        near = await near_to(self._meaning, text, replace(within, limit=_MOST_NEAR))
+        near = await nearest_events(self._semantic_index, text, replace(within, limit=_MOST_NEAR))
         shown = await self._log.shown_to_model(near)
-        lines = [self._shown(event) for event in shown if not self._spoken.leaves_out(event)]
+        lines = [self._render(event) for event in shown if not self._line_filter.leaves_out(event)]
         return ["no line has these words; nearest in meaning:", *lines] if lines else []
 
-    def _shown(self, event: Event) -> str:
+    def _render(self, event: Event) -> str:
         """A line as the model reads it; with its channel where there are several."""
         one_place = self._scope.places is not None and len(self._scope.places) == 1
-        return line(event) if one_place else f"{neutral(event.channel)} {line(event)}"
+        return (
+            render_line(event)
+            if one_place
+            else f"{escape_tags(event.channel)} {render_line(event)}"
+        )
 
 
 def _moment(text: str) -> datetime | None:

@@ -10,14 +10,14 @@ import asyncio
 
 import structlog
 
-from llm.client.client import AgentClient, Call
+from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from storage.chat_log.event import Event
 from storage.chat_log.query import Query
 from storage.db.database import Database
 from storage.db.errors import StorageError, Unavailable
-from storage.search.models import Page
-from storage.search.vectors import Vectors
+from storage.search.models import SearchPage
+from storage.search.vectors import VectorIndex
 
 _BATCH = 16  # lines embedded at once
 _PAUSE = 60.0  # seconds until new lines, or a server that is away, are looked for again
@@ -29,14 +29,14 @@ _SESSION = "meaning"
 _log = structlog.get_logger()
 
 
-class Meaning:
+class SemanticIndex:
     """Finds lines of the log in `database`; `client` makes the vectors."""
 
     def __init__(self, client: AgentClient, database: Database) -> None:
         self._client = client
-        self._vectors = Vectors(database)
+        self._vectors = VectorIndex(database)
 
-    async def search(self, text: str, within: Query) -> Page:
+    async def search(self, text: str, within: Query) -> SearchPage:
         """The lines of people that are nearest in meaning, best first, on one page.
 
         Raises ModelError, and StorageError when there are no vectors or nothing to compare with.
@@ -44,7 +44,7 @@ class Meaning:
         known = await self._vectors.model()
         if known is None:
             raise Unavailable("no line is indexed by meaning: set STORAGE_SEMANTIC=true")
-        model, vectors = await self._client.embed([text], Call(_SESSION), query=True)
+        model, vectors = await self._client.embed([text], RequestOptions(_SESSION), query=True)
         if model != known:
             raise Unavailable("the lines are being indexed by another model; try again later")
         return await self._vectors.nearest(vectors[0], within)
@@ -73,7 +73,7 @@ class Meaning:
         while lines := await self._vectors.missing(after, before, _BATCH):
             ids = [event_id for event_id, _ in lines]
             texts = [text[:_LONGEST] for _, text in lines]
-            model, vectors = await self._client.embed(texts, Call(_SESSION, "background"))
+            model, vectors = await self._client.embed(texts, RequestOptions(_SESSION, "background"))
             await self._vectors.use_model(model)
             await self._vectors.add(dict(zip(ids, vectors, strict=True)))
             count, first, before = count + len(lines), max(first, ids[0]), ids[-1]
@@ -83,12 +83,14 @@ class Meaning:
         return first
 
 
-async def near_to(meaning: Meaning | None, text: str, within: Query) -> list[Event]:
+async def nearest_events(
+    semantic_index: SemanticIndex | None, text: str, within: Query
+) -> list[Event]:
     """The nearest lines, best first: none when there is no index, or it cannot be asked now."""
-    if meaning is None or not text.strip():
+    if semantic_index is None or not text.strip():
         return []
     try:
-        page = await meaning.search(text, within)
+        page = await semantic_index.search(text, within)
     except (ModelError, StorageError) as error:
         _log.warning("meaning.not_searched", reason=type(error).__name__, error=str(error))
         return []

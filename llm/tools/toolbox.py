@@ -16,7 +16,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 
 _MARK = "__terrarium_tool__"
 _LONG = 3_000  # characters of a result; a longer one is cut
@@ -36,7 +36,7 @@ class ToolError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class ToolOptions:
     """What kind of tool it is.
 
     `reads`: it only reads, so that several may run at once. `effect`: it changes something beyond
@@ -66,11 +66,11 @@ class Tool:
     schema: dict[str, Any]
     """The tool as OpenAI's `tools` field describes it."""
     run: Callable[..., Awaitable[object]]
-    traits: Traits = Traits()
+    traits: ToolOptions = ToolOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ToolResult:
     """What came of a call, as the model reads it, and whether the tool did its work; `unsure` when
     it failed so that nobody knows what it has done."""
 
@@ -98,19 +98,19 @@ def tool(
 
 
 def tool(function: F | None = None, /, **traits: Any) -> F | Callable[[F], F]:
-    """Mark an async method or function as a tool; the keywords are those of `Traits`.
+    """Mark an async method or function as a tool; the keywords are those of `ToolOptions`.
 
     Its docstring tells the model what it does; its annotated parameters, by name, are its
     arguments. It returns text, or anything that JSON can hold, and raises `ToolError` with
     words for the model when it cannot. Raises TypeError for a function that cannot be a tool.
     """
 
-    def marked(function: F) -> F:
+    def mark(function: F) -> F:
         _require_usable(function)
-        setattr(function, _MARK, Traits(**traits))
+        setattr(function, _MARK, ToolOptions(**traits))
         return function
 
-    return marked(function) if function else marked
+    return mark(function) if function else mark
 
 
 Rights = Callable[[], Collection[str]]
@@ -127,9 +127,9 @@ class Toolbox:
         self._rights = rights
 
     @classmethod
-    def of(cls, *owners: object, rights: Rights = frozenset) -> Toolbox:
+    def from_owners(cls, *owners: object, rights: Rights = frozenset) -> Toolbox:
         """The marked methods of each owner; an owner may itself be a marked function."""
-        tools = (_described(function) for owner in owners for function in _marked(owner))
+        tools = (_describe(function) for owner in owners for function in _marked_tools(owner))
         return cls(tools, rights)
 
     def only(self, names: Collection[str] | None) -> Toolbox:
@@ -145,7 +145,7 @@ class Toolbox:
 
     def plus(self, *owners: object) -> Toolbox:
         """These tools and those of more owners."""
-        more = Toolbox.of(*owners)._tools.values()
+        more = Toolbox.from_owners(*owners)._tools.values()
         return Toolbox([*self._tools.values(), *more], self._rights)
 
     def __bool__(self) -> bool:
@@ -155,12 +155,12 @@ class Toolbox:
         """All tools, as OpenAI's `tools` field lists them."""
         return [item.schema for item in self._tools.values()]
 
-    def traits(self, name: str) -> Traits:
+    def options(self, name: str) -> ToolOptions:
         """What kind of tool it is; one that does not exist is of no kind."""
         item = self._tools.get(name)
-        return item.traits if item else Traits()
+        return item.traits if item else ToolOptions()
 
-    async def call(self, name: str, arguments: str, timeout: float) -> Result:  # noqa: ASYNC109
+    async def call(self, name: str, arguments: str, timeout: float) -> ToolResult:  # noqa: ASYNC109
         """Run a tool with JSON `arguments`, for at most `timeout` seconds.
 
         Never raises: a name that does not exist, arguments that do not fit, a tool that fails
@@ -168,30 +168,32 @@ class Toolbox:
         """
         item = self._tools.get(name)
         if item is None:
-            return refused(name, f"no such tool; there are: {', '.join(self._tools)}")
+            return error_result(name, f"no such tool; there are: {', '.join(self._tools)}")
         if item.traits.needs and item.traits.needs not in self._rights():
-            return refused(name, "not done: the person who asks you may not have that done")
+            return error_result(name, "not done: the person who asks you may not have that done")
         try:
             values = item.arguments.model_validate_json(arguments or "{}")
         except ValidationError as error:
-            return refused(name, _reasons(error))
+            return error_result(name, _reasons(error))
         (result,) = await asyncio.gather(_run(item, values, timeout), return_exceptions=True)
         text = _text(name, result, timeout)
         ok = isinstance(result, str)
-        return Result(wrapped(name, text), ok, unsure=not (ok or isinstance(result, ToolError)))
+        return ToolResult(
+            render_result(name, text), ok, unsure=not (ok or isinstance(result, ToolError))
+        )
 
 
-def refused(name: str, why: str) -> Result:
+def error_result(name: str, why: str) -> ToolResult:
     """The result of a call that came to nothing, with the reason for the model."""
-    return Result(wrapped(name, f"error: {why}"), ok=False)
+    return ToolResult(render_result(name, f"error: {why}"), ok=False)
 
 
-def wrapped(name: str, text: str) -> str:
+def render_result(name: str, text: str) -> str:
     """A result as the model reads it: marked as data, its length bounded."""
     if len(text) > _LONG:
         text = text[:_SHORT] + "...[truncated]"
     label = "".join(c for c in name if c.isalnum() or c in "_-")[:64]
-    return f'<tool_result tool="{label}">\n{neutral(text)}\n</tool_result>'
+    return f'<tool_result tool="{label}">\n{escape_tags(text)}\n</tool_result>'
 
 
 def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
@@ -200,7 +202,7 @@ def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
     return [each for each in own if each.__module__ == module.__name__]
 
 
-def _marked(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
+def _marked_tools(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
     if _is_tool(owner) and callable(owner):
         return [owner]
     kind: Any = type(owner)
@@ -214,7 +216,7 @@ def _marked_names(kind: type[Any]) -> list[str]:
 
 
 def _is_tool(thing: object) -> bool:
-    return isinstance(getattr(thing, _MARK, None), Traits)
+    return isinstance(getattr(thing, _MARK, None), ToolOptions)
 
 
 def _require_usable(function: Callable[..., object]) -> None:
@@ -230,7 +232,7 @@ def _require_usable(function: Callable[..., object]) -> None:
             raise TypeError(f"@tool {name}: give the parameter {parameter.name} a type")
 
 
-def _described(function: Callable[..., Awaitable[object]]) -> Tool:
+def _describe(function: Callable[..., Awaitable[object]]) -> Tool:
     """The tool that a marked function or bound method is."""
     name = getattr(function, "__name__", "")
     plain: Any = getattr(function, "__func__", function)

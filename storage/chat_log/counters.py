@@ -45,14 +45,14 @@ def add(
     connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], private: Collection[int]
 ) -> None:
     """Count rows of `events`; those of the channels `private` are not counted as public."""
-    _write(connection, _counted(rows, private), 1)
+    _write(connection, _count_rows(rows, private), 1)
 
 
-def take(
+def decrement(
     connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], private: Collection[int]
 ) -> None:
     """Count rows of `events` no longer; of a person without a line no row stays."""
-    counts = _counted(rows, private)
+    counts = _count_rows(rows, private)
     _write(connection, counts, -1)
     keys: Sequence[set[tuple[Any, ...]]] = (
         set(counts["hours"]),
@@ -69,7 +69,7 @@ def _write(connection: sqlite3.Connection, counts: Counts, sign: int) -> None:
         connection.executemany(_SQL[table], sorted(rows))  # neighbours share a page
 
 
-def _counted(rows: Iterable[Sequence[Any]], private: Collection[int]) -> Counts:
+def _count_rows(rows: Iterable[Sequence[Any]], private: Collection[int]) -> Counts:
     """What to add to which row of which table."""
     events: Counter[int] = Counter()
     spoken: Counter[tuple[int, str, int, int, int]] = Counter()

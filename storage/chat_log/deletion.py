@@ -23,21 +23,21 @@ async def remove(database: Database, ids: Sequence[int]) -> int:
     """
     return sum(
         [
-            await _removed(database, ids[start : start + _STEP])
+            await _remove_batch(database, ids[start : start + _STEP])
             for start in range(0, len(ids), _STEP)
         ]
     )
 
 
-async def _removed(database: Database, ids: Sequence[int]) -> int:
+async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
     wanted = json.dumps(ids)
 
     def remove_all(db: sqlite3.Connection) -> int:
         sql = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?))"
         rows = db.execute(sql, [wanted]).fetchall()
         private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private")}
-        fts_index.take(db, rows)
-        counters.take(db, rows, private)
+        fts_index.unindex(db, rows)
+        counters.decrement(db, rows, private)
         db.executemany("DELETE FROM events WHERE id = ?", [row[:1] for row in rows])
         # A private conversation bears the name of a person.
         for table, key in (("totals", "channel_id"), ("week", "channel_id"), ("channels", "id")):
@@ -50,7 +50,7 @@ async def _removed(database: Database, ids: Sequence[int]) -> int:
 async def scrub(database: Database) -> None:
     """Write the pieces of the index anew that still hold words of removed events, and drop the
     stretches of which nothing is left. Raises Unavailable."""
-    stretches = await database.all("SELECT number, lines FROM partitions WHERE removed > 0")
+    stretches = await database.fetch_all("SELECT number, lines FROM partitions WHERE removed > 0")
     for number, lines in stretches:
         if lines == 0:
             await _drop(database, number)

@@ -68,7 +68,7 @@ class Scope:
     private: bool = False
 
     @classmethod
-    def of(cls, *places: Place) -> Scope:
+    def from_places(cls, *places: Place) -> Scope:
         """Only these places."""
         return cls(frozenset(places))
 
@@ -78,7 +78,7 @@ EVERYTHING = Scope(None, private=True)
 """Private conversations too: for whoever keeps the file, never for a reader."""
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """A name as the log compares it: letters of ASCII have no case, as in SQLite's NOCASE."""
     if name.isascii():
         return name.lower()

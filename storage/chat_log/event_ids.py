@@ -8,7 +8,7 @@ Those who follow the log ask for what comes after the last id they saw. So that 
 a line that comes at most `LATE` after its time is numbered after the newest of all, and one that is
 said now at most `CLOCK`, whatever a server's clock has been put back to; only an older one, which
 is history, goes back in time. An id is therefore never before its event's time and seldom much
-after it; `Placed.drift` says by how much at most.
+after it; `AllocatedIds.drift` says by how much at most.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ _TAKEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class AllocatedIds:
     """Ids for a batch, in its order, and the most that one is ahead of its time."""
 
     ids: Sequence[int]
     drift: int
 
 
-def place(connection: sqlite3.Connection, times: Sequence[int], late: int = LATE) -> Placed:
+def allocate_ids(
+    connection: sqlite3.Connection, times: Sequence[int], late: int = LATE
+) -> AllocatedIds:
     """Ids for events with these times (microseconds), inside the transaction that stores them.
     Those that are `late` by more milliseconds are history."""
     newest = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
@@ -50,16 +52,16 @@ def place(connection: sqlite3.Connection, times: Sequence[int], late: int = LATE
             newest = max(begin, newest + 1)
             ids.append(newest)
     if history:
-        free = _Free(connection, set(ids))
+        free = _FreeIds(connection, set(ids))
         for position, found in zip(
             history, free.after([wanted[position] for position in history]), strict=True
         ):
             ids[position] = found
     drift = max((found - begin for found, begin in zip(ids, wanted, strict=True)), default=0)
-    return Placed(ids, drift)
+    return AllocatedIds(ids, drift)
 
 
-class _Free:
+class _FreeIds:
     """Free ids among those of the file and of the batch."""
 
     def __init__(self, connection: sqlite3.Connection, taken: set[int]) -> None:
@@ -71,7 +73,7 @@ class _Free:
         near = _NEAR
         next_of = {begin: begin for begin in begins}
         found: list[int] = []
-        known = self._look(next_of.values(), near)
+        known = self._load_taken(next_of.values(), near)
         for begin in begins:
             candidate = next_of[begin]
             while True:
@@ -80,13 +82,13 @@ class _Free:
                 if candidate <= known[begin]:
                     break
                 near *= 2
-                known[begin] = (self._look([candidate], near))[candidate]
+                known[begin] = (self._load_taken([candidate], near))[candidate]
             self._taken.add(candidate)
             next_of[begin] = candidate + 1
             found.append(candidate)
         return found
 
-    def _look(self, begins: Collection[int], near: int) -> dict[int, int]:
+    def _load_taken(self, begins: Collection[int], near: int) -> dict[int, int]:
         """Learn which ids are taken behind each of `begins`; down to where that is known."""
         starts = sorted(begins)
         rows = self._connection.execute(_TAKEN, [json.dumps(starts), near])

@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from storage.chat_log.event import SPOKEN, EventType, folded
+from storage.chat_log.event import SPOKEN, EventType, fold_name
 
 STRETCH = 33  # bits of an id within its stretch
 _MERGED = 256  # pages of an index that one step of `merge` writes
@@ -40,7 +40,7 @@ Line = tuple[int, str, str]
 """An id, a text and its tags."""
 
 
-def stretch_of(event_id: int) -> int:
+def partition_of(event_id: int) -> int:
     """The number of the stretch that an id belongs to."""
     return event_id >> STRETCH
 
@@ -53,7 +53,7 @@ def channel_tag(channel_id: int) -> str:
 @lru_cache(4096)
 def nick_tag(nick: str) -> str:
     """The token that stands for a nick, whatever its case."""
-    return f"zn{folded(nick).encode('utf-8', 'replace').hex()}"
+    return f"zn{fold_name(nick).encode('utf-8', 'replace').hex()}"
 
 
 def type_tag(kind: EventType) -> str:
@@ -91,7 +91,7 @@ def add(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], drift: in
         connection.executemany(parts, _texts(lines))
 
 
-def take(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
+def unindex(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Take rows of `events`, as they were indexed, out of the index. Their words stay in pages
     that nobody reads until `merge` has written these anew."""
     for number, lines in by_stretch(rows):
@@ -143,7 +143,7 @@ def inserts(number: int) -> tuple[str, str]:
 def by_stretch(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Line]]]:
     """What the index keeps of rows of `events`, by the number of the stretch."""
     ordered = sorted(rows, key=lambda row: int(row[0]))
-    for number, group in groupby(ordered, key=lambda row: stretch_of(row[0])):
+    for number, group in groupby(ordered, key=lambda row: partition_of(row[0])):
         yield number, [line for row in group if (line := line_of(row)) is not None]
 
 

@@ -32,7 +32,7 @@ WHERE channel_id = (SELECT id FROM channels WHERE network = ?1 AND name = ?2)
 
 
 @dataclass(frozen=True, slots=True)
-class Old:
+class ImportedEvent:
     """An event of a source; `exact` says that its time has seconds."""
 
     event: Event
@@ -45,7 +45,7 @@ class Old:
 
 
 @dataclass(frozen=True, slots=True)
-class _Likeness:
+class _DedupKey:
     """What makes two events the same for an import; `time` is in units of `grain`."""
 
     place: tuple[str, str]
@@ -57,25 +57,25 @@ class _Likeness:
     text: str
 
 
-class Source:
+class FileImport:
     """One file on its way into the log."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._seen: Counter[_Likeness] = Counter()
+        self._seen: Counter[_DedupKey] = Counter()
 
-    async def add(self, events: Sequence[Old]) -> int:
+    async def add(self, events: Sequence[ImportedEvent]) -> int:
         """Add those that the log does not have yet, in one transaction; returns how many.
 
         Raises Unavailable.
         """
-        events = [Old(storable(old.event), old.exact) for old in events]
+        events = [ImportedEvent(storable(old.event), old.exact) for old in events]
 
         def add_new(db: sqlite3.Connection) -> int:
-            known = _known(db, events)
+            known = _count_known(db, events)
             new = []
             for old in events:
-                like = _likeness(old)
+                like = _dedup_key(old)
                 self._seen[like] += 1
                 if self._seen[like] > known[like]:
                     new.append(old.event)
@@ -86,7 +86,7 @@ class Source:
         self._forget_before(events)
         return added
 
-    def _forget_before(self, events: Iterable[Old]) -> None:
+    def _forget_before(self, events: Iterable[ImportedEvent]) -> None:
         """Drop what no later line can be like, so that memory does not grow with the file."""
         newest = max((to_micros(old.event.time) for old in events), default=0)
         oldest = newest - _REMEMBERED // timedelta(microseconds=1)
@@ -94,26 +94,28 @@ class Source:
         self._seen = Counter(kept)
 
 
-def _known(connection: sqlite3.Connection, events: Sequence[Old]) -> Counter[_Likeness]:
+def _count_known(
+    connection: sqlite3.Connection, events: Sequence[ImportedEvent]
+) -> Counter[_DedupKey]:
     """How many events like these the log has."""
 
-    def by_place(old: Old) -> tuple[str, str, int]:
+    def by_place(old: ImportedEvent) -> tuple[str, str, int]:
         return (old.event.network, old.event.channel.lower(), old.grain)
 
-    known: Counter[_Likeness] = Counter()
+    known: Counter[_DedupKey] = Counter()
     for (network, channel, grain), group in groupby(sorted(events, key=by_place), key=by_place):
         times = [to_micros(old.event.time) // grain for old in group]
         values = [network, channel, min(times) * grain, (max(times) + 1) * grain]
         for row in connection.execute(_LIKE, values):
             type, time, nick, target, text = row
             place = (network, channel)
-            known[_Likeness(place, type, grain, time // grain, nick, target, text)] += 1
+            known[_DedupKey(place, type, grain, time // grain, nick, target, text)] += 1
     return known
 
 
-def _likeness(old: Old) -> _Likeness:
+def _dedup_key(old: ImportedEvent) -> _DedupKey:
     event = old.event
-    return _Likeness(
+    return _DedupKey(
         (event.network, event.channel.lower()),
         event.type.value,
         old.grain,

@@ -25,7 +25,7 @@ def name_of(network: str, name: str) -> Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class OptOutRules:
     """What may be kept. `nicks` and `accounts` are those of people who have opted out."""
 
     nicks: frozenset[Name] = frozenset()
@@ -50,26 +50,27 @@ class Rules:
         return name_of(network, nick) in self.nicks
 
 
-def rules(connection: sqlite3.Connection) -> Rules:
+def rules(connection: sqlite3.Connection) -> OptOutRules:
     """The rules as of now."""
     rows = connection.execute("SELECT network, nick, account FROM unlogged").fetchall()
-    return Rules(
+    return OptOutRules(
         frozenset((network, nick) for network, nick, _ in rows),
         frozenset((network, account) for network, _, account in rows if account),
     )
 
 
 class OptOuts:
-    """The people who have opted out, in a database file. `rules` are as of the last `load`."""
+    """The people who have opted out, in a database file. `opt_out_rules` are as of the last
+    `load`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.rules = Rules()
+        self.opt_out_rules = OptOutRules()
 
-    async def load(self) -> Rules:
+    async def load(self) -> OptOutRules:
         """Read the rules."""
-        self.rules = await self._database.read(rules)
-        return self.rules
+        self.opt_out_rules = await self._database.read(rules)
+        return self.opt_out_rules
 
     async def add(self, network: str, nick: str, account: str | None) -> None:
         """Log nothing more of a person. A nick that an account has opted out stays that one's."""

@@ -45,7 +45,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
+class VisibleChannels:
     """Channels by id, and the ids of all `others`; `public` when they are all the public ones."""
 
     rows: Mapping[int, Row]
@@ -65,7 +65,7 @@ def _visible(scope: Scope) -> tuple[str, list[Any]]:
     return f"c.id IN ({ids})", values
 
 
-def channels_in(connection: sqlite3.Connection, query: Query) -> Channels:
+def channels_in(connection: sqlite3.Connection, query: Query) -> VisibleChannels:
     """The channels that a query may see and asks for."""
     where, values = _visible(query.scope)
     for column, value in (("network", query.network), ("name", query.channel)):
@@ -75,7 +75,7 @@ def channels_in(connection: sqlite3.Connection, query: Query) -> Channels:
     rows = connection.execute(f"SELECT *, {where} AS seen FROM channels c", values).fetchall()
     seen = {row["id"]: row for row in rows if row["seen"]}
     others = frozenset(row["id"] for row in rows if not row["seen"])
-    return Channels(seen, others, all(row["seen"] != row["private"] for row in rows))
+    return VisibleChannels(seen, others, all(row["seen"] != row["private"] for row in rows))
 
 
 def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[Event]:
@@ -87,7 +87,7 @@ def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[
 
 def newest(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Event]]:
     """The newest events that fit each query, in order of time."""
-    known: dict[tuple[Any, ...], Channels] = {}
+    known: dict[tuple[Any, ...], VisibleChannels] = {}
 
     def events(query: Query) -> list[Event]:
         place = query.scope, query.network, query.channel
@@ -99,17 +99,17 @@ def newest(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[lis
 
 
 def _events(
-    connection: sqlite3.Connection, query: Query, channels: Channels, *, newest: bool
+    connection: sqlite3.Connection, query: Query, channels: VisibleChannels, *, newest: bool
 ) -> list[Event]:
-    rows = found(connection, query, channels, newest=newest)
+    rows = query_rows(connection, query, channels, newest=newest)
     events = [event_of(row, channels.rows[row["channel_id"]]) for row in rows]
     return events[::-1] if newest else events
 
 
-def found(
+def query_rows(
     connection: sqlite3.Connection,
     query: Query,
-    channels: Channels,
+    channels: VisibleChannels,
     *,
     newest: bool,
     extra: tuple[str, list[Any]] = ("", []),

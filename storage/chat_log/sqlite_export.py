@@ -33,15 +33,15 @@ _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INDEX = "CREATE INDEX messages_channel_time ON messages (network, channel, time)"
 
 
-class OpenCopy:
-    """The copy while it is being written. Get one with `opened`."""
+class SqliteExport:
+    """The copy while it is being written. Get one with `open`."""
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
         self._connection = connection
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, path: Path) -> AsyncIterator[OpenCopy]:
+    async def open(cls, path: Path) -> AsyncIterator[SqliteExport]:
         """A copy in the empty file `path`; on leaving it is whole."""
         async with aiosqlite.connect(path) as connection:
             await connection.execute("PRAGMA synchronous = OFF")  # whoever asks keeps the file

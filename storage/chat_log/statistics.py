@@ -14,8 +14,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from storage.chat_log.counters import EVERYWHERE
-from storage.chat_log.event import SPOKEN, Place, Scope, folded
-from storage.chat_log.query import Channels, Query, channels_in, conditions, found
+from storage.chat_log.event import SPOKEN, Place, Scope, fold_name
+from storage.chat_log.query import Query, VisibleChannels, channels_in, conditions, query_rows
 from storage.db.database import Row, from_micros, to_micros
 
 _HOUR = 3_600_000_000  # microseconds
@@ -26,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class ChannelStats:
     """A place in the log with the number and time of its events."""
 
     place: Place
@@ -49,7 +49,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayStats:
     """A day on which something was said, and how many of the lines were our own answers."""
 
     date: date
@@ -58,7 +58,7 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class PersonStats:
     """What there is of one nick: as it was last spelled, lines in all and per place (the most
     first), and the days."""
 
@@ -67,14 +67,14 @@ class Person:
     first: datetime
     last: datetime
     places: tuple[tuple[Place, int], ...]
-    days: tuple[Day, ...]
+    days: tuple[DayStats, ...]
 
 
 HeatMap = tuple[tuple[int, ...], ...]
 """Seven rows, Monday first, of the lines in each of 24 hours."""
 
 
-def channels(connection: sqlite3.Connection, scope: Scope) -> list[Channel]:
+def channels(connection: sqlite3.Connection, scope: Scope) -> list[ChannelStats]:
     """The places in scope, the most recently active first."""
     seen = channels_in(connection, Query(scope=scope)).rows
     rows = connection.execute(
@@ -85,7 +85,7 @@ def channels(connection: sqlite3.Connection, scope: Scope) -> list[Channel]:
         [json.dumps(list(seen))],
     )
     return [
-        Channel(_place(seen[row[0]]), bool(seen[row[0]]["private"]), row[1], _time(row[2]))
+        ChannelStats(_place(seen[row[0]]), bool(seen[row[0]]["private"]), row[1], _time(row[2]))
         for row in rows
     ]
 
@@ -96,11 +96,11 @@ def stats(connection: sqlite3.Connection, query: Query, top: int) -> Stats:
     if _timeless(query):
         lines, replies, people, best = _of_all_time(connection, query, seen, top)
     else:
-        said = _said(connection, query, seen)
+        said = _lines_by_nick(connection, query, seen)
         lines, replies, people = sum(r[1] for r in said), sum(r[2] for r in said), len(said)
         best = [(row[0], row[1]) for row in said[:top]]
     spoken = replace(query, types=SPOKEN if query.types is None else query.types & SPOKEN, limit=1)
-    ends = [found(connection, spoken, seen, newest=newest) for newest in (False, True)]
+    ends = [query_rows(connection, spoken, seen, newest=newest) for newest in (False, True)]
     first, last = (from_micros(rows[0]["time"]) if rows else None for rows in ends)
     return Stats(lines, people, replies, first, last, tuple(best))
 
@@ -115,7 +115,7 @@ def heat_map(connection: sqlite3.Connection, query: Query) -> HeatMap:
     return tuple(tuple(lines.get(day * 24 + hour, 0) for hour in range(24)) for day in range(7))
 
 
-def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[Day]:
+def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[DayStats]:
     """The days of `zone` on which something was said, in order: on the channels of `query`,
     between its `since` and `until`. An hour that midnight divides belongs to the day before."""
     ids = _counted_as(channels_in(connection, query))
@@ -136,7 +136,7 @@ def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[Day
         ):
             known = found.get(day, (0, 0))
             found[day] = (known[0] + lines, known[1] + replies)
-    return [Day(_date(day), lines, replies) for day, (lines, replies) in sorted(found.items())]
+    return [DayStats(_date(day), lines, replies) for day, (lines, replies) in sorted(found.items())]
 
 
 def sparklines(
@@ -157,12 +157,12 @@ def sparklines(
     return {_place(seen[channel_id]): tuple(each) for channel_id, each in lines.items()}
 
 
-def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> Person | None:
+def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> PersonStats | None:
     """What a nick has said in scope, None when that is nothing."""
     query = Query(scope=scope, nick=nick, types=SPOKEN, limit=1)
     seen = channels_in(connection, query)
-    last = found(connection, query, seen, newest=True)
-    first = found(connection, query, seen, newest=False)
+    last = query_rows(connection, query, seen, newest=True)
+    first = query_rows(connection, query, seen, newest=False)
     if not last or not first:
         return None
     values = [nick, *seen.rows]
@@ -177,13 +177,13 @@ def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> Person | 
         " GROUP BY day ORDER BY day",
         values,
     )
-    return Person(
+    return PersonStats(
         nick=last[0]["nick"],
         lines=sum(row[1] for row in places),
         first=from_micros(first[0]["time"]),
         last=from_micros(last[0]["time"]),
         places=tuple((_place(seen.rows[row[0]]), row[1]) for row in places),
-        days=tuple(Day(_date(row[0]), row[1], row[2]) for row in spoken),
+        days=tuple(DayStats(_date(row[0]), row[1], row[2]) for row in spoken),
     )
 
 
@@ -200,11 +200,13 @@ def _timeless(query: Query) -> bool:
 
 
 def _of_all_time(
-    connection: sqlite3.Connection, query: Query, seen: Channels, top: int
+    connection: sqlite3.Connection, query: Query, seen: VisibleChannels, top: int
 ) -> tuple[int, int, int, list[tuple[str, int]]]:
     """Lines, our answers among them, people and the most talkative, from what is counted."""
     if query.nick is not None:
-        said = _said_on(connection, query, f"channel_id IN ({_marks(seen.rows)})", [*seen.rows])
+        said = _lines_by_nick_on(
+            connection, query, f"channel_id IN ({_marks(seen.rows)})", [*seen.rows]
+        )
         lines, replies = sum(row[1] for row in said), sum(row[2] for row in said)
         return lines, replies, len(said), [(row[0], row[1]) for row in said[:top]]
     ids = _counted_as(seen)
@@ -237,13 +239,13 @@ def _top(
     most: Counter[str] = Counter()
     spelled: dict[str, str] = {}
     for nick, lines in rows:
-        spelled.setdefault(folded(nick), nick)
-        most[folded(nick)] += lines
+        spelled.setdefault(fold_name(nick), nick)
+        most[fold_name(nick)] += lines
     return [(spelled[nick], lines) for nick, lines in most.most_common(top)]
 
 
-def _said(
-    connection: sqlite3.Connection, query: Query, seen: Channels
+def _lines_by_nick(
+    connection: sqlite3.Connection, query: Query, seen: VisibleChannels
 ) -> list[tuple[str, int, int]]:
     """Each nick with its lines and our answers among them, the most talkative first: from what is
     counted per day, and from the log itself for what is less than a day."""
@@ -258,16 +260,16 @@ def _said(
         edges.append(replace(query, until=from_micros(begin * _DAY)))
     if query.until:
         edges.append(replace(query, since=from_micros(end * _DAY)))
-    whole = _said_on(
+    whole = _lines_by_nick_on(
         connection, query, f"{where} AND day >= ? AND day < ?", [*seen.rows, begin, end]
     )
     return _together([*whole, *_in_log(connection, edges, seen)])
 
 
-def _said_on(
+def _lines_by_nick_on(
     connection: sqlite3.Connection, query: Query, where: str, values: list[Any]
 ) -> list[tuple[str, int, int]]:
-    """Like `_said`, from the days that `where` chooses."""
+    """Like `_lines_by_nick`, from the days that `where` chooses."""
     for column, value in (("nick", query.nick), ("own", query.own)):
         if value is not None:
             where, values = f"{where} AND {column} = ?", [*values, value]
@@ -280,9 +282,9 @@ def _said_on(
 
 
 def _in_log(
-    connection: sqlite3.Connection, queries: Sequence[Query], seen: Channels
+    connection: sqlite3.Connection, queries: Sequence[Query], seen: VisibleChannels
 ) -> list[tuple[str, int, int]]:
-    """Like `_said`, from the log itself."""
+    """Like `_lines_by_nick`, from the log itself."""
     rows: list[tuple[str, int, int]] = []
     for query in queries:
         types = SPOKEN if query.types is None else SPOKEN & query.types
@@ -300,8 +302,8 @@ def _together(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
     """Counts of the same nick added up, the most talkative first."""
     found: dict[str, tuple[str, int, int]] = {}
     for nick, lines, replies in rows:
-        known = found.get(folded(nick), (nick, 0, 0))
-        found[folded(nick)] = (known[0], known[1] + lines, known[2] + replies)
+        known = found.get(fold_name(nick), (nick, 0, 0))
+        found[fold_name(nick)] = (known[0], known[1] + lines, known[2] + replies)
     return sorted(found.values(), key=lambda each: -each[1])
 
 
@@ -324,7 +326,7 @@ def _offsets(zone: tzinfo, begin: int, end: int) -> Iterator[tuple[int, int, int
         begin = stop
 
 
-def _counted_as(seen: Channels) -> list[int]:
+def _counted_as(seen: VisibleChannels) -> list[int]:
     """The channels under which what is seen is counted: all public ones together are one."""
     return [EVERYWHERE] if seen.public else list(seen.rows)
 

@@ -12,8 +12,8 @@ import structlog
 
 from storage.chat_log import counters, event_ids, fts_index
 from storage.chat_log import rows as event_row
-from storage.chat_log.event import Event, folded
-from storage.chat_log.pending_event import Entry
+from storage.chat_log.event import Event, fold_name
+from storage.chat_log.pending_event import PendingEvent
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 
 
-class Writer:
+class LogWriter:
     """Stores the entries that others put in line.
 
     First everybody can read them, then they are on the disk: who only wants to read on does not
@@ -39,17 +39,17 @@ class Writer:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queue: asyncio.Queue[Entry] = asyncio.Queue()
-        self._written: asyncio.Queue[list[Entry]] = asyncio.Queue()
-        self._ahead: Entry | None = None
-        self._last: Entry | None = None
+        self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue()
+        self._written: asyncio.Queue[list[PendingEvent]] = asyncio.Queue()
+        self._ahead: PendingEvent | None = None
+        self._last: PendingEvent | None = None
         self._newest = 0
 
-    def put(self, entry: Entry) -> None:
+    def enqueue(self, pending_event: PendingEvent) -> None:
         """Put an entry in line and return at once."""
-        entry.follow(self._last)
-        self._last = entry
-        self._queue.put_nowait(entry)
+        pending_event.after(self._last)
+        self._last = pending_event
+        self._queue.put_nowait(pending_event)
 
     async def run(self) -> None:
         """Store what is in line: while one batch is being written the next one gathers, so that
@@ -58,11 +58,11 @@ class Writer:
             tasks.create_task(self._write_all())
             tasks.create_task(self._store_all())
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Wait until all that was put in line is stored."""
         await self._queue.join()
 
-    async def drain(self, running: asyncio.Task[None]) -> None:
+    async def close(self, running: asyncio.Task[None]) -> None:
         """Let `run` finish, unless it has failed or cannot write."""
         drained = asyncio.ensure_future(self._queue.join())
         await asyncio.wait({drained, running}, timeout=_LAST, return_when="FIRST_COMPLETED")
@@ -73,26 +73,26 @@ class Writer:
     async def _write_all(self) -> None:
         while True:
             batch = await self._batch()
-            if events := [_event(entry) for entry in batch if entry.event]:
+            if events := [_event(pending_event) for pending_event in batch if pending_event.event]:
                 ids = iter(await self._patiently(self._write, events))
-            for entry in batch:
-                event_id = next(ids) if entry.event else 0
+            for pending_event in batch:
+                event_id = next(ids) if pending_event.event else 0
                 self._newest = event_id or self._newest
-                entry.written_as(event_id, self._newest)
+                pending_event.mark_visible(event_id, self._newest)
             self._written.put_nowait(batch)
 
-    async def _batch(self) -> list[Entry]:
+    async def _batch(self) -> list[PendingEvent]:
         """What is in line, up to an answer whose question has no id before it is written."""
         batch = [self._ahead or await self._queue.get()]
         self._ahead = None
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         while len(batch) < _BATCH and not self._queue.empty():
-            entry = self._queue.get_nowait()
-            if entry.answers and not entry.answers.is_written:
-                self._ahead = entry
+            pending_event = self._queue.get_nowait()
+            if pending_event.answers and not pending_event.answers.is_visible:
+                self._ahead = pending_event
                 break
-            batch.append(entry)
+            batch.append(pending_event)
         return batch
 
     async def _write(self, events: Sequence[Event]) -> Sequence[int]:
@@ -100,7 +100,7 @@ class Writer:
             return insert(db, events, event_ids.CLOCK)
 
         if len(events) <= _FEW:
-            return await self._database.put(work)
+            return await self._database.write_inline(work)
         return await self._database.write(work, lasting=False)
 
     async def _store_all(self) -> None:
@@ -110,8 +110,8 @@ class Writer:
             while not self._written.empty():
                 entries += self._written.get_nowait()
             await self._patiently(self._database.sync)
-            for entry in entries:
-                entry.is_stored()
+            for pending_event in entries:
+                pending_event.mark_durable()
                 self._queue.task_done()
 
     async def _patiently(self, work: Callable[..., Awaitable[T]], *values: object) -> T:
@@ -124,10 +124,14 @@ class Writer:
                 await asyncio.sleep(_RETRY)
 
 
-def _event(entry: Entry) -> Event:
+def _event(pending_event: PendingEvent) -> Event:
     """The event of an entry, with the id of what it answers."""
-    assert entry.event
-    return replace(entry.event, reply_to=entry.answers.id or None) if entry.answers else entry.event
+    assert pending_event.event
+    return (
+        replace(pending_event.event, reply_to=pending_event.answers.id or None)
+        if pending_event.answers
+        else pending_event.event
+    )
 
 
 async def store(database: Database, events: Sequence[Event]) -> Sequence[int]:
@@ -143,9 +147,9 @@ def insert(
     events = [event_row.storable(event) for event in events]
     channels, private = _channels(connection, events)
     times = [event_row.micros(event) for event in events]
-    placed = event_ids.place(connection, times, late)
+    placed = event_ids.allocate_ids(connection, times, late)
     rows = [
-        event_row.values(event, event_id, channels[event.network, folded(event.channel)], time)
+        event_row.values(event, event_id, channels[event.network, fold_name(event.channel)], time)
         for event, event_id, time in zip(events, placed.ids, times, strict=True)
     ]
     connection.executemany(event_row.INSERT, rows)
@@ -161,5 +165,5 @@ def _channels(
     places = {(event.network, event.channel, event.private) for event in events}
     connection.executemany(_CHANNEL, places)
     rows = connection.execute("SELECT id, network, name, private FROM channels").fetchall()
-    ids = {(row[1], folded(row[2])): row[0] for row in rows}
+    ids = {(row[1], fold_name(row[2])): row[0] for row in rows}
     return ids, {row[0] for row in rows if row[3]}

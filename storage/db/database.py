@@ -18,9 +18,9 @@ import stamina
 
 from storage.db import transactions
 from storage.db.errors import Unavailable
-from storage.db.inline_connection import Near
+from storage.db.inline_connection import InlineConnections
 from storage.db.migration import migrate
-from storage.db.reader_pool import Readers
+from storage.db.reader_pool import ReaderPool
 
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _CHUNK = 64  # rows that a cursor fetches at once
@@ -45,7 +45,7 @@ def from_micros(micros: int) -> datetime:
 
 
 class Database:
-    """A file with one writing connection and readers. Get one with `opened`."""
+    """A file with one writing connection and readers. Get one with `open`."""
 
     def __init__(
         self,
@@ -53,34 +53,34 @@ class Database:
         connection: sqlite3.Connection,
         writer: aiosqlite.Connection,
         reader: aiosqlite.Connection,
-        readers: Readers,
-        near: Near,
+        reader_pool: ReaderPool,
+        inline: InlineConnections,
         threads: ThreadPoolExecutor,
     ) -> None:
         self._wal = f"{path}-wal"
         self._connection = connection  # the one that `writer` has as well
         self._writer = writer
         self._reader = reader
-        self._readers = readers
-        self._near = near
+        self._reader_pool = reader_pool
+        self._inline = inline
         self._threads = threads
         self._lock = asyncio.Lock()
         self._syncing = self._puts = 0
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, path: Path, *, patience: float = _PATIENCE) -> AsyncIterator[Database]:
+    async def open(cls, path: Path, *, patience: float = _PATIENCE) -> AsyncIterator[Database]:
         """Open `path`, creating it and bringing its tables up to date. Raises StorageError.
 
         `patience` is how many seconds a transaction waits for another process that writes.
         """
-        connection = await asyncio.to_thread(_connected, path, patience)
+        connection = await asyncio.to_thread(_connect, path, patience)
         async with aiosqlite.Connection(lambda: connection, _CHUNK) as writer:
-            await asyncio.to_thread(_prepared, connection, path, patience)
+            await asyncio.to_thread(_prepare, connection, path, patience)
             with ThreadPoolExecutor(_WRITING, thread_name_prefix="writer") as threads:
-                async with _reader(path) as reader, Readers.opened(path, patience) as readers:
-                    with closing(Near(path)) as near:
-                        yield cls(path, connection, writer, reader, readers, near, threads)
+                async with _reader(path) as reader, ReaderPool.open(path, patience) as reader_pool:
+                    with closing(InlineConnections(path)) as inline:
+                        yield cls(path, connection, writer, reader, reader_pool, inline, threads)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
@@ -106,21 +106,21 @@ class Database:
         Unless `lasting` it is there for everybody at once, and for good after the next `sync`:
         until then a power cut may undo it. Raises Unavailable.
         """
-        call = partial(transactions.written, self._connection, work, lasting=lasting)
+        call = partial(transactions.run_transaction, self._connection, work, lasting=lasting)
         async with self._lock:
             running = asyncio.get_running_loop().run_in_executor(self._threads, call)
             try:
-                return await transactions.to_its_end(running)
+                return await transactions.await_shielded(running)
             except sqlite3.Error as error:
                 raise Unavailable(f"the database cannot be written: {error}") from error
 
-    async def put(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def write_inline(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns: for a few rows that need not be `lasting`. It is to `write` what
-        `look` is to `read`. Raises Unavailable."""
+        `read_inline` is to `read`. Raises Unavailable."""
         if self._syncing:  # the disk is busy with this file: it could hold up the event loop
             return await self.write(work, lasting=False)
         try:
-            result = self._near.put(work)
+            result = self._inline.write(work)
         except sqlite3.Error:
             return await self.write(work, lasting=False)
         self._puts += 1
@@ -131,16 +131,16 @@ class Database:
         loop = asyncio.get_running_loop()
         self._syncing += 1
         try:
-            await loop.run_in_executor(self._threads, transactions.synced, self._wal)
+            await loop.run_in_executor(self._threads, transactions.fsync_wal, self._wal)
         except OSError as error:
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
         finally:
             self._syncing -= 1
         if self._puts > _CHECKPOINT:
             self._puts = 0
-            await self.outside("PRAGMA wal_checkpoint(PASSIVE)")
+            await self.execute_outside_transaction("PRAGMA wal_checkpoint(PASSIVE)")
 
-    async def outside(self, statement: str) -> None:
+    async def execute_outside_transaction(self, statement: str) -> None:
         """Run what cannot be in a transaction, as PRAGMA and VACUUM. Raises Unavailable."""
         async with self._lock:
             try:
@@ -153,7 +153,7 @@ class Database:
         with contextlib.suppress(sqlite3.Error):
             await asyncio.shield(self._writer.rollback())
 
-    async def all(self, sql: str, values: Values = ()) -> list[Row]:
+    async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
         """Every row of a query, read beside the writer. Raises Unavailable."""
         try:
             return await read_all(self._reader, sql, values)
@@ -164,27 +164,27 @@ class Database:
         """What `work` returns, run in a thread with a reading connection: for what takes several
         queries or long, as nobody else waits for it. Raises Unavailable."""
         try:
-            return await self._readers.run(work)
+            return await self._reader_pool.run(work)
         except sqlite3.Error as error:
             raise Unavailable(f"the database cannot be read: {error}") from error
 
-    async def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def read_inline(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns: for a few rows, which take less than the way to a thread and back.
         When that fails, or turns out to be more, it is done again as `read` does. Raises
         Unavailable."""
         try:
-            return self._near.look(work)
+            return self._inline.read(work)
         except sqlite3.Error:
             return await self.read(work)
 
     async def version(self) -> int:
         """A number that changes when anybody has written to the file: cheap to poll."""
-        row = await self.one("PRAGMA data_version")
+        row = await self.fetch_one("PRAGMA data_version")
         return int(row[0]) if row else 0
 
-    async def one(self, sql: str, values: Values = ()) -> Row | None:
+    async def fetch_one(self, sql: str, values: Values = ()) -> Row | None:
         """The first row of a query, or None."""
-        rows = await self.all(sql, values)
+        rows = await self.fetch_all(sql, values)
         return rows[0] if rows else None
 
 
@@ -194,7 +194,7 @@ async def read_all(reader: aiosqlite.Connection, sql: str, values: Values) -> li
     return list(rows)
 
 
-def _connected(path: Path, patience: float) -> sqlite3.Connection:
+def _connect(path: Path, patience: float) -> sqlite3.Connection:
     """A connection that any thread may use, one after the other."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def _connected(path: Path, patience: float) -> sqlite3.Connection:
         raise Unavailable(f"{path}: cannot be opened: {error}") from error
 
 
-def _prepared(connection: sqlite3.Connection, path: Path, patience: float) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, patience: float) -> None:
     try:
         # Where two begin a new file at once, SQLite refuses one of them without waiting.
         for attempt in stamina.retry_context(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from storage.db.reader_pool import READING, at_one_moment, connected
-from storage.db.transactions import committed
+from storage.db.reader_pool import READING, connect, read_snapshot
+from storage.db.transactions import commit_transaction
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ _WRITING = (
 )
 
 
-class Near:
+class InlineConnections:
     """Two connections to the file `path`, each opened when it is first needed.
 
     Its methods return what `work` returns, which runs at once in one transaction. They raise
@@ -36,24 +36,24 @@ class Near:
         self._writer: sqlite3.Connection | None = None
         self._until = 0.0
 
-    def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read a few rows."""
-        self._reader = self._reader or self._opened(READING)
+        self._reader = self._reader or self._open(READING)
         self._until = time.monotonic() + _LONGEST
-        return at_one_moment(self._reader, work)
+        return read_snapshot(self._reader, work)
 
-    def put(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Write a few rows: there for everybody, and for good after the next sync."""
-        self._writer = self._writer or self._opened(_WRITING)
+        self._writer = self._writer or self._open(_WRITING)
         self._until = time.monotonic() + _LONGEST
-        return committed(self._writer, work)
+        return commit_transaction(self._writer, work)
 
     def close(self) -> None:
         """Close what is open."""
         for connection in filter(None, (self._reader, self._writer)):
             connection.close()
 
-    def _opened(self, settings: Sequence[str]) -> sqlite3.Connection:
-        connection = connected(self._path, 0, settings)
+    def _open(self, settings: Sequence[str]) -> sqlite3.Connection:
+        connection = connect(self._path, 0, settings)
         connection.set_progress_handler(lambda: time.monotonic() > self._until, _STEPS)
         return connection

@@ -20,8 +20,8 @@ READING = (
 )
 
 
-class Readers:
-    """A few connections that are opened when they are first needed. Get them with `opened`."""
+class ReaderPool:
+    """A few connections that are opened when they are first needed. Get them with `open`."""
 
     def __init__(self, path: Path, patience: float) -> None:
         self._path = path
@@ -31,13 +31,13 @@ class Readers:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, path: Path, patience: float) -> AsyncIterator[Readers]:
+    async def open(cls, path: Path, patience: float) -> AsyncIterator[ReaderPool]:
         """Readers of `path` that wait `patience` seconds for a lock; closed on leaving."""
-        readers = cls(path, patience)
+        reader_pool = cls(path, patience)
         try:
-            yield readers
+            yield reader_pool
         finally:
-            await asyncio.to_thread(readers._close)
+            await asyncio.to_thread(reader_pool._close)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns: it runs in a thread, in one transaction, so that all its queries
@@ -49,9 +49,9 @@ class Readers:
         try:
             connection = self._idle.get_nowait()
         except Empty:
-            connection = connected(self._path, self._patience, READING)
+            connection = connect(self._path, self._patience, READING)
         try:
-            return at_one_moment(connection, work)
+            return read_snapshot(connection, work)
         finally:
             self._idle.put(connection)
 
@@ -61,7 +61,7 @@ class Readers:
             self._idle.get_nowait().close()
 
 
-def connected(path: Path, patience: float, settings: Sequence[str]) -> sqlite3.Connection:
+def connect(path: Path, patience: float, settings: Sequence[str]) -> sqlite3.Connection:
     """A connection that any thread may use, one after the other."""
     connection = sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
@@ -70,7 +70,7 @@ def connected(path: Path, patience: float, settings: Sequence[str]) -> sqlite3.C
     return connection
 
 
-def at_one_moment(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+def read_snapshot(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
     """What `work` returns; all its queries see the same state of the file."""
     try:
         connection.execute("BEGIN")

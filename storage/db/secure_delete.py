@@ -19,29 +19,29 @@ _STEP = 2_000  # pages overwritten in one transaction, which others wait for
 
 
 @asynccontextmanager
-async def erasing(database: Database, small: int = SMALL) -> AsyncIterator[None]:
+async def secure_delete(database: Database, small: int = SMALL) -> AsyncIterator[None]:
     """What is deleted inside is gone from the file on leaving; one of at most `small` bytes is
     written anew. Raises Unavailable."""
-    await database.outside("PRAGMA secure_delete = ON")
+    await database.execute_outside_transaction("PRAGMA secure_delete = ON")
     try:
         yield
         if await _size(database) <= small:
-            await database.outside("VACUUM")
+            await database.execute_outside_transaction("VACUUM")
         else:
             await _wipe_free_pages(database)
     finally:
-        await database.outside("PRAGMA secure_delete = OFF")
-    await database.outside("PRAGMA wal_checkpoint(TRUNCATE)")
+        await database.execute_outside_transaction("PRAGMA secure_delete = OFF")
+    await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 async def vacuum(database: Database) -> None:
     """Write the whole file anew; others who write wait for it. Raises Unavailable."""
-    await database.outside("VACUUM")
-    await database.outside("PRAGMA wal_checkpoint(TRUNCATE)")
+    await database.execute_outside_transaction("VACUUM")
+    await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 async def _number(database: Database, pragma: str) -> int:
-    row = await database.one(f"PRAGMA {pragma}")
+    row = await database.fetch_one(f"PRAGMA {pragma}")
     return int(row[0]) if row else 0
 
 

@@ -12,24 +12,26 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def written(
+def run_transaction(
     connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], *, lasting: bool
 ) -> T:
     """What `work` returns, inside BEGIN IMMEDIATE ... COMMIT, undone on any error.
 
     Unless `lasting` the commit does not wait for the disk: everybody reads it, and it outlives
-    this process, but a power cut may undo it until the write-ahead log is `synced`.
+    this process, but a power cut may undo it until the write-ahead log is `fsync_wal`.
     """
     if lasting:
-        return committed(connection, work)
+        return commit_transaction(connection, work)
     connection.execute("PRAGMA synchronous = NORMAL")
     try:
-        return committed(connection, work)
+        return commit_transaction(connection, work)
     finally:
         connection.execute("PRAGMA synchronous = FULL")
 
 
-def committed(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+def commit_transaction(
+    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]
+) -> T:
     """What `work` returns, inside BEGIN IMMEDIATE ... COMMIT, undone on any error."""
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -42,7 +44,7 @@ def committed(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection
     return result
 
 
-def synced(wal: str) -> None:
+def fsync_wal(wal: str) -> None:
     """Bring a write-ahead log to the disk: what SQLite does at the end of a lasting commit
     (https://www.sqlite.org/pragma.html#pragma_synchronous). Raises OSError."""
     with contextlib.suppress(FileNotFoundError):  # then commits go to the file itself, and wait
@@ -53,7 +55,7 @@ def synced(wal: str) -> None:
             os.close(descriptor)
 
 
-async def to_its_end(running: asyncio.Future[T]) -> T:
+async def await_shielded(running: asyncio.Future[T]) -> T:
     """The result of what writes, awaited to its end also by who is cancelled: until then a thread
     has the connection."""
     try:

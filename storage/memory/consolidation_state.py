@@ -17,7 +17,7 @@ import aiosqlite
 
 from storage.db.database import Database, Row, from_micros, to_micros
 from storage.memory.conversations import Message
-from storage.memory.memories import Layer, Memory, add, facts_in, found_in, person_of
+from storage.memory.memories import Memory, MemoryKind, add, facts_in, found_in, person_of
 
 EPISODES = 20
 """That are kept of a room."""
@@ -45,7 +45,7 @@ _LAST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Watermarks:
     """Of a room: the last turns that are in the summary (`folded`), in an episode (`told`), and
     that were looked at for facts (`studied`); `wanted` is where the summary is to reach again."""
 
@@ -82,7 +82,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RoomMemorySnapshot:
     """What prompts show of a room as it was written (`shown`), how many turns came after it, the
     `newest` turn of all and when that was; whether `anything` is remembered: what is known about a
     person, and what was `found`, best first."""
@@ -96,27 +96,27 @@ class Remembered:
     found: Sequence[Memory] = ()
 
 
-class Rooms:
+class ConsolidationStore:
     """The rooms in a database file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def progress(self, room: str) -> Progress:
+    async def progress(self, room: str) -> Watermarks:
         """How far a room has been gone through."""
-        if row := await self._database.one(_PROGRESS, [room]):
-            return Progress(*row)
+        if row := await self._database.fetch_one(_PROGRESS, [room]):
+            return Watermarks(*row)
         async with self._database.transaction() as db:
             # No two rows have the same version, so that one which was deleted is never met again.
             await db.execute(
                 "INSERT OR IGNORE INTO memory_rooms (room, version) VALUES (?, random())", [room]
             )
-        row = await self._database.one(_PROGRESS, [room])
-        return Progress(*row) if row else Progress(room)
+        row = await self._database.fetch_one(_PROGRESS, [room])
+        return Watermarks(*row) if row else Watermarks(room)
 
-    async def all(self) -> list[str]:
+    async def room_names(self) -> list[str]:
         """Every room that has turns."""
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT DISTINCT room FROM conversations c"
             " WHERE EXISTS (SELECT 1 FROM turns WHERE conversation_id = c.id)"
         )
@@ -124,72 +124,80 @@ class Rooms:
 
     async def sizes(self, room: str, after: int) -> list[tuple[int, int]]:
         """Ids of the turns after one, with the characters that each takes."""
-        rows = await self._database.all(_TURNS, [room, after, _LAST, _MOST])
+        rows = await self._database.fetch_all(_TURNS, [room, after, _LAST, _MOST])
         return [(row["id"], row["size"]) for row in rows]
 
     async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
         """The oldest turns after one, up to another, in order of arrival; without those of people
         who have opted out since."""
-        rows = await self._database.all(_TURNS, [room, after, until, limit])
+        rows = await self._database.fetch_all(_TURNS, [room, after, until, limit])
         return [_turn(row) for row in rows]
 
     async def gaps(self, room: str) -> list[Gap]:
         """Where an episode is missing."""
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT first_turn, last_turn FROM memory_gaps WHERE room = ? ORDER BY first_turn",
             [room],
         )
         return [Gap(*row) for row in rows]
 
-    async def fold(
-        self, known: Progress, through: int, summary: Memory | None, made_of: Sequence[RoomTurn]
+    async def advance_summary(
+        self,
+        watermarks: Watermarks,
+        through: int,
+        summary: Memory | None,
+        made_of: Sequence[RoomTurn],
     ) -> bool:
         """Replace the summary by one that has the turns to `through` in it as well (or, with
         none, only say that these were gone through). False: it is void."""
         async with self._database.transaction() as db:
-            if not await _move(db, known, "folded", through):
+            if not await _move(db, watermarks, "folded", through):
                 return False
             if summary:
-                before = await _sources(db, known.room) if known.folded else set()
+                before = await _sources(db, watermarks.room) if watermarks.folded else set()
                 await db.execute(
-                    "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [known.room]
+                    "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [watermarks.room]
                 )
                 await _add_made(db, summary, before | _sources_in(made_of))
             return True
 
-    async def tell(
-        self, known: Progress, through: int, episode: Memory | None, made_of: Sequence[RoomTurn]
+    async def advance_episodes(
+        self,
+        watermarks: Watermarks,
+        through: int,
+        episode: Memory | None,
+        made_of: Sequence[RoomTurn],
     ) -> bool:
         """Add the episode that the turns to `through` are, if they are any. False: it is void."""
         async with self._database.transaction() as db:
-            if not await _move(db, known, "told", through):
+            if not await _move(db, watermarks, "told", through):
                 return False
             await _add_episode(db, episode, made_of)
             return True
 
     async def fill(
-        self, known: Progress, gap: Gap, episode: Memory | None, made_of: Sequence[RoomTurn]
+        self, watermarks: Watermarks, gap: Gap, episode: Memory | None, made_of: Sequence[RoomTurn]
     ) -> bool:
         """Add the episode that takes the place of a deleted one. False: it is void."""
         async with self._database.transaction() as db:
-            if not await _current(db, known):
+            if not await _current(db, watermarks):
                 return False
             await db.execute(
                 "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?",
-                [known.room, gap.first_turn],
+                [watermarks.room, gap.first_turn],
             )
             await _add_episode(db, episode, made_of)
             return True
 
-    async def study(
-        self, known: Progress, through: int, facts: Iterable[Memory], oldest: datetime
+    async def advance_facts(
+        self, watermarks: Watermarks, through: int, facts: Iterable[Memory], oldest: datetime
     ) -> bool:
         """Learn facts from the turns to `through`, and drop learnt ones that nobody has confirmed
         since `oldest`, or that are too many. False: it is void."""
         async with self._database.transaction() as db:
-            if not await _move(db, known, "studied", through):
+            if not await _move(db, watermarks, "studied", through):
                 return False
-            async with db.execute(_OPTED_OUT, [known.room]) as rows:
+            async with db.execute(_OPTED_OUT, [watermarks.room]) as rows:
                 opted_out = {row[0] for row in await rows.fetchall()}
             for fact in facts:
                 if fact.subject not in opted_out:
@@ -197,16 +205,16 @@ class Rooms:
             learnt = "room = ? AND layer = 'fact' AND NOT manual"
             await db.execute(
                 f"DELETE FROM memories WHERE {learnt} AND time < ?",
-                [known.room, to_micros(oldest)],
+                [watermarks.room, to_micros(oldest)],
             )
             await db.execute(
                 f"DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {learnt}"
                 " ORDER BY time DESC, id DESC LIMIT -1 OFFSET ?)",
-                [known.room, LEARNT_FACTS],
+                [watermarks.room, LEARNT_FACTS],
             )
             return True
 
-    async def condense(self, notes: Sequence[Memory], episode: Memory) -> bool:
+    async def replace_notes(self, notes: Sequence[Memory], episode: Memory) -> bool:
         """Put one episode in the place of notes. False: some of them are gone meanwhile."""
         ids = json.dumps([note.id for note in notes])
         async with self._database.transaction() as db:
@@ -222,11 +230,13 @@ class Rooms:
             await _keep_newest(db, episode.room)
             return True
 
-    async def remembered(self, room: str, person: str, words: str, most: int) -> Remembered:
+    async def load_for_prompt(
+        self, room: str, person: str, words: str, most: int
+    ) -> RoomMemorySnapshot:
         """What a room's memory has for a question of a person, in one reading: `most` memories,
         at most, have some of the `words`."""
 
-        def reading(db: sqlite3.Connection) -> Remembered:
+        def reading(db: sqlite3.Connection) -> RoomMemorySnapshot:
             row = db.execute(
                 "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?", [room]
             ).fetchone()
@@ -238,38 +248,38 @@ class Rooms:
                 db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room]).fetchone()
                 is None
             ):
-                return Remembered(text, *times)
+                return RoomMemorySnapshot(text, *times)
             facts = facts_in(db, room, person)
             found = tuple(memory for memory, _ in found_in(db, room, words, most))
-            return Remembered(text, *times, True, facts, found)
+            return RoomMemorySnapshot(text, *times, True, facts, found)
 
-        return await self._database.look(reading)
+        return await self._database.read_inline(reading)
 
-    async def show(self, known: Progress, text: str, turn: int) -> bool:
+    async def save_prompt_view(self, watermarks: Watermarks, text: str, turn: int) -> bool:
         """Let prompts show `text` from now on. False: it is void."""
         async with self._database.transaction() as db:
-            if not await _current(db, known):
+            if not await _current(db, watermarks):
                 return False
             await db.execute(
                 "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?",
-                [text, turn, known.room],
+                [text, turn, watermarks.room],
             )
             return True
 
 
-async def _current(db: aiosqlite.Connection, known: Progress, mark: str = "version") -> bool:
+async def _current(db: aiosqlite.Connection, watermarks: Watermarks, mark: str = "version") -> bool:
     """Whether nothing was forgotten since it was read, and a mark is where it was."""
     sql = f"SELECT version, {mark} FROM memory_rooms WHERE room = ?"
-    async with db.execute(sql, [known.room]) as rows:
+    async with db.execute(sql, [watermarks.room]) as rows:
         row = await rows.fetchone()
-    return row is not None and tuple(row) == (known.version, getattr(known, mark))
+    return row is not None and tuple(row) == (watermarks.version, getattr(watermarks, mark))
 
 
-async def _move(db: aiosqlite.Connection, known: Progress, mark: str, to: int) -> bool:
+async def _move(db: aiosqlite.Connection, watermarks: Watermarks, mark: str, to: int) -> bool:
     """Move a mark on, unless what was read is void."""
-    if not await _current(db, known, mark):
+    if not await _current(db, watermarks, mark):
         return False
-    await db.execute(f"UPDATE memory_rooms SET {mark} = ? WHERE room = ?", [to, known.room])
+    await db.execute(f"UPDATE memory_rooms SET {mark} = ? WHERE room = ?", [to, watermarks.room])
     return True
 
 
@@ -309,7 +319,7 @@ async def _keep_newest(db: aiosqlite.Connection, room: str) -> None:
     await db.execute(
         "DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE room = ? AND layer = ?"
         " ORDER BY last_turn DESC, id DESC LIMIT -1 OFFSET ?)",
-        [room, Layer.EPISODE, EPISODES],
+        [room, MemoryKind.EPISODE, EPISODES],
     )
 
 

@@ -34,11 +34,11 @@ ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT -1 OFFSET 
 class Turn:
     """A question and all that came of it: the tool calls, their results, the answer.
 
-    `anchor` is the id of the log event that asked, 0 where there is no log; `related` are the ids
-    of earlier lines that the model was shown beside the newest ones.
+    `question_event_id` is the id of the log event that asked, 0 where there is no log; `related`
+    are the ids of earlier lines that the model was shown beside the newest ones.
     """
 
-    anchor: int
+    question_event_id: int
     time: datetime
     messages: tuple[Message, ...]
     id: int = 0
@@ -46,7 +46,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PromptWindow:
     """Where the prompt of a conversation begins: its first log event and its first turn."""
 
     log_start: int = 0
@@ -63,21 +63,21 @@ class Conversations:
         """Store a finished turn and return its id, greater than any before; only the newest `KEPT`
         stay. The conversation belongs to `room`, by default its own, and is with `person`."""
         values = [
-            turn.anchor,
+            turn.question_event_id,
             to_micros(turn.time),
             json.dumps(turn.messages),
             json.dumps(turn.related),
             name,
         ]
 
-        def added(db: sqlite3.Connection) -> int:
+        def insert(db: sqlite3.Connection) -> int:
             db.execute(_CONVERSATION, [name, room or name, person_of(person)])
             row = db.execute(_TURN, values).fetchone()
             said_in(db, name, row[0], turn.time)
             db.execute(_OLDEST, [name, KEPT])
             return int(row[0])
 
-        return await self._database.write(added)
+        return await self._database.write(insert)
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
         """The newest turns of a conversation from the id `start` on, in order."""
@@ -85,24 +85,26 @@ class Conversations:
 
     async def room(self, name: str) -> str:
         """The room of a conversation: its own, as long as it has no turns."""
-        row = await self._database.one("SELECT room FROM conversations WHERE name = ?", [name])
+        row = await self._database.fetch_one(
+            "SELECT room FROM conversations WHERE name = ?", [name]
+        )
         return str(row["room"]) if row else name
 
-    async def window(self, name: str) -> Window:
+    async def window(self, name: str) -> PromptWindow:
         """Where the prompt of this conversation begins."""
         return await self._database.read(lambda db: _window(db, name))
 
-    async def recall(self, name: str) -> tuple[Window, list[Turn]]:
+    async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
         """Return where the prompt of this conversation begins, and its turns from there on, in
         order."""
 
-        def both(db: sqlite3.Connection) -> tuple[Window, list[Turn]]:
+        def both(db: sqlite3.Connection) -> tuple[PromptWindow, list[Turn]]:
             window = _window(db, name)
             return window, _turns(db, name, window.turn_start, KEPT)
 
-        return await self._database.look(both)
+        return await self._database.read_inline(both)
 
-    async def move_window(self, name: str, window: Window) -> None:
+    async def move_window(self, name: str, window: PromptWindow) -> None:
         """Remember where the prompt of this conversation begins."""
         async with self._database.transaction() as db:
             await db.execute(
@@ -126,11 +128,11 @@ class Conversations:
             return cursor.rowcount
 
 
-def _window(db: sqlite3.Connection, name: str) -> Window:
+def _window(db: sqlite3.Connection, name: str) -> PromptWindow:
     row = db.execute(
         "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
     ).fetchone()
-    return Window(row["log_start"], row["turn_start"]) if row else Window()
+    return PromptWindow(row["log_start"], row["turn_start"]) if row else PromptWindow()
 
 
 def _turns(db: sqlite3.Connection, name: str, start: int, limit: int) -> list[Turn]:

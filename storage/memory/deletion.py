@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import aiosqlite
 
 from storage.db.database import Database
-from storage.memory.memories import Layer, Memory, forget_shown, memory_of, person_of
+from storage.memory.memories import Memory, MemoryKind, forget_shown, memory_of, person_of
 from storage.queues.jobs import Jobs
 
 TEND = "memory.tend"
 """The kind of the job that looks for what is to be made, in one room or in all."""
 
-_MADE = (Layer.EPISODE, Layer.SUMMARY)
+_MADE = (MemoryKind.EPISODE, MemoryKind.SUMMARY)
 
 
 @dataclass(frozen=True, slots=True)
-class GoneTurn:
+class DeletedTurn:
     """A turn that is removed."""
 
     id: int
@@ -47,7 +47,7 @@ async def forget_people(
     database: Database,
     names: Collection[str],
     in_room: Callable[[str], bool],
-    turns: Sequence[GoneTurn],
+    turns: Sequence[DeletedTurn],
     quoted: Callable[[str], bool],
 ) -> int:
     """Remove what is about people or was said by them, in rooms that are `in_room`, and whatever
@@ -64,7 +64,7 @@ async def forget_people(
         sources = await _sources(db)
         ids = [
             memory.id
-            for memory in await _all(db)
+            for memory in await _fetch_memories(db)
             if _came_from(memory, turns, sources.get(memory.id, set()))
             or (
                 in_room(memory.room) and _is_of(memory, people, left, sources.get(memory.id, set()))
@@ -75,7 +75,7 @@ async def forget_people(
     return len(ids)
 
 
-async def leave_out(database: Database, network: str, name: str) -> None:
+async def redact(database: Database, network: str, name: str) -> None:
     """Make whatever has words of somebody in it again, without them: they have opted out. Raises
     Unavailable."""
     async with (
@@ -123,7 +123,7 @@ def _is_of(
     return (own or memory.subject in people) and not (own and memory.last_turn in left)
 
 
-def _came_from(memory: Memory, turns: Sequence[GoneTurn], sources: set[tuple[str, str]]) -> bool:
+def _came_from(memory: Memory, turns: Sequence[DeletedTurn], sources: set[tuple[str, str]]) -> bool:
     """Whether one of the removed turns is in a memory."""
     conversations = {name for name, _ in sources} | {memory.conversation}
     return any(
@@ -134,7 +134,7 @@ def _came_from(memory: Memory, turns: Sequence[GoneTurn], sources: set[tuple[str
     )
 
 
-async def _all(db: aiosqlite.Connection) -> list[Memory]:
+async def _fetch_memories(db: aiosqlite.Connection) -> list[Memory]:
     cursor = await db.execute("SELECT * FROM memories")
     names = [column[0] for column in cursor.description]
     return [memory_of(dict(zip(names, row, strict=True))) for row in await cursor.fetchall()]

@@ -51,7 +51,7 @@ JOIN memories ON id = memory_text.rowid
 WHERE memory_text MATCH ? AND room = ? AND {_SEEN} ORDER BY bm25(memory_text) LIMIT ?"""
 
 
-class Layer(StrEnum):
+class MemoryKind(StrEnum):
     """The kinds of memories."""
 
     FACT = "fact"
@@ -70,7 +70,7 @@ class Memory:
     An episode that is made of notes has the key "notes".
     """
 
-    layer: Layer
+    layer: MemoryKind
     room: str
     text: str
     time: datetime
@@ -102,9 +102,9 @@ class Memories:
         async with self._database.transaction() as db:
             return await add(db, memory) > 0
 
-    async def newest(self, room: str, layer: Layer, limit: int) -> list[Memory]:
+    async def newest(self, room: str, layer: MemoryKind, limit: int) -> list[Memory]:
         """The newest of a layer, in order."""
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {_SEEN}"
             " ORDER BY last_turn DESC, id DESC LIMIT ?",
             [room, layer, limit],
@@ -118,7 +118,7 @@ class Memories:
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
         """What is known about a person under a key."""
-        row = await self._database.one(
+        row = await self._database.fetch_one(
             "SELECT * FROM memories WHERE room = ? AND layer = 'fact' AND subject = ? AND key = ?",
             [room, subject, key],
         )
@@ -126,7 +126,7 @@ class Memories:
 
     async def those(self, room: str, ids: Collection[int]) -> list[Memory]:
         """Memories by id."""
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT * FROM memories WHERE room = ? AND id IN (SELECT value FROM json_each(?))"
             f" AND {_SEEN}",
             [room, json.dumps(list(ids))],
@@ -175,7 +175,7 @@ def found_in(
 
 async def add(db: aiosqlite.Connection, memory: Memory) -> int:
     """The same as `Memories.add` inside a transaction; its id, 0 when a surer one stays."""
-    cursor = await db.execute(_FACT if memory.layer == Layer.FACT else _ADD, _values(memory))
+    cursor = await db.execute(_FACT if memory.layer == MemoryKind.FACT else _ADD, _values(memory))
     return (cursor.lastrowid or 0) if cursor.rowcount > 0 else 0
 
 
@@ -199,7 +199,7 @@ async def forget_shown(db: aiosqlite.Connection, room: str) -> None:
 def memory_of(row: Mapping[str, Any] | sqlite3.Row) -> Memory:
     """A row as a memory."""
     return Memory(
-        layer=Layer(row["layer"]),
+        layer=MemoryKind(row["layer"]),
         room=row["room"],
         text=row["text"],
         time=from_micros(row["time"]),

@@ -21,7 +21,7 @@ _NEW = 0.2  # how much the newest use counts for the score
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class TaughtSkill:
     """A skill that somebody has taught: when to use it, and how it is done."""
 
     name: str
@@ -40,29 +40,29 @@ class SkillTable:
         self._untaught: set[str] = set()  # rooms; only `teach` can change that
         self._lessons = 0
 
-    async def teach(self, room: str, skill: Taught, now: datetime) -> None:
+    async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
         """Keep a skill, in place of one of that name. Raises Unavailable."""
         try:
             async with self._database.transaction() as db:
-                await _keep(db, room, skill, to_micros(now))
+                await _upsert(db, room, skill, to_micros(now))
         finally:
             self._lessons += 1
             self._untaught.discard(room)
 
-    async def taught(self, room: str) -> list[Taught]:
+    async def list_taught(self, room: str) -> list[TaughtSkill]:
         """What was taught in a room, by name. Raises Unavailable."""
         if room in self._untaught:
             return []
         lessons = self._lessons
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
-        rows = await self._database.look(lambda db: db.execute(sql, [room]).fetchall())
+        rows = await self._database.read_inline(lambda db: db.execute(sql, [room]).fetchall())
         if not rows and lessons == self._lessons:  # nobody has taught anything meanwhile
             if len(self._untaught) >= _ROOMS:
                 self._untaught.clear()
             self._untaught.add(room)
-        return [Taught(*(row[field] for field in Taught.__slots__)) for row in rows]
+        return [TaughtSkill(*(row[field] for field in TaughtSkill.__slots__)) for row in rows]
 
-    async def used(self, room: str, names: Collection[str], *, well: bool) -> None:
+    async def record_use(self, room: str, names: Collection[str], *, well: bool) -> None:
         """Count that an answer was given with skills, and whether it came out well. Raises
         Unavailable."""
         rows = [{"room": room, "name": name, "well": float(well), "new": _NEW} for name in names]
@@ -78,14 +78,14 @@ class SkillTable:
 
     async def scores(self, room: str) -> dict[str, tuple[int, float]]:
         """Uses and score of a room's skills that were used, by name. Raises Unavailable."""
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name", [room]
         )
         return {row["name"]: (row["uses"], row["score"]) for row in rows}
 
     async def forget_of(self, nick: str | None, quoted: Callable[[str], bool]) -> None:
         """Forget what somebody has taught, and what is `quoted`. Raises Unavailable."""
-        rows = await self._database.all("SELECT * FROM skills WHERE room != ''")
+        rows = await self._database.fetch_all("SELECT * FROM skills WHERE room != ''")
         gone = [
             [row["room"], row["name"]]
             for row in rows
@@ -107,7 +107,7 @@ class SkillTable:
             return cursor.rowcount
 
 
-async def _keep(db: aiosqlite.Connection, room: str, skill: Taught, time: int) -> None:
+async def _upsert(db: aiosqlite.Connection, room: str, skill: TaughtSkill, time: int) -> None:
     await db.execute(
         "INSERT INTO skills (room, name, description, body, teacher, time)"
         " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"

@@ -18,7 +18,7 @@ class MemoryVectors:
 
     async def missing(self, room: str, limit: int) -> list[tuple[int, str]]:
         """Ids and texts of the room's newest memories that have no vector."""
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT id, key, text FROM memories WHERE room = ? AND NOT EXISTS"
             " (SELECT 1 FROM memory_vectors WHERE memory_id = id) ORDER BY id DESC LIMIT ?",
             [room, limit],
@@ -39,7 +39,7 @@ class MemoryVectors:
 
     async def any(self, room: str) -> bool:
         """Whether there is something to compare with."""
-        row = await self._database.one(
+        row = await self._database.fetch_one(
             "SELECT 1 FROM memory_vectors JOIN memories ON id = memory_id WHERE room = ? LIMIT 1",
             [room],
         )
@@ -48,7 +48,7 @@ class MemoryVectors:
     async def likeness(self, room: str, model: str, vector: Sequence[float]) -> dict[int, float]:
         """How near each memory of the room is to a vector (1: the same), by id."""
         asked = _unit(vector)
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT memory_id, vector FROM memory_vectors JOIN memories ON id = memory_id"
             " WHERE room = ? AND model = ?",
             [room, model],

@@ -20,7 +20,7 @@ from storage.chat_log.query import id_range
 from storage.passages.question_words import QuestionWord, is_number
 from storage.passages.score import WeighedQuestion
 from storage.passages.word_forms import index_terms
-from storage.search.planner import Filter
+from storage.search.planner import LineConditions
 from storage.search.scanner import LAST_ID
 
 _CHOSEN = 220  # lines that are looked at
@@ -42,7 +42,9 @@ _STEPS = 2_000  # instructions of SQLite's machine between two looks at the cloc
 class PassageIndex:
     """The index of words, asked for the lines that a search may find."""
 
-    def __init__(self, connection: sqlite3.Connection, filtering: Filter, *, oldest: bool) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, filtering: LineConditions, *, oldest: bool
+    ) -> None:
         self._connection = connection
         self._sign = 1 if oldest else -1
         self._have, self._lack = filtering.tags()
@@ -59,7 +61,7 @@ class PassageIndex:
         self._until = time.thread_time() + _BUDGET
         self._patience = time.monotonic() + _PATIENCE
 
-    def _within(self, filtering: Filter) -> int:
+    def _within(self, filtering: LineConditions) -> int:
         """About how many lines may be found, whatever their words."""
         whole = self._indexed
         if not filtering.channels.others:

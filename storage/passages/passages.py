@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from storage.chat_log.event import SPOKEN, Event
-from storage.chat_log.query import Query, find, found
+from storage.chat_log.query import Query, find, query_rows
 from storage.chat_log.rows import event_of
 from storage.db.database import Row, from_micros
 from storage.passages.index import PassageIndex, plans, related_plans, weight_of
@@ -29,10 +29,10 @@ from storage.passages.score import (
     as_statement,
     chance,
     features,
-    rounded,
+    rounded_log_odds,
 )
-from storage.search.planner import Filter
-from storage.search.query_parser import Parsed
+from storage.search.planner import LineConditions
+from storage.search.query_parser import ParsedQuery
 from storage.search.scanner import LAST_ID
 
 SAID_HERE = 0.25
@@ -66,17 +66,17 @@ class Passages:
     """Lines that may answer a question, best first. `searched_back_to` is the time down to which
     the log was searched before time was over, None when all of it was."""
 
-    found: tuple[Passage, ...] = ()
+    items: tuple[Passage, ...] = ()
     searched_back_to: datetime | None = None
 
     @property
-    def said(self) -> tuple[Passage, ...]:
+    def answers(self) -> tuple[Passage, ...]:
         """Those that are an answer."""
-        return tuple(each for each in self.found if each.score >= SAID_HERE)
+        return tuple(each for each in self.items if each.score >= SAID_HERE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class LineFilter:
     """Which lines are wanted. None are commands, which begin with `prefix`, or are said to one of
     `nicks`, which are the bot's, or of people that somebody `hides`. With `mentions` a line that
     has the words is wanted, be it an answer or not; with `oldest` the oldest of equals."""
@@ -98,18 +98,18 @@ class Spoken:
         return event.own or not text or self.hides(event)
 
 
-PEOPLE = Spoken()
+PEOPLE = LineFilter()
 """What people say, where the bot has no name yet."""
 
 
 def find_passages(
-    connection: sqlite3.Connection, question: str, within: Query, spoken: Spoken = PEOPLE
+    connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
 ) -> Passages:
     """The lines that answer `question` likeliest: `within.limit` at most.
 
     Nothing is found when the question has no word that says anything.
     """
-    search = _search_of(connection, question, within, spoken)
+    search = _search_of(connection, question, within, line_filter)
     return Passages() if search is None else search.run(within.limit)
 
 
@@ -122,14 +122,14 @@ def looked_at(
 
 
 def _search_of(
-    connection: sqlite3.Connection, question: str, within: Query, spoken: Spoken
+    connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter
 ) -> _Search | None:
     asked = question_words(question)
     types = SPOKEN if within.types is None else SPOKEN & within.types
-    filtering = Filter(connection, replace(within, own=False, types=types), Parsed())
+    filtering = LineConditions(connection, replace(within, own=False, types=types), ParsedQuery())
     if not asked.words or not filtering.channels.rows or not within.limit:
         return None
-    return _Search(connection, filtering, asked, spoken)
+    return _Search(connection, filtering, asked, line_filter)
 
 
 class _Search:
@@ -138,19 +138,19 @@ class _Search:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        filtering: Filter,
+        filtering: LineConditions,
         asked: QuestionWords,
-        spoken: Spoken,
+        line_filter: LineFilter,
     ) -> None:
         self._connection = connection
         self._filter = filtering
-        self._spoken = spoken
-        self._index = PassageIndex(connection, filtering, oldest=spoken.oldest)
+        self._line_filter = line_filter
+        self._index = PassageIndex(connection, filtering, oldest=line_filter.oldest)
         counts, counted = self._index.frequencies(asked.words)
         weights = {word.root: weight_of(word, counts[word.root], counted) for word in asked.words}
         self._asking = WeighedQuestion(asked, weights, self._index.lines)
         self._plans = list(plans(self._asking, counts, counted, self._index.nicks(asked.words)))
-        self._further = [] if spoken.mentions else list(related_plans(self._asking))
+        self._further = [] if line_filter.mentions else list(related_plans(self._asking))
         self._reached: int | None = None
 
     def run(self, limit: int) -> Passages:
@@ -159,17 +159,17 @@ class _Search:
         asked: list[Passage] = []
         for event, values in self.lines():
             share = values[_COVERAGE]
-            score = share if self._spoken.mentions else chance(values)
-            if event.text.rstrip().endswith("?") and not self._spoken.mentions:
+            score = share if self._line_filter.mentions else chance(values)
+            if event.text.rstrip().endswith("?") and not self._line_filter.mentions:
                 score = min(score, _QUESTION)
             if share >= _SAME and asks(event.text):
                 asked.append(Passage(event, chance(as_statement(values)), share))
             passages.append(Passage(event, score, share))
-        if not self._spoken.mentions:
+        if not self._line_filter.mentions:
             passages += self._replies(asked)
-        sign = 1 if self._spoken.oldest else -1
+        sign = 1 if self._line_filter.oldest else -1
         best = _distinct(
-            sorted(passages, key=lambda each: (-rounded(each.score), sign * each.event.id))
+            sorted(passages, key=lambda each: (-rounded_log_odds(each.score), sign * each.event.id))
         )
         back = None if self._reached is None else from_micros(self._reached * 1000)
         return Passages(tuple(best[:limit]), back)
@@ -187,7 +187,7 @@ class _Search:
 
     def _recent(self) -> Sequence[Row]:
         query = replace(self._filter.query, limit=_RECENT)
-        return found(self._connection, query, self._filter.channels, newest=True)
+        return query_rows(self._connection, query, self._filter.channels, newest=True)
 
     def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
         rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])
@@ -195,10 +195,10 @@ class _Search:
 
     def _fitting(self, rows: Iterable[Row], *, recent: bool) -> Iterator[tuple[Event, list[float]]]:
         for row in rows:
-            line = SpokenLine.of(row["text"], row["nick"])
+            line = SpokenLine.from_text(row["text"], row["nick"])
             if self._asking.touches(line):
                 event = self._event(row)
-                if not self._spoken.leaves_out(event):
+                if not self._line_filter.leaves_out(event):
                     yield event, features(self._asking, line, recent=recent)
 
     def _replies(self, asked: Sequence[Passage]) -> Iterator[Passage]:
@@ -223,7 +223,7 @@ class _Search:
             limit=NEXT,
         )
         events = find(self._connection, query, newest=False)
-        return [event for event in events if not self._spoken.leaves_out(event)]
+        return [event for event in events if not self._line_filter.leaves_out(event)]
 
     def _event(self, row: Row) -> Event:
         return event_of(row, self._filter.channels.rows[row["channel_id"]])

@@ -143,7 +143,9 @@ def question_words(text: str) -> QuestionWords:
         root = stem(word)
         if root not in words and len(words) < _MOST_WORDS:
             rarity = min(_RARE, max(1.0, log(20 + table.rank(root)) - 2.0))
-            words[root] = QuestionWord(root, forms(word), rarity, table.of(root), word in names)
+            words[root] = QuestionWord(
+                root, forms(word), rarity, table.related_to(root), word in names
+            )
     is_state = _STATES.match(asked) is not None
     return QuestionWords(tuple(words.values()), next(kinds, Expected.ANYTHING), is_state)
 

@@ -23,7 +23,7 @@ class RelatedWords:
     ranks: Mapping[str, int]
     lines: list[str]
 
-    def of(self, root: str) -> Mapping[str, float]:
+    def related_to(self, root: str) -> Mapping[str, float]:
         """The stems that are related to a stem, likeliest first, each with its weight: 0.1 to
         0.9."""
         rank = self.ranks.get(root)

@@ -78,7 +78,7 @@ class SpokenLine:
     speaker: Set[str]
 
     @classmethod
-    def of(cls, text: str, nick: str) -> SpokenLine:
+    def from_text(cls, text: str, nick: str) -> SpokenLine:
         """What `nick` said."""
         words = tokens(text)
         stems = [stem(word) for word in words]
@@ -139,7 +139,7 @@ def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list
     whole = asking.whole
     size = math.log10(asking.lines + 10) / 6
     states = float(asking.question.is_state and _states(line, matched))
-    shown = shows(asking.question.expected, _rest(words, matched))
+    shown = shows(asking.question.expected, _remaining_text(words, matched))
     density, new = _density(line, matched)
     whole = asking.whole
     size = math.log10(asking.lines + 10) / 6
@@ -187,7 +187,7 @@ def as_statement(values: Sequence[float]) -> list[float]:
     return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 
 
-def rounded(share: float) -> float:
+def rounded_log_odds(share: float) -> float:
     """The log-odds of a chance in steps of a half, which is as exact as it is."""
     kept = min(max(share, 1e-9), 1 - 1e-9)
     return round(2 * math.log(kept / (1 - kept))) / 2
@@ -229,6 +229,6 @@ def _misspelt(word: str, other: str) -> bool:
     return swapped or rest[1:] == others[1:] or rest == others[1:] or rest[1:] == others
 
 
-def _rest(words: Sequence[str], matched: set[str]) -> str:
+def _remaining_text(words: Sequence[str], matched: set[str]) -> str:
     """What a line says beside the words of the question."""
     return " ".join(word for word in words if stem(word) not in matched)

@@ -123,7 +123,7 @@ def stem(word: str) -> str:
     for ending in ("ing", "ed"):
         root = word.removesuffix(ending)
         if root != word and len(root) >= _SHORTEST - 1 and _VOWELS & set(root):
-            return _without_e(_undoubled(root)) if len(root) >= _SHORTEST else word
+            return _without_e(_undouble(root)) if len(root) >= _SHORTEST else word
     if word.endswith(("sses", "shes", "ches", "xes", "zes")):
         return _without_e(word[:-2])
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
@@ -131,7 +131,7 @@ def stem(word: str) -> str:
     return _without_e(word)
 
 
-def _undoubled(root: str) -> str:
+def _undouble(root: str) -> str:
     return root[:-1] if root[-1] == root[-2] and root[-1] in _DOUBLED else root
 
 

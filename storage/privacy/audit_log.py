@@ -10,7 +10,7 @@ from storage.db.database import Database, from_micros, to_micros
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AuditEntry:
     """One thing that was done: `actor` had `action` done to `target` in `place`."""
 
     place: Place
@@ -22,29 +22,31 @@ class Deed:
     """When; set by the audit."""
 
 
-class Audit:
+class AuditLog:
     """The deeds in a database file; rows are only ever added."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, deed: Deed) -> None:
+    async def add(self, entry: AuditEntry) -> None:
         """Write down a deed of this moment."""
         async with self._database.transaction() as db:
             await db.execute(
                 "INSERT INTO audit (time, network, channel, actor, action, target, reason)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [
-                    *(to_micros(datetime.now(UTC)), deed.place.network, deed.place.channel),
-                    *(deed.actor, deed.action, deed.target, deed.reason),
+                    *(to_micros(datetime.now(UTC)), entry.place.network, entry.place.channel),
+                    *(entry.actor, entry.action, entry.target, entry.reason),
                 ],
             )
 
-    async def latest(self, limit: int = 50) -> list[Deed]:
+    async def latest(self, limit: int = 50) -> list[AuditEntry]:
         """The newest deeds, oldest first."""
-        rows = await self._database.all("SELECT * FROM audit ORDER BY rowid DESC LIMIT ?", [limit])
+        rows = await self._database.fetch_all(
+            "SELECT * FROM audit ORDER BY rowid DESC LIMIT ?", [limit]
+        )
         return [
-            Deed(
+            AuditEntry(
                 Place(row["network"], row["channel"]),
                 *(row["actor"], row["action"], row["target"], row["reason"]),
                 from_micros(row["time"]),

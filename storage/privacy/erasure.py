@@ -8,7 +8,7 @@ about the person. Deleted words are overwritten in the file, in the index and in
 log.
 
 Whose an event is: for somebody who asks for it themselves, `Person`; for whoever keeps the file, a
-nick or an account (`Named`), which they answer for.
+nick or an account (`NamedPerson`), which they answer for.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 
 from storage.chat_log.event import EVERYTHING, Event
 from storage.db.database import Database
-from storage.db.secure_delete import erasing
+from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
-from storage.memory.deletion import GoneTurn, forget_people, scrub
+from storage.memory.deletion import DeletedTurn, forget_people, scrub
 from storage.memory.taught_skills import SkillTable
-from storage.privacy.quote_detector import Quotes
+from storage.privacy.quote_detector import QuoteDetector
 from storage.queues.attention_state import AttentionStore
 from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
@@ -74,7 +74,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPerson:
     """Everything under a nick, or an account, of one network or of all."""
 
     network: str | None
@@ -105,53 +105,53 @@ class Forgotten:
     turns: int = 0
 
 
-async def count(log: ChatLog, person: Person | Named) -> int:
+async def count(log: ChatLog, person: Person | NamedPerson) -> int:
     """How many events of a person there are."""
-    return len(await _events_of(log, person, Quotes()))
+    return len(await _events_of(log, person, QuoteDetector()))
 
 
 async def forget(
-    database: Database, log: ChatLog, person: Person | Named, others: Sequence[Path] = ()
+    database: Database, log: ChatLog, person: Person | NamedPerson, others: Sequence[Path] = ()
 ) -> Forgotten:
     """Remove a person from the log in `database`, and from the files of other tendrils.
 
     Raises StorageError; it can then be done again.
     """
-    quotes = Quotes()
-    events = await _events_of(log, person, quotes)
+    detector = QuoteDetector()
+    events = await _events_of(log, person, detector)
     ids = {event.id for event in events}
     names = person.names | {event.nick for event in events}
     if not ids and not await _has_reminders(database, person):
         return Forgotten()
-    replies = await _replies(log, ids, quotes)
+    replies = await _replies(log, ids, detector)
 
     def theirs(room: str) -> bool:
         return person.network is None or room.startswith(f"{person.network}/")
 
-    async with erasing(database):
-        turns = await _turns_of(database, lambda row: row["anchor"] in ids, quotes)
-        await _forget_turns(database, turns, quotes, names, theirs)
-        await Runs(database).forget(ids, person.network, names, quotes)
-        await _forget_texts(database, quotes)
+    async with secure_delete(database):
+        turns = await _turns_of(database, lambda row: row["anchor"] in ids, detector)
+        await _forget_turns(database, turns, detector, names, theirs)
+        await Runs(database).forget(ids, person.network, names, detector)
+        await _forget_texts(database, detector)
         await _forget_reminders(database, person)
         await AttentionStore(database).forget(person.network, names, ids)
         await Spending(database).forget_names()
-        await SkillTable(database).forget_of(person.nick, quotes.within)
+        await SkillTable(database).forget_of(person.nick, detector.within)
         await log.remove(sorted(ids | replies))
         await log.scrub()
-    elsewhere = [await _forget_elsewhere(path, person.network, names, quotes) for path in others]
+    elsewhere = [await _forget_elsewhere(path, person.network, names, detector) for path in others]
     return Forgotten(len(ids), len(replies), len(turns) + sum(elsewhere))
 
 
-async def _has_reminders(database: Database, person: Person | Named) -> bool:
+async def _has_reminders(database: Database, person: Person | NamedPerson) -> bool:
     """Whether there may be something of them although they have said nothing."""
-    if isinstance(person, Named):
+    if isinstance(person, NamedPerson):
         return True
-    return bool(await Reminders(database).of(person.owner))
+    return bool(await Reminders(database).for_owner(person.owner))
 
 
-async def _forget_reminders(database: Database, person: Person | Named) -> None:
-    if isinstance(person, Named):
+async def _forget_reminders(database: Database, person: Person | NamedPerson) -> None:
+    if isinstance(person, NamedPerson):
         kept = Reminders(database)
         await kept.forget_named(person.network, person.nick, person.account)
     else:
@@ -163,34 +163,36 @@ def other_files(data: Path, log: Path) -> list[Path]:
     return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
 
 
-async def _events_of(log: ChatLog, person: Person | Named, quotes: Quotes) -> list[Event]:
+async def _events_of(
+    log: ChatLog, person: Person | NamedPerson, detector: QuoteDetector
+) -> list[Event]:
     found: dict[int, Event] = {}
     for query in person.queries():
-        async for event in _all(log, query):
+        async for event in _iterate(log, query):
             if person.owns(event) and event.id not in found:
                 found[event.id] = replace(event, text="")  # the words are in `quotes`
-                quotes.add([event])
+                detector.add([event])
     return list(found.values())
 
 
-async def _replies(log: ChatLog, ids: set[int], quotes: Quotes) -> set[int]:
+async def _replies(log: ChatLog, ids: set[int], detector: QuoteDetector) -> set[int]:
     """The bot's lines that answer these events, or quote them, or were said in private to the
     one who said them."""
     replies: set[int] = set()
     if not ids:
         return replies
     to_them: dict[str, bool] = {}  # of each private conversation: were they the last who spoke?
-    async for event in _all(log, Query(scope=EVERYTHING, after_id=min(ids) - 1)):
+    async for event in _iterate(log, Query(scope=EVERYTHING, after_id=min(ids) - 1)):
         place = f"{event.network}/{event.channel}"
         if not event.own:
             to_them[place] = event.private and event.id in ids
-        elif event.reply_to in ids or to_them.get(place) or quotes.within(event.text):
+        elif event.reply_to in ids or to_them.get(place) or detector.within(event.text):
             replies.add(event.id)
-            quotes.add([event])
+            detector.add([event])
     return replies
 
 
-async def _all(log: ChatLog, query: Query) -> AsyncIterator[Event]:
+async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
     last = query.after_id or 0
     while True:
         piece = replace(query, after_id=last, limit=_PIECE)
@@ -203,29 +205,29 @@ async def _all(log: ChatLog, query: Query) -> AsyncIterator[Event]:
 
 
 async def _turns_of(
-    database: Database, asked: Callable[[sqlite3.Row], bool], quotes: Quotes
-) -> list[GoneTurn]:
+    database: Database, asked: Callable[[sqlite3.Row], bool], detector: QuoteDetector
+) -> list[DeletedTurn]:
     """The turns that were `asked`, or quote."""
-    rows = await database.all(
+    rows = await database.fetch_all(
         "SELECT t.id, anchor, messages, room, name FROM turns t"
         " JOIN conversations c ON c.id = conversation_id"
     )
     return [
-        GoneTurn(row["id"], row["room"], row["name"])
+        DeletedTurn(row["id"], row["room"], row["name"])
         for row in rows
-        if asked(row) or quotes.within(_said_in(row["messages"]))
+        if asked(row) or detector.within(_said_in(row["messages"]))
     ]
 
 
 async def _forget_turns(
     database: Database,
-    turns: Sequence[GoneTurn],
-    quotes: Quotes,
+    turns: Sequence[DeletedTurn],
+    detector: QuoteDetector,
     names: Collection[str] = (),
     in_room: Callable[[str], bool] = lambda _: False,
 ) -> None:
     """Remove turns, and before them what was made of them: it can be found while they are there."""
-    await forget_people(database, names, in_room, turns, quotes.within)
+    await forget_people(database, names, in_room, turns, detector.within)
     async with database.transaction() as db:
         await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
     await scrub(database)
@@ -238,26 +240,26 @@ def _said_in(messages: str) -> str:
     return "\n".join([*texts, *(line for message in kept for line in message.get("said", ()))])
 
 
-async def _forget_texts(database: Database, quotes: Quotes) -> None:
+async def _forget_texts(database: Database, detector: QuoteDetector) -> None:
     """Remove long answers, and messages on their way, that quote."""
     for table in ("pastes", "outbox"):
-        rows = await database.all(f"SELECT id, text FROM {table}")
-        gone = [[row["id"]] for row in rows if quotes.within(row["text"])]
+        rows = await database.fetch_all(f"SELECT id, text FROM {table}")
+        gone = [[row["id"]] for row in rows if detector.within(row["text"])]
         if gone:
             async with database.transaction() as db:
                 await db.executemany(f"DELETE FROM {table} WHERE id = ?", gone)
 
 
 async def _forget_elsewhere(
-    path: Path, network: str | None, names: set[str], quotes: Quotes
+    path: Path, network: str | None, names: set[str], detector: QuoteDetector
 ) -> int:
-    async with Database.opened(path) as database, erasing(database):
-        await Runs(database).forget((), network, names, quotes)
-        turns = await _turns_of(database, lambda row: False, quotes)
-        await _forget_turns(database, turns, quotes)
-        await _forget_texts(database, quotes)
+    async with Database.open(path) as database, secure_delete(database):
+        await Runs(database).forget((), network, names, detector)
+        turns = await _turns_of(database, lambda row: False, detector)
+        await _forget_turns(database, turns, detector)
+        await _forget_texts(database, detector)
         await Spending(database).forget_names()
-        await SkillTable(database).forget_of(None, quotes.within)
+        await SkillTable(database).forget_of(None, detector.within)
         return len(turns)
 
 

@@ -14,7 +14,7 @@ _UNBROKEN = re.compile(r"\S+")
 _SHOWN = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] (?:<|\* |-|\*\*\* )([^\s>]+?)[>\s-]")
 
 
-class Quotes:
+class QuoteDetector:
     """What was said, so that its quotations are known: lines of the log as a tool shows them, a
     line of five words or more, eight words in a row, a long word. Shorter echoes are anybody's
     words."""

@@ -18,7 +18,7 @@ from storage.db.database import Database, Row, from_micros, to_micros
 class Signal:
     """Something that happened at a place, of a `kind`, with a `value` from 0 to 1.
 
-    `time` is from when on it counts, `person` a folded nick, `anchor` the log's id of the line
+    `time` is from when on it counts, `person` a folded nick, `event_id` the log's id of the line
     that it is about; `id` is 0 until it is stored.
     """
 
@@ -27,12 +27,12 @@ class Signal:
     time: datetime
     value: float = 0.25
     person: str = ""
-    anchor: int = 0
+    event_id: int = 0
     id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class PutOff:
+class Snooze:
     """A kind that does not count at a place: until a time, or (None) until that is lifted."""
 
     kind: str
@@ -42,14 +42,14 @@ class PutOff:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class AttentionState:
     """What an earlier life of the tendril has left: its energy at the time `seen`, when it last
     ran unasked on each channel, what was put off, and the signals that wait, oldest first."""
 
     energy: float | None = None
     seen: datetime | None = None
     contacted: Mapping[Place, datetime] = field(default_factory=dict)
-    put_off: tuple[PutOff, ...] = ()
+    put_off: tuple[Snooze, ...] = ()
     signals: tuple[Signal, ...] = ()
 
 
@@ -59,13 +59,13 @@ class AttentionStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def past(self) -> Past:
+    async def load(self) -> AttentionState:
         """What there is."""
-        energy = await self._database.one("SELECT * FROM energy")
-        contacts = await self._database.all("SELECT * FROM contacts")
-        put_off = await self._database.all("SELECT * FROM put_off")
-        signals = await self._database.all("SELECT * FROM signals ORDER BY id")
-        return Past(
+        energy = await self._database.fetch_one("SELECT * FROM energy")
+        contacts = await self._database.fetch_all("SELECT * FROM contacts")
+        put_off = await self._database.fetch_all("SELECT * FROM put_off")
+        signals = await self._database.fetch_all("SELECT * FROM signals ORDER BY id")
+        return AttentionState(
             energy["level"] if energy else None,
             from_micros(energy["time"]) if energy else None,
             {_place(row): from_micros(row["time"]) for row in contacts},
@@ -73,8 +73,8 @@ class AttentionStore:
             tuple(_signal(row) for row in signals),
         )
 
-    async def put(self, signal: Signal) -> Signal:
-        """Keep a signal until it is `done`; it is returned with its id."""
+    async def add_signal(self, signal: Signal) -> Signal:
+        """Keep a signal until it is `mark_done`; it is returned with its id."""
         values = [
             signal.kind,
             signal.place.network,
@@ -82,7 +82,7 @@ class AttentionStore:
             signal.person,
             to_micros(signal.time),
             signal.value,
-            signal.anchor,
+            signal.event_id,
         ]
         async with self._database.transaction() as db:
             cursor = await db.execute(
@@ -94,7 +94,7 @@ class AttentionStore:
             assert row is not None
             return replace(signal, id=int(row[0]))
 
-    async def done(self, signals: Iterable[Signal]) -> None:
+    async def mark_done(self, signals: Iterable[Signal]) -> None:
         """Signals have been dealt with."""
         gone = [[signal.id] for signal in signals]
         if gone:
@@ -114,7 +114,7 @@ class AttentionStore:
                 [network, json.dumps(list(names)), json.dumps(list(anchors))],
             )
 
-    async def put_off(self, what: PutOff) -> None:
+    async def put_off(self, what: Snooze) -> None:
         """Something does not count for a while."""
         until = to_micros(what.until) if what.until else None
         async with self._database.transaction() as db:
@@ -132,7 +132,7 @@ class AttentionStore:
                 [place.network, place.channel],
             )
 
-    async def contacted(self, place: Place, time: datetime) -> None:
+    async def record_contact(self, place: Place, time: datetime) -> None:
         """The tendril ran unasked there."""
         async with self._database.transaction() as db:
             await db.execute(
@@ -140,7 +140,7 @@ class AttentionStore:
                 [place.network, place.channel, to_micros(time)],
             )
 
-    async def rest(self, energy: float, now: datetime) -> None:
+    async def record_energy(self, energy: float, now: datetime) -> None:
         """Its energy at this time; signals and pauses of more than a day ago are dropped."""
         day = to_micros(now) - _DAY
         async with self._database.transaction() as db:
@@ -159,9 +159,9 @@ def _place(row: Row) -> Place:
     return Place(row["network"], row["channel"])
 
 
-def _put_off(row: Row) -> PutOff:
+def _put_off(row: Row) -> Snooze:
     until = None if row["until"] is None else from_micros(row["until"])
-    return PutOff(row["kind"], _place(row), row["value"], until)
+    return Snooze(row["kind"], _place(row), row["value"], until)
 
 
 def _signal(row: Row) -> Signal:

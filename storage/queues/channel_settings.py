@@ -18,7 +18,7 @@ class ChannelSettings:
     async def all(self) -> dict[Place, dict[str, str]]:
         """Every setting."""
         found: dict[Place, dict[str, str]] = {}
-        for row in await self._database.all("SELECT * FROM channel_settings ORDER BY key"):
+        for row in await self._database.fetch_all("SELECT * FROM channel_settings ORDER BY key"):
             place = Place(row["network"], row["channel"])
             found.setdefault(place, {})[row["key"]] = row["value"]
         return found

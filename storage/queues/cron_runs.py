@@ -15,10 +15,10 @@ class Schedule:
 
     async def last_run(self, job: str) -> datetime | None:
         """The time for which the job last ran, or None if it never did."""
-        row = await self._database.one("SELECT last_run FROM schedule WHERE job = ?", [job])
+        row = await self._database.fetch_one("SELECT last_run FROM schedule WHERE job = ?", [job])
         return from_micros(row["last_run"]) if row else None
 
-    async def ran(self, job: str, time: datetime) -> None:
+    async def record_run(self, job: str, time: datetime) -> None:
         """Remember that the job has run for `time`."""
         async with self._database.transaction() as db:
             await db.execute(

@@ -1,8 +1,8 @@
 """Work that is done later: rows that survive a crash, claimed by a worker under a lease.
 
-A job is `pending` until a worker claims it, `running` while its lease lasts, and then `done`; or
+A job is `pending` until a worker claims it, `running` while its lease lasts, and then `finish`; or
 `waiting` for the job that it depends on. One whose attempt fails is pending again, later each time,
-and `dead` after the last attempt; it is `failed` without any when it was cancelled, or when the
+and `dead` after the last attempt; it is `fail` without any when it was cancelled, or when the
 job that it waited for came to nothing. What is over is removed after a time.
 
 Neither the payload nor the result of a job may hold what people have said: only where it stands.
@@ -70,7 +70,7 @@ class Job:
 
 
 class Jobs:
-    """The jobs in a database file. `news` is set whenever one was added or made free by us.
+    """The jobs in a database file. `changed` is set whenever one was added or made free by us.
 
     `retry` is how long a job waits after its first failed attempt; the time doubles with each.
     """
@@ -84,7 +84,7 @@ class Jobs:
         self._database = database
         self._now = now
         self._retry = retry
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
 
     async def add(
         self,
@@ -120,10 +120,10 @@ class Jobs:
                 "finished": now if error else None,
                 "error": error,
             }
-            added = await _one(db, _ADD, row)
-            known = added or await _one(db, "SELECT id FROM jobs WHERE key = ?", [key])
+            added = await _fetch_row(db, _ADD, row)
+            known = added or await _fetch_row(db, "SELECT id FROM jobs WHERE key = ?", [key])
         assert known is not None
-        self.news.set()
+        self.changed.set()
         return int(known[0])
 
     async def claim(self, worker: str, kinds: Collection[str], now: datetime) -> Job | None:
@@ -140,36 +140,36 @@ class Jobs:
             names = [column[0] for column in cursor.description]
         return _job(dict(zip(names, row, strict=True))) if row else None
 
-    async def done(self, job: Job, result: object = None) -> bool:
+    async def finish(self, job: Job, result: object = None) -> bool:
         """Say that a claimed job is done: what waited for it is free. False: it was no longer the
         caller's."""
         async with self._database.transaction() as db:
-            ended = await _ended(db, job, "done", self._now(), result=json.dumps(result))
+            ended = await _finish(db, job, "done", self._now(), result=json.dumps(result))
             if ended:
                 await db.execute(
                     "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'",
                     [job.id],
                 )
-        self.news.set()
+        self.changed.set()
         return ended
 
-    async def failed(self, job: Job, error: str) -> bool:
+    async def fail(self, job: Job, error: str) -> bool:
         """Say that the attempt failed: there is another, later, unless it was the last. False: the
         job was no longer the caller's."""
         now = self._now()
         async with self._database.transaction() as db:
             if job.attempts < job.max_attempts:
                 again = now + self._retry * 2 ** (job.attempts - 1)
-                return await _again(db, job, again, error, attempts=job.attempts)
-            ended = await _ended(db, job, "dead", now, error=error)
+                return await _retry(db, job, again, error, attempts=job.attempts)
+            ended = await _finish(db, job, "dead", now, error=error)
             if ended:
                 await _fail_below(db, job.id, now)
             return ended
 
-    async def postponed(self, job: Job, until: datetime) -> bool:
+    async def postpone(self, job: Job, until: datetime) -> bool:
         """Give a claimed job back, as it cannot be done before `until`; it costs no attempt."""
         async with self._database.transaction() as db:
-            return await _again(db, job, until, job.error, attempts=job.attempts - 1)
+            return await _retry(db, job, until, job.error, attempts=job.attempts - 1)
 
     async def cancel(self, job_id: int) -> bool:
         """End a job that is not over, with all that waits for it; whether there was one."""
@@ -185,7 +185,7 @@ class Jobs:
 
     async def all(self, *states: str) -> Sequence[Job]:
         """The jobs in these states (every one, if none is named), in order of arrival."""
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT * FROM jobs WHERE ?1 = '[]' OR state IN (SELECT value FROM json_each(?1))"
             " ORDER BY id",
             [json.dumps(states)],
@@ -194,7 +194,7 @@ class Jobs:
 
     async def next_due(self, kinds: Collection[str], after: datetime) -> datetime | None:
         """When the first pending job of these kinds is due that was not yet due at `after`."""
-        row = await self._database.one(
+        row = await self._database.fetch_one(
             "SELECT min(run_at) AS due FROM jobs WHERE state = 'pending' AND run_at > ?"
             " AND kind IN (SELECT value FROM json_each(?))",
             [to_micros(after), json.dumps(list(kinds))],
@@ -219,34 +219,34 @@ class Jobs:
     async def _take_back(self, before: datetime, kinds: Collection[str] | None) -> None:
         """A job whose worker crashed has failed an attempt; whoever it crashes each time, dies."""
         wanted = None if kinds is None else json.dumps(list(kinds))
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT * FROM jobs WHERE state = 'running' AND lease <= ?1"
             " AND (?2 IS NULL OR kind IN (SELECT value FROM json_each(?2)))",
             [to_micros(before), wanted],
         )
         for job in map(_job, rows):
-            await self.failed(job, "its worker crashed")
+            await self.fail(job, "its worker crashed")
 
 
 async def _start(db: aiosqlite.Connection, depends_on: int | None) -> tuple[str, str]:
     """The state in which a job begins, and why it is over already."""
     if depends_on is None:
         return "pending", ""
-    parent = await _one(db, "SELECT state FROM jobs WHERE id = ?", [depends_on])
+    parent = await _fetch_row(db, "SELECT state FROM jobs WHERE id = ?", [depends_on])
     state = parent[0] if parent else "unknown"
     if state in ("unknown", "failed", "dead"):
         return "failed", f"the job that it depends on is {state}"
     return ("pending" if state == "done" else "waiting"), ""
 
 
-async def _one(
+async def _fetch_row(
     db: aiosqlite.Connection, sql: str, values: Mapping[str, Any] | Sequence[Any]
 ) -> sqlite3.Row | tuple[Any, ...] | None:
     async with db.execute(sql, values) as cursor:
         return await cursor.fetchone()
 
 
-async def _ended(
+async def _finish(
     db: aiosqlite.Connection,
     job: Job,
     state: str,
@@ -263,7 +263,7 @@ async def _ended(
     return cursor.rowcount > 0
 
 
-async def _again(
+async def _retry(
     db: aiosqlite.Connection, job: Job, until: datetime, error: str, *, attempts: int
 ) -> bool:
     cursor = await db.execute(

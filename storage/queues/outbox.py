@@ -15,7 +15,7 @@ from storage.db.database import Database, to_micros
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutgoingMessage:
     """One message for a place."""
 
     id: int
@@ -43,17 +43,18 @@ class Outbox:
                 [key, place.network, place.channel, text, to_micros(datetime.now(UTC))],
             )
 
-    async def waiting(self) -> Sequence[Parcel]:
+    async def list_unsent(self) -> Sequence[OutgoingMessage]:
         """The messages that have not been said, oldest first."""
-        rows = await self._database.all("SELECT * FROM outbox WHERE sent IS NULL ORDER BY id")
+        rows = await self._database.fetch_all("SELECT * FROM outbox WHERE sent IS NULL ORDER BY id")
         return [
-            Parcel(row["id"], Place(row["network"], row["channel"]), row["text"]) for row in rows
+            OutgoingMessage(row["id"], Place(row["network"], row["channel"]), row["text"])
+            for row in rows
         ]
 
-    async def sent(self, parcel: Parcel) -> None:
+    async def mark_sent(self, message: OutgoingMessage) -> None:
         """Remember that a message has been said; its text is not kept."""
         async with self._database.transaction() as db:
             await db.execute(
                 "UPDATE outbox SET sent = ?, text = '' WHERE id = ?",
-                [to_micros(datetime.now(UTC)), parcel.id],
+                [to_micros(datetime.now(UTC)), message.id],
             )

@@ -47,20 +47,20 @@ class Pastes:
 
     async def get(self, token: str) -> Paste | None:
         """The paste with this id, unless it has expired."""
-        return await self._one("id = ?", token)
+        return await self._fetch("id = ?", token)
 
     async def latest(self, place: Place) -> Paste | None:
         """The newest one of a place that has lines left to say."""
         where = "network = ? AND channel = ? AND rest <> '' ORDER BY time DESC LIMIT 1"
-        return await self._one(where, place.network, place.channel)
+        return await self._fetch(where, place.network, place.channel)
 
-    async def said(self, token: str, rest: tuple[str, ...]) -> None:
+    async def save_rest(self, token: str, rest: tuple[str, ...]) -> None:
         """Remember that only `rest` is left to say."""
         async with self._database.transaction() as db:
             await db.execute("UPDATE pastes SET rest = ? WHERE id = ?", ["\n".join(rest), token])
 
-    async def _one(self, where: str, *values: str) -> Paste | None:
-        row = await self._database.one(
+    async def _fetch(self, where: str, *values: str) -> Paste | None:
+        row = await self._database.fetch_one(
             f"SELECT * FROM pastes WHERE expires > ? AND {where}",
             [to_micros(datetime.now(UTC)), *values],
         )

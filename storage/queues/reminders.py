@@ -27,8 +27,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """`rule` is the cron expression, in the time zone `zone`, of one that comes again; `anchor` the
-    log's id of the line that asked for it, 0 where it is not logged."""
+    """`rule` is the cron expression, in the time zone `zone`, of one that comes again;
+    `question_event_id` the log's id of the line that asked for it, 0 where it is not logged."""
 
     owner: Owner
     place: Place
@@ -37,7 +37,7 @@ class Reminder:
     due: datetime
     rule: str = ""
     zone: str = "UTC"
-    anchor: int = 0
+    question_event_id: int = 0
     id: int = 0
 
 
@@ -71,16 +71,20 @@ class Reminders:
 
     async def get(self, number: int) -> Reminder | None:
         """The reminder with an id."""
-        row = await self._database.one("SELECT * FROM reminders WHERE id = ?", [number])
+        row = await self._database.fetch_one("SELECT * FROM reminders WHERE id = ?", [number])
         return _reminder(row) if row else None
 
     async def all(self) -> Sequence[Reminder]:
         """Everybody's, the next one first."""
-        return [_reminder(row) for row in await self._database.all(f"{_ALL} ORDER BY due, id")]
+        return [
+            _reminder(row) for row in await self._database.fetch_all(f"{_ALL} ORDER BY due, id")
+        ]
 
-    async def of(self, owner: Owner) -> Sequence[Reminder]:
+    async def for_owner(self, owner: Owner) -> Sequence[Reminder]:
         """Somebody's, the next one first."""
-        rows = await self._database.all(f"{_ALL} WHERE {_OWN} ORDER BY due, id", _owner(owner))
+        rows = await self._database.fetch_all(
+            f"{_ALL} WHERE {_OWN} ORDER BY due, id", _owner(owner)
+        )
         return [_reminder(row) for row in rows]
 
     async def move(self, reminder: Reminder, due: datetime) -> Reminder:
@@ -132,7 +136,7 @@ def _values(reminder: Reminder) -> dict[str, object]:
         "due": to_micros(reminder.due),
         "rule": reminder.rule,
         "zone": reminder.zone,
-        "anchor": reminder.anchor,
+        "anchor": reminder.question_event_id,
     }
 
 

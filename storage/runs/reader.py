@@ -18,7 +18,7 @@ _PATIENCE = 2.0  # seconds to wait for who writes
 
 
 @dataclass(frozen=True, slots=True)
-class PastRun:
+class RunRecord:
     """A run as it is shown: `id` names it among all tendrils, a private one names nobody."""
 
     id: str
@@ -46,18 +46,18 @@ class PastRun:
         return self.ended - self.started if self.ended else None
 
 
-async def newest(folder: Path, limit: int, before: datetime | None = None) -> list[PastRun]:
+async def newest_runs(folder: Path, limit: int, before: datetime | None = None) -> list[RunRecord]:
     """The newest runs of the tendrils whose files are in `folder`, the newest first: those that
     began `before` a time. Files that cannot be read are left out."""
-    return await asyncio.to_thread(_newest, folder, limit, before)
+    return await asyncio.to_thread(_newest_runs, folder, limit, before)
 
 
-async def one(folder: Path, name: str) -> PastRun | None:
+async def read_run(folder: Path, name: str) -> RunRecord | None:
     """The run of that id with its steps, if there is one."""
-    return await asyncio.to_thread(_one, folder, name)
+    return await asyncio.to_thread(_read_run, folder, name)
 
 
-def _newest(folder: Path, limit: int, before: datetime | None) -> list[PastRun]:
+def _newest_runs(folder: Path, limit: int, before: datetime | None) -> list[RunRecord]:
     sql = "SELECT * FROM runs WHERE started < ? ORDER BY started DESC LIMIT ?"
     until = to_micros(before) if before else 2**62
     found = [
@@ -68,7 +68,7 @@ def _newest(folder: Path, limit: int, before: datetime | None) -> list[PastRun]:
     return heapq.nlargest(limit, found, key=lambda run: run.started)
 
 
-def _one(folder: Path, name: str) -> PastRun | None:
+def _read_run(folder: Path, name: str) -> RunRecord | None:
     tendril, _, number = name.rpartition("-")
     paths = {path.stem: path for path in folder.glob("*.db")}
     if tendril not in paths or not number.isdecimal() or len(number) > 18:
@@ -95,9 +95,9 @@ def _step(row: sqlite3.Row) -> Step:
     return Step(kind, name, bool(ok), *rest)
 
 
-def _run(tendril: str, row: sqlite3.Row, steps: tuple[Step, ...] = ()) -> PastRun:
+def _run(tendril: str, row: sqlite3.Row, steps: tuple[Step, ...] = ()) -> RunRecord:
     private = bool(row["private"])
-    return PastRun(
+    return RunRecord(
         id=f"{tendril}-{row['id']}",
         tendril=tendril,
         conversation="" if private else row["conversation"],

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from storage.db.database import Database, to_micros
 from storage.db.errors import Unavailable
-from storage.privacy.quote_detector import Quotes
+from storage.privacy.quote_detector import QuoteDetector
 
 _BEGIN = """
 INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, worded,
@@ -37,7 +37,7 @@ class Run:
     profile: str
     model: str
     started: datetime
-    anchor: int = 0
+    question_event_id: int = 0
     private: bool = False
     worded: bool = False
     question: str = ""
@@ -68,7 +68,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunEnd:
     """How a run ended: `outcome` is answered, silent, deferred, failed, stopped or interrupted,
     `reason` the kind of error."""
 
@@ -96,7 +96,7 @@ class Runs:
             run.key,
             run.conversation,
             run.private,
-            run.anchor,
+            run.question_event_id,
             run.profile,
             run.model,
             to_micros(run.started),
@@ -104,13 +104,13 @@ class Runs:
             run.question if worded else "",
         ]
 
-        def opened(db: sqlite3.Connection) -> list[Effect]:
+        def insert(db: sqlite3.Connection) -> list[Effect]:
             db.execute(_BEGIN, values)
             sql = f"SELECT key, tool, result FROM effects WHERE run_id = {_ID}"
             return [Effect(*row) for row in db.execute(sql, [run.key])]
 
         # What must outlive a power cut is an effect, and that is written for good.
-        return await self._database.put(opened)
+        return await self._database.write_inline(insert)
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
         """Write down, for good, that something is about to happen. Raises Unavailable also when
@@ -136,12 +136,12 @@ class Runs:
         async with self._database.transaction() as db:
             await db.execute(f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key])
 
-    async def end(self, run: str, ended: Ended, steps: Sequence[Step]) -> None:
+    async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         """Close a run, if it is still there; its steps are those of the last attempt."""
         time, *rest = astuple(ended)
         rows = [(number, *astuple(step), run) for number, step in enumerate(steps)]
 
-        def closed(db: sqlite3.Connection) -> None:
+        def update(db: sqlite3.Connection) -> None:
             db.execute(_END, [to_micros(time), *rest, run])
             db.execute(f"DELETE FROM run_steps WHERE run_id = {_ID}", [run])
             db.executemany(
@@ -150,7 +150,7 @@ class Runs:
                 rows,
             )
 
-        await self._database.put(closed)
+        await self._database.write_inline(update)
 
     async def interrupt(self) -> int:
         """Close all runs that an earlier process has left open; how many."""
@@ -181,13 +181,13 @@ class Runs:
         anchors: Collection[int],
         network: str | None,
         names: Collection[str],
-        quotes: Quotes,
+        detector: QuoteDetector,
     ) -> int:
         """Remove the runs that belong to a person: their questions are the log's `anchors`, their
         conversations end with one of their `names` (on a network, or on all), or what is kept of
         them quotes; how many."""
         folded = {name.lower() for name in names}
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             "SELECT id, anchor, conversation, question, answer,"
             " (SELECT group_concat(coalesce(result, ''), char(10)) FROM effects"
             " WHERE run_id = runs.id) AS results FROM runs"
@@ -197,7 +197,7 @@ class Runs:
             for row in rows
             if row["anchor"] in anchors
             or _is_of(row["conversation"], network, folded)
-            or quotes.within("\n".join([row["question"], row["answer"], row["results"] or ""]))
+            or detector.within("\n".join([row["question"], row["answer"], row["results"] or ""]))
         ]
         if gone:
             async with self._database.transaction() as db:

@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Sequence
 from math import log1p
 
-from storage.search.models import Snippet
-from storage.search.query_parser import Kind, Term, words
+from storage.search.models import MatchSnippet
+from storage.search.query_parser import Term, TermKind, words
 
 _WIDTH = 300  # characters of a snippet
 _BEFORE = 80  # characters that a snippet of a long line shows before the first mark
@@ -42,23 +42,23 @@ class Matcher:
         close = self._together is not None and self._together.search(plain) is not None
         return often / (1 + len(plain) / _SHORT) + _ADJACENT * close + _RECENT * (1 - age)
 
-    def snippet(self, text: str) -> Snippet:
+    def snippet(self, text: str) -> MatchSnippet:
         """The part of a text with the first matches, and where they are."""
         marks = self._marks(text)
         if len(text) <= _WIDTH:
-            return Snippet(text, tuple(marks))
+            return MatchSnippet(text, tuple(marks))
         start = max(0, marks[0][0] - _BEFORE) if marks else 0
         start = min(start, len(text) - _WIDTH)
         end = start + _WIDTH
         head, tail = "…" if start else "", "…" if end < len(text) else ""
         shift = len(head) - start
         inside = [(max(a, start) + shift, min(b, end) + shift) for a, b in marks if a < end]
-        return Snippet(f"{head}{text[start:end]}{tail}", tuple(inside))
+        return MatchSnippet(f"{head}{text[start:end]}{tail}", tuple(inside))
 
     def _marks(self, text: str) -> list[tuple[int, int]]:
         if self._any is None:
             return []
-        plain, places = _placed(text)
+        plain, places = _fold_with_offsets(text)
         found = (match.span() for match in self._any.finditer(plain))
         return [(places[begin], places[end - 1] + 1) for begin, end in found if end > begin]
 
@@ -70,17 +70,17 @@ def contains(text: str, part: str) -> bool:
 
 def _pattern(term: Term) -> str:
     plain = _plain(term.text)
-    if term.kind is Kind.PART:
+    if term.kind is TermKind.PART:
         return re.escape(plain)
-    end = r"\w*" if term.kind is Kind.PREFIX else r"(?![^\W_])"
+    end = r"\w*" if term.kind is TermKind.PREFIX else r"(?![^\W_])"
     return r"(?<![^\W_])" + r"[\W_]+".join(map(re.escape, words(plain))) + end
 
 
 def _plain(text: str) -> str:
-    return text.lower() if text.isascii() else _placed(text)[0]
+    return text.lower() if text.isascii() else _fold_with_offsets(text)[0]
 
 
-def _placed(text: str) -> tuple[str, Sequence[int]]:
+def _fold_with_offsets(text: str) -> tuple[str, Sequence[int]]:
     """A text without case and accents, and from where in the text each of its characters is."""
     if text.isascii():
         return text.lower(), range(len(text))

@@ -19,7 +19,7 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class SearchQuery:
     """A search for what was said. `text` is in the language of `storage.search.query_parser`;
     `within` narrows further whatever the text says, and its `limit` is the hits of a page; `cursor`
     is the `next_cursor` of the page before; days in the text are days of `zone`."""
@@ -33,7 +33,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Snippet:
+class MatchSnippet:
     """The part of a line that shows why it was found. `marks` are the pieces of `text` to
     highlight, as (start, end), in order and apart."""
 
@@ -46,7 +46,7 @@ class Hit:
     """A line that was found."""
 
     event: Event
-    snippet: Snippet
+    snippet: MatchSnippet
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Facets:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SearchPage:
     """A page of hits.
 
     `count` is how many hits there are, on the first page only; with `more_than_counted` there are

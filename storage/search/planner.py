@@ -8,18 +8,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from storage.chat_log import fts_index
-from storage.chat_log.event import SPOKEN, EventType, folded
-from storage.chat_log.query import Channels, Query, channels_in, found
+from storage.chat_log.event import SPOKEN, EventType, fold_name
+from storage.chat_log.query import Query, VisibleChannels, channels_in, query_rows
 from storage.db.database import Row, to_micros
 from storage.search.matcher import Matcher, contains
-from storage.search.query_parser import Clause, Kind, Parsed, Term
+from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
 
 _MOST_CHANNELS = 24  # that are asked of the index; of more, each hit is looked at
 _MOST_TRIGRAMS = 12  # of one part: with so many next to nothing else is found
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class IdRange:
     """A range of ids, both ends with it, of one stretch of the index."""
 
     number: int
@@ -27,14 +27,14 @@ class Stretch:
     last: int
 
 
-class Filter:
+class LineConditions:
     """Which lines a search may find at all, whatever their words."""
 
-    def __init__(self, connection: sqlite3.Connection, within: Query, parsed: Parsed) -> None:
-        self.query = _narrowed(within, parsed)
-        self.channels = _chosen(channels_in(connection, self.query), parsed)
-        self._nicks = {folded(nick) for nick in parsed.nicks}
-        self._others = {folded(nick) for nick in parsed.other_nicks}
+    def __init__(self, connection: sqlite3.Connection, within: Query, parsed: ParsedQuery) -> None:
+        self.query = _narrow(within, parsed)
+        self.channels = _choose_channels(channels_in(connection, self.query), parsed)
+        self._nicks = {fold_name(nick) for nick in parsed.nicks}
+        self._others = {fold_name(nick) for nick in parsed.other_nicks}
         self._since = self.query.since and to_micros(self.query.since)
         self._until = self.query.until and to_micros(self.query.until)
 
@@ -52,9 +52,9 @@ class Filter:
         query = self.query
         return (
             row["channel_id"] in self.channels.rows
-            and (not self._nicks or folded(row["nick"]) in self._nicks)
-            and (query.nick is None or folded(row["nick"]) == folded(query.nick))
-            and folded(row["nick"]) not in self._others
+            and (not self._nicks or fold_name(row["nick"]) in self._nicks)
+            and (query.nick is None or fold_name(row["nick"]) == fold_name(query.nick))
+            and fold_name(row["nick"]) not in self._others
             and query.types is not None
             and row["type"] in query.types
             and query.own in (None, bool(row["own"]))
@@ -95,30 +95,30 @@ class Filter:
         return have, lack
 
 
-class Plan:
+class ClausePlan:
     """How the lines of one clause are found: by whole words, by parts, by both, or, when there is
     neither, by looking at each line. Some hits must be looked at, for which there is `fits`."""
 
-    def __init__(self, clause: Clause, filtering: Filter) -> None:
+    def __init__(self, clause: Clause, filtering: LineConditions) -> None:
         self._filter = filtering
-        self._have = [term.text for term in clause.have if term.kind is Kind.PART]
-        self._lack = [term.text for term in clause.lack if term.kind is Kind.PART]
-        wordy = [term for term in clause.lack if term.kind is not Kind.PART]
+        self._have = [term.text for term in clause.have if term.kind is TermKind.PART]
+        self._lack = [term.text for term in clause.lack if term.kind is TermKind.PART]
+        wordy = [term for term in clause.lack if term.kind is not TermKind.PART]
         self._words = _words_match(clause, filtering)
         self._parts = _parts_match(self._have)
         self._lacking = Matcher(wordy) if wordy and not self._words else None
-        self.whole = any(term.kind is Kind.PREFIX for term in clause.have)
+        self.whole = any(term.kind is TermKind.PREFIX for term in clause.have)
         """Whether a part of a stretch takes as long as all of it: so it is with prefixes."""
-        self.plain = bool(clause.have) and all(term.kind is Kind.WORD for term in clause.have)
+        self.plain = bool(clause.have) and all(term.kind is TermKind.WORD for term in clause.have)
         """Whether it asks for whole words alone, by which little is read in vain."""
         looked_at = self._have or self._lack or self._lacking or not self._words
         self.exact = filtering.exact and not looked_at
 
-    def ids(self, connection: sqlite3.Connection, stretch: Stretch, limit: int) -> list[int]:
+    def ids(self, connection: sqlite3.Connection, id_range: IdRange, limit: int) -> list[int]:
         """The newest ids that may fit, newest first."""
         if not self._words and not self._parts:
-            return self._scanned(connection, stretch, limit)
-        number, bounds = stretch.number, [stretch.first, stretch.last]
+            return self._scan(connection, id_range, limit)
+        number, bounds = id_range.number, [id_range.first, id_range.last]
         table, match = (
             (f"words_{number}", self._words) if self._words else (f"parts_{number}", self._parts)
         )
@@ -140,17 +140,20 @@ class Plan:
             and not (self._lacking is not None and self._lacking.matches(text))
         )
 
-    def _scanned(self, connection: sqlite3.Connection, stretch: Stretch, limit: int) -> list[int]:
+    def _scan(self, connection: sqlite3.Connection, id_range: IdRange, limit: int) -> list[int]:
         query = replace(
-            self._filter.query, after_id=stretch.first - 1, before_id=stretch.last + 1, limit=limit
+            self._filter.query,
+            after_id=id_range.first - 1,
+            before_id=id_range.last + 1,
+            limit=limit,
         )
         likes = "".join(" AND text LIKE ? ESCAPE '\\'" for _ in self._have)
         extra = (likes, [f"%{_unlike(part)}%" for part in self._have])
-        rows = found(connection, query, self._filter.channels, newest=True, extra=extra)
+        rows = query_rows(connection, query, self._filter.channels, newest=True, extra=extra)
         return [row["id"] for row in rows]
 
 
-def _narrowed(within: Query, parsed: Parsed) -> Query:
+def _narrow(within: Query, parsed: ParsedQuery) -> Query:
     sinces = [time for time in (within.since, parsed.since) if time]
     untils = [time for time in (within.until, parsed.until) if time]
     alone = next(iter(parsed.nicks)) if len(parsed.nicks) == 1 else None
@@ -163,33 +166,33 @@ def _narrowed(within: Query, parsed: Parsed) -> Query:
     )
 
 
-def _chosen(channels: Channels, parsed: Parsed) -> Channels:
+def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleChannels:
     """Those of the channels that the text of a search asks for."""
 
-    def named(row: Row, names: Iterable[str]) -> bool:
-        name, network = folded(row["name"]), folded(row["network"])
+    def is_named(row: Row, names: Iterable[str]) -> bool:
+        name, network = fold_name(row["name"]), fold_name(row["network"])
         known = {name, name.lstrip("#&+!"), f"{network}/{name}"}
-        return any(folded(each) in known for each in names)
+        return any(fold_name(each) in known for each in names)
 
     rows = {
         channel_id: row
         for channel_id, row in channels.rows.items()
-        if (not parsed.channels or named(row, parsed.channels))
-        and not named(row, parsed.other_channels)
+        if (not parsed.channels or is_named(row, parsed.channels))
+        and not is_named(row, parsed.other_channels)
     }
     others = channels.others | (channels.rows.keys() - rows.keys())
-    return Channels(rows, others, channels.public and len(rows) == len(channels.rows))
+    return VisibleChannels(rows, others, channels.public and len(rows) == len(channels.rows))
 
 
-def _words_match(clause: Clause, filtering: Filter) -> str:
+def _words_match(clause: Clause, filtering: LineConditions) -> str:
     """The question to the index of words, "" when there is no word to begin with."""
-    have = [_phrase(term) for term in clause.have if term.kind is not Kind.PART]
+    have = [_phrase(term) for term in clause.have if term.kind is not TermKind.PART]
     if not have:
         return ""
     tags, lacking_tags = filtering.tags()
     wanted = [f"text : ({' AND '.join(have)})", *(f"tags : ({tag})" for tag in tags)]
-    lack = [f"text : {_phrase(term)}" for term in clause.lack if term.kind is not Kind.PART]
-    lack += [f"tags : {_quoted(tag)}" for tag in lacking_tags]
+    lack = [f"text : {_phrase(term)}" for term in clause.lack if term.kind is not TermKind.PART]
+    lack += [f"tags : {_quote(tag)}" for tag in lacking_tags]
     unwanted = f" NOT ({' OR '.join(lack)})" if lack else ""
     return f"({' AND '.join(wanted)}){unwanted}"
 
@@ -201,18 +204,18 @@ def _parts_match(parts: Iterable[str]) -> str:
         each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
         step = max(1, len(each) // _MOST_TRIGRAMS)
         trigrams += each[::step]
-    return " AND ".join(map(_quoted, trigrams))
+    return " AND ".join(map(_quote, trigrams))
 
 
 def _phrase(term: Term) -> str:
-    return _quoted(term.text) + (" *" if term.kind is Kind.PREFIX else "")
+    return _quote(term.text) + (" *" if term.kind is TermKind.PREFIX else "")
 
 
 def _any(tags: Iterable[str]) -> str:
-    return " OR ".join(map(_quoted, tags)) or '"z"'
+    return " OR ".join(map(_quote, tags)) or '"z"'
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A string of FTS5; a NUL would end the whole question."""
     return '"' + text.replace('"', '""').replace("\0", " ") + '"'
 

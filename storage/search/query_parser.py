@@ -53,7 +53,7 @@ class Mode(StrEnum):
     PHRASE = "phrase"
 
 
-class Kind(Enum):
+class TermKind(Enum):
     """How a term matches."""
 
     WORD = "word"
@@ -67,7 +67,7 @@ class Term:
     """One thing to look for. A PART is text that must occur as it stands, but for its case; of
     all others accents do not matter either."""
 
-    kind: Kind
+    kind: TermKind
     text: str
 
 
@@ -80,7 +80,7 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedQuery:
     """A search as it was understood: lines that fit any of `clauses` and every filter.
 
     Of `nicks` and `channels` ("#name" or "network/#name") any will do, if there are any.
@@ -101,19 +101,19 @@ class Parsed:
 
     def __bool__(self) -> bool:
         """Whether anything was asked for."""
-        return self != Parsed()
+        return self != ParsedQuery()
 
 
-def parse(text: str, mode: Mode = Mode.AND, *, now: datetime, zone: tzinfo = UTC) -> Parsed:
+def parse(text: str, mode: Mode = Mode.AND, *, now: datetime, zone: tzinfo = UTC) -> ParsedQuery:
     """Read a search. `now` is an aware time; days and times without a zone are of `zone`."""
     text = text.encode("utf-8", "replace").decode().replace("\0", " ")
     if mode is Mode.PHRASE:
         term = _quoted_term(text.replace('"', " "))
-        return Parsed(clauses=(Clause(have=(term,)),) if term else ())
+        return ParsedQuery(clauses=(Clause(have=(term,)),) if term else ())
     reader = _Reader(mode, now, zone)
     for match in _PIECE.finditer(text):
         reader.read(match)
-    return reader.parsed()
+    return reader.result()
 
 
 @dataclass(slots=True)
@@ -147,13 +147,13 @@ class _Reader:
         elif word in ("and", "&&", "not"):
             self._negated = word == "not"
             self._joined = word == "and" or self._joined
-        elif key and self._filtered(_KEYS.get(key.lower()), quoted or bare or "", minus):
+        elif key and self._take_filter(_KEYS.get(key.lower()), quoted or bare or "", minus):
             self._negated = False
         else:
             self._negated = False
             self._add(_term(match), minus)
 
-    def parsed(self) -> Parsed:
+    def result(self) -> ParsedQuery:
         """All that was read. What must be lacking in an alternative search is so in each."""
         lack = [term for clause in self._clauses for term in clause.lack]
         clauses = [
@@ -163,12 +163,12 @@ class _Reader:
         ]
         if not clauses and lack:
             clauses = [Clause(lack=tuple(lack))]
-        return Parsed(
+        return ParsedQuery(
             clauses=tuple(dict.fromkeys(clauses)),
-            nicks=self._named("nick", False),
-            other_nicks=self._named("nick", True),
-            channels=self._named("channel", False),
-            other_channels=self._named("channel", True),
+            nicks=self._name_filter("nick", False),
+            other_nicks=self._name_filter("nick", True),
+            channels=self._name_filter("channel", False),
+            other_channels=self._name_filter("channel", True),
             since=max(self._since, default=None),
             until=min(self._until, default=None),
         )
@@ -185,7 +185,7 @@ class _Reader:
         if term not in into:
             into.append(term)
 
-    def _filtered(self, kind: str | None, value: str, minus: bool) -> bool:
+    def _take_filter(self, kind: str | None, value: str, minus: bool) -> bool:
         """Whether a piece was a filter that makes sense; it is taken then."""
         if kind is None or not value:
             return False
@@ -217,7 +217,7 @@ class _Reader:
             self._until.append(end)
         return True
 
-    def _named(self, kind: str, minus: bool) -> frozenset[str]:
+    def _name_filter(self, kind: str, minus: bool) -> frozenset[str]:
         return frozenset(self._names.get((kind, minus), ()))
 
 
@@ -252,8 +252,8 @@ def _term(match: re.Match[str]) -> Term | None:
 def _quoted_term(text: str) -> Term | None:
     text = " ".join(text.split())
     if not words(text) or _UNSPACED.search(text):
-        return Term(Kind.PART, text) if text else None
-    return Term(Kind.PHRASE if len(words(text)) > 1 else Kind.WORD, text)
+        return Term(TermKind.PART, text) if text else None
+    return Term(TermKind.PHRASE if len(words(text)) > 1 else TermKind.WORD, text)
 
 
 def _bare_term(text: str) -> Term | None:
@@ -262,10 +262,10 @@ def _bare_term(text: str) -> Term | None:
     if not inner or inner in punctuation:
         return None  # ":)" can be looked for in quotation marks
     if core.startswith(("*", "-")) or not words(inner) or not _is_wordy(inner):
-        return Term(Kind.PART, inner)
+        return Term(TermKind.PART, inner)
     if core.endswith("*") and len(inner) >= _SHORTEST_PREFIX:
-        return Term(Kind.PREFIX, inner)
-    return Term(Kind.PHRASE if len(words(inner)) > 1 else Kind.WORD, inner)
+        return Term(TermKind.PREFIX, inner)
+    return Term(TermKind.PHRASE if len(words(inner)) > 1 else TermKind.WORD, inner)
 
 
 def words(text: str) -> Sequence[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from storage.chat_log.fts_index import STRETCH
 from storage.chat_log.query import id_range
 from storage.db.database import Row
-from storage.search.planner import Filter, Plan, Stretch
+from storage.search.planner import ClausePlan, IdRange, LineConditions
 
 LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
 _BUDGET = 0.008  # seconds of work: waiting while the machine is busy makes no answer partial
@@ -30,18 +30,18 @@ _ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ResultWindow:
     """Lines that fit, newest first. All ids from `bottom` up have been looked at; `more` says
-    whether there may be more below, `hurried` that time was over."""
+    whether there may be more below, `timed_out` that time was over."""
 
     rows: Sequence[Row]
     bottom: int
     more: bool
-    hurried: bool
+    timed_out: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Batch:
     """Ids that were found in a part of a stretch, all of them down to `bottom`, and about how
     many lines have been read until now."""
 
@@ -50,11 +50,11 @@ class _Piece:
     looked_at: float
 
 
-class Windows:
+class ResultScanner:
     """Reads windows for one search on one connection."""
 
     def __init__(
-        self, connection: sqlite3.Connection, filtering: Filter, plans: Sequence[Plan]
+        self, connection: sqlite3.Connection, filtering: LineConditions, plans: Sequence[ClausePlan]
     ) -> None:
         self._connection = connection
         self._filter = filtering
@@ -70,25 +70,25 @@ class Windows:
         self._budget = _PLAIN if all(plan.plain for plan in plans) else _BUDGET
         self._waited = time.monotonic() + _PATIENCE
 
-    def read(self, top: int, size: int) -> Window:
+    def read(self, top: int, size: int) -> ResultWindow:
         """The newest `size` lines that fit, of ids up to `top`."""
         rows: list[Row] = []
         for piece in self._pieces(self.first, top, size + 1):
             rows += self._fitting(piece.ids)
             if len(rows) > size:
-                return Window(rows[:size], rows[size - 1]["id"], more=True, hurried=False)
+                return ResultWindow(rows[:size], rows[size - 1]["id"], more=True, timed_out=False)
             if self._late(piece, self._budget) and piece.bottom > self.first:
-                return Window(rows, piece.bottom, more=True, hurried=True)
-        return Window(rows, self.first, more=False, hurried=False)
+                return ResultWindow(rows, piece.bottom, more=True, timed_out=True)
+        return ResultWindow(rows, self.first, more=False, timed_out=False)
 
-    def read_again(self, top: int, bottom: int) -> Window:
+    def read_again(self, top: int, bottom: int) -> ResultWindow:
         """A window that was read before, from `top` to `bottom`, whole."""
         rows = [
             row
             for piece in self._pieces(max(bottom, self.first), top, _AT_ONCE)
             for row in self._fitting(piece.ids)
         ]
-        return Window(rows, bottom, more=bottom > self.first, hurried=False)
+        return ResultWindow(rows, bottom, more=bottom > self.first, timed_out=False)
 
     def count(self, top: int, most: int) -> tuple[int, bool]:
         """How many ids up to `top` fit, but at most `most`, without looking at the lines; and
@@ -102,7 +102,7 @@ class Windows:
                 return counted, False
         return counted, True
 
-    def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Piece]:
+    def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Batch]:
         """What each piece of the index has between two ids, newest first."""
         width = 0
         looked_at = 0.0
@@ -113,19 +113,19 @@ class Windows:
             while begin <= end:
                 first = begin if self._whole else max(begin, end - width + 1)
                 began = time.thread_time()
-                ids, reached = self._ids(Stretch(number, first, end), at_once)
+                ids, reached = self._ids(IdRange(number, first, end), at_once)
                 looked_at += lines * (end - reached + 1) / (1 << STRETCH)
-                yield _Piece(ids, reached, looked_at)
-                width = _adapted(width, time.thread_time() - began)
+                yield _Batch(ids, reached, looked_at)
+                width = _adapt_width(width, time.thread_time() - began)
                 end = reached - 1
 
-    def _ids(self, stretch: Stretch, limit: int) -> tuple[Sequence[int], int]:
+    def _ids(self, id_range: IdRange, limit: int) -> tuple[Sequence[int], int]:
         """The newest ids in a piece that may fit any of the plans, and down to where these are
         all."""
-        reached = stretch.first
+        reached = id_range.first
         lists = []
         for plan in self._plans:
-            ids = plan.ids(self._connection, stretch, limit)
+            ids = plan.ids(self._connection, id_range, limit)
             if len(ids) == limit:
                 reached = max(reached, ids[-1])
             lists.append(ids)
@@ -145,14 +145,14 @@ class Windows:
             if self._filter.fits(row) and any(plan.fits(row["text"]) for plan in self._plans)
         ]
 
-    def _late(self, piece: _Piece, budget: float) -> bool:
+    def _late(self, piece: _Batch, budget: float) -> bool:
         if piece.looked_at < _LOOKED_AT:
             return False
         worked = time.thread_time() - self._began
         return worked > budget or time.monotonic() > self._waited
 
 
-def _adapted(width: int, took: float) -> int:
+def _adapt_width(width: int, took: float) -> int:
     """The width of the next piece."""
     if took < _QUICK:
         return min(width << 2, 1 << STRETCH)

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from storage.chat_log.event import Place
-from storage.chat_log.query import Channels
+from storage.chat_log.query import VisibleChannels
 from storage.chat_log.rows import event_of
 from storage.db.database import Row, from_micros
 from storage.db.errors import BadCursor
 from storage.search.matcher import Matcher
-from storage.search.models import Facets, Hit, Order, Page, Search
-from storage.search.planner import Filter, Plan
+from storage.search.models import Facets, Hit, Order, SearchPage, SearchQuery
+from storage.search.planner import ClausePlan, LineConditions
 from storage.search.query_parser import Clause, parse
-from storage.search.scanner import LAST_ID, Window, Windows
+from storage.search.scanner import LAST_ID, ResultScanner, ResultWindow
 
 _WINDOW = 200  # lines that are ranked together
 _COUNTED = 1_000  # hits that are counted; of more it is only said that there are more
@@ -42,7 +42,7 @@ class _Cursor:
         return f"{self.top}.{self.bottom}.{self.skip}"
 
     @classmethod
-    def of(cls, text: str | None) -> _Cursor:
+    def decode(cls, text: str | None) -> _Cursor:
         """The cursor that was given away as `text`. Raises BadCursor."""
         parts = str(cls()).split(".") if text is None else text.split(".")
         if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
@@ -50,30 +50,33 @@ class _Cursor:
         return cls(*map(int, parts))
 
 
-def search(connection: sqlite3.Connection, asked: Search) -> Page:
+def search(connection: sqlite3.Connection, search_query: SearchQuery) -> SearchPage:
     """A page of what was found. Raises BadCursor."""
-    parsed = parse(asked.text, asked.mode, now=datetime.now(UTC), zone=asked.zone)
-    cursor = _Cursor.of(asked.cursor)
-    filtering = Filter(connection, asked.within, parsed)
-    nothing = asked.text.strip() and not parsed  # of what is empty, all that is within is wanted
+    parsed = parse(
+        search_query.text, search_query.mode, now=datetime.now(UTC), zone=search_query.zone
+    )
+    cursor = _Cursor.decode(search_query.cursor)
+    filtering = LineConditions(connection, search_query.within, parsed)
+    # of what is empty, all that is within is wanted
+    nothing = search_query.text.strip() and not parsed
     if nothing or not filtering.channels.rows:
-        return Page()
-    plans = [Plan(clause, filtering) for clause in parsed.clauses or (Clause(),)]
-    windows = Windows(connection, filtering, plans)
-    size = max(_WINDOW, asked.within.limit)
+        return SearchPage()
+    plans = [ClausePlan(clause, filtering) for clause in parsed.clauses or (Clause(),)]
+    windows = ResultScanner(connection, filtering, plans)
+    size = max(_WINDOW, search_query.within.limit)
     known = cursor.bottom > 0
     window = (
         windows.read_again(cursor.top, cursor.bottom) if known else windows.read(cursor.top, size)
     )
     matcher = Matcher(parsed.terms)
-    ordered = _ranked(window.rows, matcher) if asked.order is Order.RANK else window.rows
-    shown = ordered[cursor.skip : cursor.skip + asked.within.limit]
-    following = _next(asked.order, window, cursor.skip + len(shown))
+    ordered = _rank(window.rows, matcher) if search_query.order is Order.RANK else window.rows
+    shown = ordered[cursor.skip : cursor.skip + search_query.within.limit]
+    following = _next(search_query.order, window, cursor.skip + len(shown))
     count, more = (0, False)
-    if asked.cursor is None:
-        count, more = _counted(windows, window, exact=all(plan.exact for plan in plans))
-    hurried = window.hurried and cursor.skip + len(shown) == len(window.rows)
-    return Page(
+    if search_query.cursor is None:
+        count, more = _count_hits(windows, window, exact=all(plan.exact for plan in plans))
+    hurried = window.timed_out and cursor.skip + len(shown) == len(window.rows)
+    return SearchPage(
         hits=tuple(
             Hit(
                 event_of(row, filtering.channels.rows[row["channel_id"]]),
@@ -85,11 +88,13 @@ def search(connection: sqlite3.Connection, asked: Search) -> Page:
         count=count,
         more_than_counted=more,
         searched_back_to=from_micros(window.bottom * 1000) if hurried else None,
-        facets=_facets(window.rows, filtering.channels) if asked.cursor is None else Facets(),
+        facets=_facets(window.rows, filtering.channels)
+        if search_query.cursor is None
+        else Facets(),
     )
 
 
-def _ranked(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
+def _rank(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
     """The best first; of equals the newest."""
     scores = {
         row["id"]: matcher.score(row["text"], position / len(rows))
@@ -98,7 +103,7 @@ def _ranked(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
     return sorted(rows, key=lambda row: (-scores[row["id"]], -row["id"]))
 
 
-def _next(order: Order, window: Window, seen: int) -> _Cursor | None:
+def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
     """Where the page after `seen` lines of a window begins, if there is one."""
     if seen < len(window.rows):
         if order is Order.TIME:
@@ -107,18 +112,18 @@ def _next(order: Order, window: Window, seen: int) -> _Cursor | None:
     return _Cursor(window.bottom - 1) if window.more else None
 
 
-def _counted(windows: Windows, window: Window, *, exact: bool) -> tuple[int, bool]:
+def _count_hits(windows: ResultScanner, window: ResultWindow, *, exact: bool) -> tuple[int, bool]:
     """How many hits there are, as far as that is known, and whether there may be more."""
     count = len(window.rows)
     if not window.more:
         return count, False
-    if not exact or window.hurried:
+    if not exact or window.timed_out:
         return count, True
     further, done = windows.count(window.bottom - 1, max(0, _COUNTED - count) + 1)
     return min(count + further, _COUNTED), not done or count + further > _COUNTED
 
 
-def _facets(rows: Sequence[Row], channels: Channels) -> Facets:
+def _facets(rows: Sequence[Row], channels: VisibleChannels) -> Facets:
     places: Counter[int] = Counter(row["channel_id"] for row in rows)
     nicks: Counter[str] = Counter(row["nick"] for row in rows)
     months: Counter[str] = Counter(f"{from_micros(row['time']):%Y-%m}" for row in rows)

@@ -20,7 +20,7 @@ from storage.chat_log.query import Query
 from storage.chat_log.rows import event_of
 from storage.db.database import Database, Row, from_micros
 from storage.db.errors import Unavailable
-from storage.search.models import Hit, Page, Snippet
+from storage.search.models import Hit, MatchSnippet, SearchPage
 
 SHORTEST = 12  # characters of a line that means something by itself
 _BLOCK = 8_192  # vectors compared at once: 12 MiB
@@ -28,7 +28,7 @@ _BUDGET = 0.4  # seconds that a search may compare
 _WANTED = f"events.type IN ('PRIVMSG', 'ACTION') AND NOT own AND length(text) >= {SHORTEST}"
 
 
-class Vectors:
+class VectorIndex:
     """The vectors in the database file of a log."""
 
     def __init__(self, database: Database) -> None:
@@ -36,7 +36,7 @@ class Vectors:
 
     async def use_model(self, name: str) -> None:
         """Say which model the vectors are of; those of another one are dropped."""
-        row = await self._database.one("SELECT name FROM vector_model")
+        row = await self._database.fetch_one("SELECT name FROM vector_model")
         if row and row["name"] == name:
             return
         async with self._database.transaction() as db:
@@ -46,7 +46,7 @@ class Vectors:
 
     async def model(self) -> str | None:
         """The model that the vectors are of, None while there are none."""
-        row = await self._database.one("SELECT name FROM vector_model")
+        row = await self._database.fetch_one("SELECT name FROM vector_model")
         return str(row["name"]) if row else None
 
     async def missing(self, after: int, before: int, limit: int) -> list[tuple[int, str]]:
@@ -79,7 +79,7 @@ class Vectors:
         async with self._database.transaction() as db:
             await db.execute("UPDATE vector_model SET complete = 1")
 
-    async def nearest(self, vector: Sequence[float], query: Query) -> Page:
+    async def nearest(self, vector: Sequence[float], query: Query) -> SearchPage:
         """The lines that fit `query` and are nearest to `vector`, best first: `query.limit` at
         most, on one page. Its `searched_back_to` is set when older lines were not compared, for
         want of time or because they have no vector yet."""
@@ -97,7 +97,7 @@ def numpy() -> Any:
     return np
 
 
-def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Query) -> Page:
+def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Query) -> SearchPage:
     np = numpy()
     asked = np.asarray(vector, dtype=np.float32)
     asked = asked / (np.linalg.norm(asked) or 1)
@@ -116,12 +116,12 @@ def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Que
             last = block[-1]["event_id"]
             break
     hits = _hits(connection, best, channels)
-    reached = _reached(connection, last)
-    return Page(hits, count=len(hits), searched_back_to=reached)
+    reached = _searched_back_to(connection, last)
+    return SearchPage(hits, count=len(hits), searched_back_to=reached)
 
 
 def _blocks(
-    connection: sqlite3.Connection, query: Query, channels: log_query.Channels
+    connection: sqlite3.Connection, query: Query, channels: log_query.VisibleChannels
 ) -> Iterator[list[Row]]:
     """The vectors of the lines that fit, newest first."""
     where, values = log_query.conditions(connection, query)
@@ -138,17 +138,19 @@ def _blocks(
 
 
 def _hits(
-    connection: sqlite3.Connection, best: Sequence[tuple[float, int]], channels: log_query.Channels
+    connection: sqlite3.Connection,
+    best: Sequence[tuple[float, int]],
+    channels: log_query.VisibleChannels,
 ) -> tuple[Hit, ...]:
     hits = []
     for _, event_id in best:
         row = connection.execute("SELECT * FROM events WHERE id = ?", [event_id]).fetchone()
         event = event_of(row, channels.rows[row["channel_id"]])
-        hits.append(Hit(event, Snippet(event.text)))
+        hits.append(Hit(event, MatchSnippet(event.text)))
     return tuple(hits)
 
 
-def _reached(connection: sqlite3.Connection, last: int | None) -> datetime | None:
+def _searched_back_to(connection: sqlite3.Connection, last: int | None) -> datetime | None:
     """How far back was compared: to the event `last`, or else as far as there are vectors."""
     if last is None and not _complete(connection):
         last = connection.execute("SELECT min(event_id) FROM vectors").fetchone()[0]

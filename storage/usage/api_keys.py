@@ -49,7 +49,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredKey:
+class ApiKeyRow:
     """A key as listed: what it may do, its first characters, when it came and went."""
 
     key: Key
@@ -100,16 +100,16 @@ class Keys:
             )
             return cursor.rowcount > 0
 
-    async def live(self) -> Mapping[bytes, Key]:
+    async def active(self) -> Mapping[bytes, Key]:
         """The keys that count, by digest."""
-        rows = await self._database.all("SELECT * FROM keys WHERE revoked IS NULL")
+        rows = await self._database.fetch_all("SELECT * FROM keys WHERE revoked IS NULL")
         return {row["digest"]: _key(row) for row in rows}
 
-    async def listed(self) -> Sequence[StoredKey]:
+    async def list_all(self) -> Sequence[ApiKeyRow]:
         """Every key there ever was, the oldest first."""
-        rows = await self._database.all("SELECT * FROM keys ORDER BY id")
+        rows = await self._database.fetch_all("SELECT * FROM keys ORDER BY id")
         return [
-            StoredKey(
+            ApiKeyRow(
                 _key(row),
                 row["hint"],
                 from_micros(row["created"]),
@@ -120,7 +120,7 @@ class Keys:
 
     async def exist(self) -> bool:
         """Whether a key was ever made, revoked ones included."""
-        return await self._database.one("SELECT 1 FROM keys LIMIT 1") is not None
+        return await self._database.fetch_one("SELECT 1 FROM keys LIMIT 1") is not None
 
 
 def _key(row: Row) -> Key:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 
 from storage.db.database import Database
-from storage.usage.usage import Amount
+from storage.usage.usage import UsageAmount
 
 _ADD = """
 INSERT INTO spending VALUES
@@ -27,7 +27,7 @@ ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
 
 
 @dataclass(frozen=True, slots=True)
-class Expense:
+class TokenSpend:
     """What tokens went to; the day is a UTC day."""
 
     day: date
@@ -42,7 +42,7 @@ class Spending:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, amounts: Mapping[Expense, Amount]) -> None:
+    async def add(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
         """Add to what is there, all or nothing. Raises Unavailable."""
         rows = [
             asdict(expense) | {"day": expense.day.isoformat()} | asdict(amount)
@@ -53,10 +53,10 @@ class Spending:
 
     async def by_purpose(
         self, since: date, until: date, *, room: str | None = None, conversation: str | None = None
-    ) -> dict[str, Amount]:
+    ) -> dict[str, UsageAmount]:
         """What was spent on each purpose from `since` to `until`: in all, in a room, or in a
         conversation. Raises Unavailable."""
-        rows = await self._database.all(
+        rows = await self._database.fetch_all(
             f"SELECT purpose, {_SUM} FROM spending WHERE day BETWEEN :since AND :until"
             " AND room = coalesce(:room, room)"
             " AND conversation = coalesce(:conversation, conversation)"
@@ -68,7 +68,7 @@ class Spending:
                 "conversation": conversation,
             },
         )
-        return {row["purpose"]: Amount(*row[1:]) for row in rows}
+        return {row["purpose"]: UsageAmount(*row[1:]) for row in rows}
 
     async def forget(self, conversation: str) -> None:
         """Keep the amounts of a conversation, but not its name. Raises Unavailable."""

@@ -16,7 +16,7 @@ ON CONFLICT DO UPDATE SET requests = requests + :requests, prompt = prompt + :pr
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class UsageKey:
     """Whose use it is, of which model, on which UTC day."""
 
     day: date
@@ -25,7 +25,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class UsageAmount:
     """Requests and tokens; `cached` of the prompt's were in the engine's cache already.
 
     `cost` is in the currency of the price table.
@@ -37,9 +37,9 @@ class Amount:
     completion: int = 0
     cost: float = 0.0
 
-    def __add__(self, other: Amount) -> Amount:
+    def __add__(self, other: UsageAmount) -> UsageAmount:
         """Both together."""
-        return Amount(
+        return UsageAmount(
             self.requests + other.requests,
             self.prompt + other.prompt,
             self.cached + other.cached,
@@ -54,30 +54,34 @@ class UsageTable:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, amounts: Mapping[Entry, Amount]) -> None:
+    async def add(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
         """Add to what is there, all or nothing. Raises Unavailable."""
         rows = [
-            {"day": entry.day.isoformat(), "tendril": entry.tendril, "model": entry.model}
+            {
+                "day": usage_key.day.isoformat(),
+                "tendril": usage_key.tendril,
+                "model": usage_key.model,
+            }
             | asdict(amount)
-            for entry, amount in amounts.items()
+            for usage_key, amount in amounts.items()
         ]
         async with self._database.transaction() as db:
             await db.executemany(_ADD, rows)
 
     async def read(
         self, since: date, until: date, tendril: str | None = None
-    ) -> Sequence[tuple[Entry, Amount]]:
+    ) -> Sequence[tuple[UsageKey, UsageAmount]]:
         """The amounts of the days from `since` to `until`, in order. Raises Unavailable."""
         sql = "SELECT * FROM usage WHERE day BETWEEN ? AND ?"
         values = [since.isoformat(), until.isoformat()]
         if tendril is not None:
             sql += " AND tendril = ?"
             values.append(tendril)
-        rows = await self._database.all(f"{sql} ORDER BY day, tendril, model", values)
+        rows = await self._database.fetch_all(f"{sql} ORDER BY day, tendril, model", values)
         return [
             (
-                Entry(date.fromisoformat(row["day"]), row["tendril"], row["model"]),
-                Amount(*(row[name] for name in Amount.__slots__)),
+                UsageKey(date.fromisoformat(row["day"]), row["tendril"], row["model"]),
+                UsageAmount(*(row[name] for name in UsageAmount.__slots__)),
             )
             for row in rows
         ]

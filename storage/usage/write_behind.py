@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from storage.db.errors import Unavailable
-from storage.usage.usage import Amount
+from storage.usage.usage import UsageAmount
 
 PAUSE = 2.0
 """Seconds between two writings: what a crash can lose."""
@@ -23,27 +23,27 @@ K = TypeVar("K")
 _log = structlog.get_logger()
 
 
-class Tally(Generic[K]):
+class WriteBehindCounter(Generic[K]):
     """The amounts that are not written yet, by what they are for. `write` adds some to the file,
     all or nothing, and may raise Unavailable."""
 
-    def __init__(self, write: Callable[[Mapping[K, Amount]], Awaitable[None]]) -> None:
+    def __init__(self, write: Callable[[Mapping[K, UsageAmount]], Awaitable[None]]) -> None:
         self._write = write
-        self._amounts: dict[K, Amount] = {}
+        self._amounts: dict[K, UsageAmount] = {}
         self._writing = asyncio.Lock()
         self._behind = False
 
-    def add(self, key: K, amount: Amount) -> None:
+    def add(self, key: K, amount: UsageAmount) -> None:
         """Count one more."""
-        self._amounts[key] = self._amounts.get(key, Amount()) + amount
+        self._amounts[key] = self._amounts.get(key, UsageAmount()) + amount
 
     @property
-    def unwritten(self) -> Mapping[K, Amount]:
+    def unwritten(self) -> Mapping[K, UsageAmount]:
         """What is in memory only."""
         return self._amounts
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def writing(self) -> AsyncIterator[None]:
         """Write what comes, every few seconds and at the end."""
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self._keep_writing())
@@ -55,7 +55,7 @@ class Tally(Generic[K]):
                     await self._settle()
 
     @asynccontextmanager
-    async def settled(self) -> AsyncIterator[None]:
+    async def quiesce(self) -> AsyncIterator[None]:
         """While the block runs the file has all that it can have, and nothing is added to it."""
         async with self._writing:
             await self._settle()

@@ -20,18 +20,18 @@ MUCH = 1024 * 1024
 """Bytes that may wait for a slow reader; with more the engine is made to wait."""
 
 
-class BrokenError(Exception):
+class ConnectionBroken(Exception):
     """The connection broke, or what came over it was no HTTP."""
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """`status`, `headers` (names in lower case) and the body are those of the last request.
 
     `done` is called when the connection can take another request, `lost` when it is closed.
     """
 
     def __init__(
-        self, done: Callable[[Connection], None], lost: Callable[[Connection], None]
+        self, done: Callable[[HttpConnection], None], lost: Callable[[HttpConnection], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._done, self._lost = done, lost
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
 
     @property
-    def is_untouched(self) -> bool:
+    def no_bytes_received(self) -> bool:
         """Whether no byte of the answer has come."""
         return not self._head_size
 
@@ -65,22 +65,22 @@ class Connection(asyncio.Protocol):
     async def begin(self, request: bytes, patience: float) -> None:
         """Send `request`; return when some of the answer's body has come, or all of it.
 
-        Raises BrokenError, and TimeoutError when nothing comes for `patience` seconds, as does
+        Raises ConnectionBroken, and TimeoutError when nothing comes for `patience` seconds, as does
         `read`.
         """
         self._send(request, patience)
         while not (self._body or self._ended):
-            await self._more()
+            await self._wait_for_data()
 
     async def tunnel(self, request: bytes, patience: float) -> asyncio.Transport:
         """Send a CONNECT request; return what to speak through when it is granted."""
         self._send(request, patience)
         while not self._headed:
-            await self._more()
+            await self._wait_for_data()
         granted = 200 <= self.status < 300
         if not granted:
-            raise BrokenError("the proxy refuses the connection")
-        self._rest()
+            raise ConnectionBroken("the proxy refuses the connection")
+        self._stop_waiting()
         self._clear()
         self._parser = HttpResponseParser(self)  # the other waits for the body of the grant
         return self._transport
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
         while not self._body:
             if self._ended:
                 return b""
-            await self._more()
+            await self._wait_for_data()
         piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body, self._size = [], 0
         if self._is_paused and self.is_open:
@@ -102,18 +102,18 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         return piece
 
-    def leave(self, grace: float = 0) -> None:
+    def release(self, grace: float = 0) -> None:
         """Take no more of the answer: it may end within `grace` seconds, else it is broken off."""
-        self._rest()
+        self._stop_waiting()
         if self._ended and self.is_open:
-            self._release()
+            self._return_to_pool()
         elif grace and self.is_open:
             self._alone = True
             self._timer = self._loop.call_later(grace, self.abort)
         else:
             self.abort()
 
-    def expire(self, seconds: float) -> None:
+    def expire_after(self, seconds: float) -> None:
         """Close unless there is another request within so many seconds."""
         self._timer = self._loop.call_later(seconds, self.abort)
 
@@ -142,10 +142,10 @@ class Connection(asyncio.Protocol):
             if self._ended:
                 self._keeps = False  # what follows the answer was not asked for
             else:
-                self._fail(BrokenError(str(error)))
+                self._fail(ConnectionBroken(str(error)))
         if self._ended and self._alone:
-            self._rest()
-            self._release()
+            self._stop_waiting()
+            self._return_to_pool()
             return
         if self._size > MUCH and self.is_open and not self._is_paused:
             self._is_paused = True
@@ -158,8 +158,8 @@ class Connection(asyncio.Protocol):
         if self._headed and error is None and not self._has_length():
             self._ended = True
         elif not self._ended and self._problem is None:
-            self._problem = BrokenError("the connection was closed")
-        self._rest()
+            self._problem = ConnectionBroken("the connection was closed")
+        self._stop_waiting()
         self._wake()
         self._lost(self)
 
@@ -193,13 +193,13 @@ class Connection(asyncio.Protocol):
     # How it works inside.
 
     def _send(self, request: bytes, patience: float) -> None:
-        self._rest()
+        self._stop_waiting()
         self._clear()
         self._asked, self._patience, self._heard = True, patience, self._loop.time()
-        self._timer = self._loop.call_later(patience, self._look)
+        self._timer = self._loop.call_later(patience, self._check_timeout)
         self._transport.write(request)
 
-    async def _more(self) -> None:
+    async def _wait_for_data(self) -> None:
         """Wait until something has come."""
         if self._problem is not None:
             raise self._problem
@@ -214,11 +214,11 @@ class Connection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _look(self) -> None:
+    def _check_timeout(self) -> None:
         """Whether the engine has been silent for too long while somebody waited."""
         silent = self._loop.time() - self._heard if self._waiter else 0
         if silent < self._patience:
-            self._timer = self._loop.call_later(self._patience - silent, self._look)
+            self._timer = self._loop.call_later(self._patience - silent, self._check_timeout)
         else:
             self._fail(TimeoutError())
             self._wake()
@@ -227,14 +227,14 @@ class Connection(asyncio.Protocol):
         self._problem = problem
         self.abort()
 
-    def _rest(self) -> None:
+    def _stop_waiting(self) -> None:
         """Nobody waits for anything."""
         self._asked = self._alone = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _release(self) -> None:
+    def _return_to_pool(self) -> None:
         if self._keeps and self._problem is None:
             self._done(self)
         else:

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from terrarium.config import ConfigError
-from terrarium.http.connection import BrokenError, Connection
+from terrarium.http.connection import ConnectionBroken, HttpConnection
 from terrarium.loopback import is_loopback
 
 CONNECT = 5.0
@@ -24,11 +24,11 @@ PORTS = {"http": 80, "https": 443}
 _NONE: Mapping[str, str] = {}
 
 
-class UnreachableError(Exception):
+class ConnectFailed(Exception):
     """No connection can be opened."""
 
 
-class Connections:
+class ConnectionPool:
     """Sends requests to `url`, all with `headers`. `patience` with a silent server and with one
     that is to `connect` is in seconds; `proxied`: by way of the proxy that the environment names.
 
@@ -56,8 +56,8 @@ class Connections:
             self._base = f"http://{_host(to)}{self._base}"
             own |= _basic("proxy-authorization", self._proxy)
         self._headers = _lines({**own, **headers})
-        self._idle: list[Connection] = []
-        self._open: set[Connection] = set()
+        self._idle: list[HttpConnection] = []
+        self._open: set[HttpConnection] = set()
         self._closed: asyncio.Future[None] | None = None
 
     @property
@@ -67,11 +67,11 @@ class Connections:
 
     async def ask(
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] = _NONE
-    ) -> Connection:
+    ) -> HttpConnection:
         """Send a request with `headers` of its own; the connection that has the beginning of its
         answer.
 
-        Raises UnreachableError, BrokenError, TimeoutError; ConfigError as above.
+        Raises ConnectFailed, ConnectionBroken, TimeoutError; ConfigError as above.
         """
         body = content or b""
         size = b"content-length: %d\r\n" % len(body) if content is not None else b""
@@ -81,13 +81,13 @@ class Connections:
         if self._idle:
             connection = self._idle.pop()
             try:
-                return await self._begun(connection, request)
-            except BrokenError:
+                return await self._begin(connection, request)
+            except ConnectionBroken:
                 # The engine had closed it meanwhile: llama.cpp does so after each stream, though
                 # it advertises keep-alive.
-                if not connection.is_untouched:
+                if not connection.no_bytes_received:
                     raise
-        return await self._begun(await self._connected(), request)
+        return await self._begin(await self._open_connection(), request)
 
     async def close(self) -> None:
         """Close all connections. Those that come to an end meanwhile are not kept."""
@@ -98,7 +98,7 @@ class Connections:
             await self._closed
             self._closed = None
 
-    async def _begun(self, connection: Connection, request: bytes) -> Connection:
+    async def _begin(self, connection: HttpConnection, request: bytes) -> HttpConnection:
         try:
             await connection.begin(request, self._patience)
         except BaseException:
@@ -106,27 +106,30 @@ class Connections:
             raise
         return connection
 
-    async def _connected(self) -> Connection:
+    async def _open_connection(self) -> HttpConnection:
         try:
             async with asyncio.timeout(self._connect):
                 if self._proxy:
-                    return await self._through(self._proxy)
+                    return await self._connect_proxy(self._proxy)
                 return await self._to_host(self._to, self._tls)
         # A TimeoutError is an OSError too; of an address that is none it is a ValueError.
-        except (OSError, ValueError, BrokenError) as error:
-            raise UnreachableError(type(error).__name__) from error
+        except (OSError, ValueError, ConnectionBroken) as error:
+            raise ConnectFailed(type(error).__name__) from error
 
-    async def _to_host(self, where: SplitResult, tls: ssl.SSLContext | None) -> Connection:
+    async def _to_host(self, where: SplitResult, tls: ssl.SSLContext | None) -> HttpConnection:
         port = where.port or PORTS.get(where.scheme)
         if port is None:
             raise ValueError(f"{where.scheme}: is no HTTP")
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(self._done, self._lost), where.hostname or "", port, ssl=tls
+            lambda: HttpConnection(self._on_idle, self._on_lost),
+            where.hostname or "",
+            port,
+            ssl=tls,
         )
         self._open.add(connection)
         return connection
 
-    async def _through(self, proxy: SplitResult) -> Connection:
+    async def _connect_proxy(self, proxy: SplitResult) -> HttpConnection:
         """A connection by way of a proxy, which sees nothing of what goes through with TLS."""
         connection = await self._to_host(proxy, None)
         if self._tls is None:
@@ -146,14 +149,14 @@ class Connections:
             raise
         return connection
 
-    def _done(self, connection: Connection) -> None:
+    def _on_idle(self, connection: HttpConnection) -> None:
         if self._keep_alive and self._closed is None:
-            connection.expire(IDLE)
+            connection.expire_after(IDLE)
             self._idle.append(connection)
         else:
             connection.abort()
 
-    def _lost(self, connection: Connection) -> None:
+    def _on_lost(self, connection: HttpConnection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)

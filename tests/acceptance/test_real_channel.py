@@ -37,8 +37,8 @@ async def ask(client: IrcClient, question: str) -> str:
 
 async def logged(data: Path) -> list[Event]:
     """All that was said in the channel, from the file."""
-    async with Database.opened(data / "irc.db") as database:
-        query = Query(scope=Scope.of(Place("irc", ROOM)), limit=10_000)
+    async with Database.open(data / "irc.db") as database:
+        query = Query(scope=Scope.from_places(Place("irc", ROOM)), limit=10_000)
         events = await ChatLog(database).find(query)
     return [event for event in events if event.type is EventType.PRIVMSG]
 

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from terrarium.config import Section, sections
+from terrarium.config import Settings, sections
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "terrarium.example.toml"
@@ -146,7 +146,7 @@ _EXTRA = {
 }
 
 
-def tables() -> dict[str, type[Section]]:
+def tables() -> dict[str, type[Settings]]:
     """The tables of all installed packages, ours first and in the order of reading."""
     known = sections()
     return {name: known[name] for name in (*_ORDER, *sorted(set(known) - set(_ORDER)))}
@@ -185,7 +185,7 @@ def variables(table: str, key: str, field: FieldInfo) -> Sequence[str]:
     return [str(name).upper() for name in names]
 
 
-def _keys(table: str, kind: type[Section]) -> Iterator[str]:
+def _keys(table: str, kind: type[Settings]) -> Iterator[str]:
     for key, field in kind.model_fields.items():
         where = f"{table}.{key}"
         if where in _EXTRA:

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent_server.admission.scheduler import Scheduler
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.request_context import Visit
-from agent_server.usage import Usage
+from agent_server.metering.request_context import RequestContext
+from agent_server.usage import RequestUsage
 from tests.docs.reference import ROOT
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/terrarium.json").read_text(encoding="utf-8"))
@@ -22,12 +22,12 @@ KEYWORDS = re.compile(r"by \(([^)]*)\)")
 
 def exported() -> dict[str, set[str]]:
     """The samples of /metrics with their labels, after one answer."""
-    metrics, who = Metrics(), Visit()
-    metrics.show_gate("terra", Scheduler(2))
-    metrics.answered("/v1/chat/completions", 200, 1.0)
-    metrics.waited(who, "terra", 0.1)
+    metrics, context = Metrics(), RequestContext()
+    metrics.watch_queue("terra", Scheduler(2))
+    metrics.count_response("/v1/chat/completions", 200, 1.0)
+    metrics.observe_wait(context, "terra", 0.1)
     now = time.monotonic()
-    metrics.used(who, "terra", Usage(10, 5, 3), now, now + 1)
+    metrics.count_usage(context, "terra", RequestUsage(10, 5, 3), now, now + 1)
     families = text_string_to_metric_families(metrics.exposition().decode())
     found: dict[str, set[str]] = {}
     for family in families:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from harnesses.core.tendril.status import Status
+from harnesses.core.tendril.status import StatusFile
 from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -32,7 +32,7 @@ def one_line(done: Done, status: int, *words: str) -> None:
 
 async def said(data: Path, *lines: tuple[str, str, str]) -> None:
     """Put lines (channel, nick, text) into the log; a channel without # is a private talk."""
-    async with Database.opened(data / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(data / "irc.db") as database, ChatLog.open(database) as log:
         for channel, nick, text in lines:
             event = Event(
                 network="irc",
@@ -211,14 +211,14 @@ async def test_doctor_of_one_process_goes_by_its_word(tmp_path: Path) -> None:
     async def asked() -> Done:
         return await terrarium("doctor", "irc", "--data", ".", cwd=tmp_path)
 
-    status = Status(tmp_path, "irc")
+    status = StatusFile(tmp_path, "irc")
     assert (await asked()).status == 1
     status.ready("Terra on #terrarium")
     well = await asked()
     assert (well.status, well.out) == (0, "ok       irc  Terra on #terrarium\n")
     status.waiting("not yet on irc")
     assert (await asked()).out == "problem  irc  not yet on irc\n"
-    status.stopped()
+    status.mark_stopped()
     assert "it was stopped" in (await asked()).out
 
 

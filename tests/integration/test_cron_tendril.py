@@ -18,7 +18,7 @@ from storage.chat_log.event import Event, EventType, Place
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations
-from storage.queues.outbox import Outbox, Parcel, outbox_path
+from storage.queues.outbox import Outbox, OutgoingMessage, outbox_path
 from storage.usage.token_spending import Spending
 from terrarium.config import Config, ConfigError, load
 from tests.kit.clock import ManualClock
@@ -56,8 +56,8 @@ class World:
     async def said(self, *texts: str, time: datetime, own: bool = False) -> None:
         """Lines in the log of the IRC tendril."""
         async with (
-            Database.opened(self.data / "irc.db") as database,
-            ChatLog.opened(database) as log,
+            Database.open(self.data / "irc.db") as database,
+            ChatLog.open(database) as log,
         ):
             for text in texts:
                 log.append(
@@ -72,9 +72,9 @@ class World:
                     )
                 )
 
-    async def outbox(self) -> list[Parcel]:
-        async with Database.opened(outbox_path(self.data)) as database:
-            return list(await Outbox(database).waiting())
+    async def outbox(self) -> list[OutgoingMessage]:
+        async with Database.open(outbox_path(self.data)) as database:
+            return list(await Outbox(database).list_unsent())
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ async def test_a_job_runs_at_its_time_and_its_text_goes_into_the_outbox(world: W
         assert world.model.requests == []
         await clock.set(NINE)
         assert await clock.asleep() == [NINE + DAY]
-    (parcel,) = await world.outbox()
-    assert (parcel.place, parcel.text) == (HOME, "Good morning.")
+    (message,) = await world.outbox()
+    assert (message.place, message.text) == (HOME, "Good morning.")
     assert "Greet the channel." in world.model.requests[0]["messages"][-1]["content"]
     assert world.model.headers[0]["x-priority"] == "background"
     assert world.model.headers[0]["x-session-id"] == "cron/cron/hello"
@@ -111,9 +111,9 @@ async def test_a_job_with_a_review_delivers_the_better_text(world: World) -> Non
         await clock.asleep()
         await clock.set(NINE)
         await clock.asleep()
-    (parcel,) = await world.outbox()
-    assert parcel.text == "Good morning."
-    async with Database.opened(world.data / "cron.db") as database:
+    (message,) = await world.outbox()
+    assert message.text == "Good morning."
+    async with Database.open(world.data / "cron.db") as database:
         (turn,) = await Conversations(database).turns("cron/hello")
         spent = await Spending(database).by_purpose(date.min, date.max)
     assert turn.messages[-1]["content"] == "Good morning."
@@ -234,7 +234,7 @@ async def test_a_model_that_is_away_is_asked_again_until_it_answers(world: World
         await clock.asleep()
         await clock.advance(timedelta(seconds=30))
         assert await clock.asleep() == [NINE + DAY]
-    assert [parcel.text for parcel in await world.outbox()] == ["At last."]
+    assert [message.text for message in await world.outbox()] == ["At last."]
 
 
 async def test_after_an_hour_without_an_answer_the_job_waits_for_its_next_time(
@@ -274,7 +274,7 @@ async def test_each_job_remembers_its_own_conversation(world: World) -> None:
         await clock.asleep()
     contents = [message["content"] for message in world.model.requests[1]["messages"]]
     assert "First." in contents
-    async with Database.opened(world.data / "cron.db") as database:
+    async with Database.open(world.data / "cron.db") as database:
         assert len(await Conversations(database).turns("cron/hello")) == 2
 
 
@@ -283,7 +283,7 @@ async def test_a_crash_before_the_run_was_noted_does_not_say_it_twice(world: Wor
         await clock.asleep()
         await clock.set(NINE)
         await clock.asleep()
-    async with Database.opened(world.data / "cron.db") as database, database.transaction() as db:
+    async with Database.open(world.data / "cron.db") as database, database.transaction() as db:
         await db.execute("UPDATE schedule SET last_run = last_run - 86400000000")
     async with world.cron(clock := ManualClock(NINE), {"hello": job()}):
         assert await clock.asleep() == [NINE + DAY]

@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from harnesses.cron.delivery import Result, ToWebhook
+from harnesses.cron.delivery import JobOutput, WebhookDelivery
 from harnesses.cron.errors import Undeliverable
 from tests.kit.ports import free_port
 from tests.kit.serving import serving
 
-RESULT = Result("digest", datetime(2026, 5, 1, 9, tzinfo=UTC), "héllo")
+RESULT = JobOutput("digest", datetime(2026, 5, 1, 9, tzinfo=UTC), "héllo")
 
 
 class Hook:
@@ -39,14 +39,14 @@ class Hook:
 async def test_a_webhook_gets_job_time_and_text_as_json() -> None:
     hook = Hook(204)
     async with serving(hook.app()) as url:
-        await ToWebhook(f"{url}/hook").deliver(RESULT)
+        await WebhookDelivery(f"{url}/hook").deliver(RESULT)
     assert hook.bodies == [{"job": "digest", "time": "2026-05-01T09:00:00+00:00", "text": "héllo"}]
 
 
 async def test_a_webhook_that_fails_is_tried_again_with_the_same_key() -> None:
     hook = Hook(503, 429, 200)
     async with serving(hook.app()) as url:
-        await ToWebhook(f"{url}/hook").deliver(RESULT)
+        await WebhookDelivery(f"{url}/hook").deliver(RESULT)
     assert hook.keys == ["cron/digest/2026-05-01T09:00:00+00:00"] * 3
 
 
@@ -54,11 +54,11 @@ async def test_a_refusal_is_not_tried_again_and_the_address_stays_secret() -> No
     hook = Hook(403)
     async with serving(hook.app()) as url:
         with pytest.raises(Undeliverable, match="answered 403") as caught:
-            await ToWebhook(f"{url}/hook?key=secret").deliver(RESULT)
+            await WebhookDelivery(f"{url}/hook?key=secret").deliver(RESULT)
     assert len(hook.bodies) == 1
     assert "secret" not in str(caught.value)
 
 
 async def test_an_address_where_nobody_listens_is_given_up_in_the_end() -> None:
     with pytest.raises(Undeliverable, match="could not be reached"):
-        await ToWebhook(f"http://127.0.0.1:{free_port()}/", patience=0.5).deliver(RESULT)
+        await WebhookDelivery(f"http://127.0.0.1:{free_port()}/", patience=0.5).deliver(RESULT)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.answer import TurnResult
 from harnesses.core.tendril.turn_request import TurnRequest
 from tests.integration.test_harness_turn import small, texts
 from tests.kit.openai_script import ScriptedOpenAI
@@ -72,12 +72,12 @@ async def test_one_who_gives_up_waiting_lets_the_next_one_have_the_turn(tmp_path
             tendril.turn(TurnRequest(conversation="kitchen", who="eve", text="third"))
         )
         await asyncio.sleep(0)
-        assert tendril.questions == 3
+        assert tendril.pending == 3
         second.cancel()
         script.release()
         assert (await first).ok
         assert (await third).ok
-        assert tendril.questions == 0
+        assert tendril.pending == 0
         assert texts(script.requests[1])[-1] == "eve asks: third"
 
 
@@ -86,7 +86,7 @@ async def test_what_was_answered_is_remembered_also_when_the_tendril_stops_just_
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
 
-        async def deliver(answer: Answer) -> None:
+        async def deliver(result: TurnResult) -> None:
             asked.cancel()
 
         script.say("Seven.")
@@ -104,8 +104,8 @@ async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Pat
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         delivered, may_end = asyncio.Event(), asyncio.Event()
 
-        async def deliver(answer: Answer) -> None:
-            assert answer.text == "One."
+        async def deliver(result: TurnResult) -> None:
+            assert result.text == "One."
             delivered.set()
             await may_end.wait()
 
@@ -133,6 +133,6 @@ async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
         )
         await asyncio.sleep(0)
         assert tendril.stop("kitchen")
-        nothing = Answer("", ok=False)
+        nothing = TurnResult("", ok=False)
         assert (await first, await second) == (nothing, nothing)
         assert await tendril.conversations.turns("kitchen") == []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import State, report
+from harnesses.core.tendril.status import ProcessState, report
 from terrarium.supervision import SUPERVISED
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -53,7 +53,7 @@ async def hanging(data: Path, script: ScriptedOpenAI) -> None:
     await script.arrived()
     said = report(data, "small")
     assert said
-    assert said.state is State.READY
+    assert said.state is ProcessState.READY
 
 
 def question(data: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_tendril_ends_when_told_to_in_the_midst_of_a_turn(
             await script.client_gone()
         said = report(tmp_path, "small")
         assert said
-        assert (said.state, said.pid) == (State.STOPPED, tendril.pid)
+        assert (said.state, said.pid) == (ProcessState.STOPPED, tendril.pid)
 
 
 async def test_a_tendril_ends_with_its_supervisor_however_that_ends(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_a_tendril_ends_with_its_supervisor_however_that_ends(tmp_path: Pa
             await script.client_gone()
         said = report(tmp_path, "small")
         assert said
-        assert said.state is State.STOPPED
+        assert said.state is ProcessState.STOPPED
 
 
 async def test_a_tendril_that_nobody_supervises_does_without_an_input(tmp_path: Path) -> None:

@@ -52,15 +52,15 @@ async def test_limits_personas_and_skills_follow_their_files(tmp_path: Path) -> 
             write(tmp_path, script.url, "max_tokens = 9\n")
             await until(lambda: tendril.agent.max_tokens == 9)
             (personas / "pirate.md").write_text("Arr.")
-            await until(lambda: "pirate" in tendril.prompts.personas.named)
+            await until(lambda: "pirate" in tendril.prompts.personas.by_name)
             text = "---\nname: frogs\ndescription: d\ntriggers: [frog]\n---\nA frog is green."
             (skills / "SKILL.md").write_text(text)
-            await until(lambda: "frogs" in tendril.prompts.shelf.skills)
+            await until(lambda: "frogs" in tendril.prompts.registry.skills)
             await tendril.turn(
                 TurnRequest(conversation="c", who="ada", text="A frog?", persona="pirate")
             )
             (skills / "SKILL.md").unlink()
-            await until(lambda: "frogs" not in tendril.prompts.shelf.skills)
+            await until(lambda: "frogs" not in tendril.prompts.registry.skills)
     [request] = script.requests
     assert request["max_tokens"] == 9
     assert request["messages"][0]["content"].startswith("Arr.\n\n")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.answer import TurnResult
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.agent.turn_result import Deferral
 from llm.tools.toolbox import tool
-from storage.runs.reader import PastRun, newest, one
+from storage.runs.reader import RunRecord, newest_runs, read_run
 from tests.integration.test_harness_turn import small, texts
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
@@ -22,10 +22,10 @@ def small_files(data: Path) -> list[Path]:
     return list(data.glob("small.db*"))
 
 
-async def last(data: Path) -> PastRun:
+async def last(data: Path) -> RunRecord:
     """The newest run, with its steps."""
-    [run] = await newest(data, 1)
-    found = await one(data, run.id)
+    [run] = await newest_runs(data, 1)
+    found = await read_run(data, run.id)
     assert found
     return found
 
@@ -88,7 +88,7 @@ async def test_a_turn_that_fails_or_is_stopped_says_so_in_its_trace(tmp_path: Pa
         )
         await script.arrived(2)
         assert tendril.stop("kitchen")
-        assert await asking == Answer("", ok=False)
+        assert await asking == TurnResult("", ok=False)
         assert (await last(tmp_path)).outcome == "stopped"
 
 
@@ -131,10 +131,10 @@ async def test_a_stopped_turn_leaves_memory_as_it_was(tmp_path: Path) -> None:
 async def test_a_model_may_stay_silent_and_that_is_remembered(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.say('{"response": "", "status": "closed"}')
-        answer = await tendril.turn(
+        result = await tendril.turn(
             TurnRequest(conversation="kitchen", who="ada", text="Thanks, bye")
         )
-        assert (answer.text, answer.ok, answer.status) == ("", True, "closed")
+        assert (result.text, result.ok, result.status) == ("", True, "closed")
         assert (await last(tmp_path)).outcome == "silent"
         assert (
             await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hello again"))
@@ -145,10 +145,10 @@ async def test_a_model_may_stay_silent_and_that_is_remembered(tmp_path: Path) ->
 async def test_a_run_that_nobody_waits_for_may_be_put_off(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.call("defer", {"signal": "silence", "hours": 3, "reason": "night"})
-        answer = await tendril.turn(
+        result = await tendril.turn(
             TurnRequest(conversation="kitchen", who="clock", text="Speak?", profile="event")
         )
-        assert (answer.text, answer.deferral) == ("", Deferral("silence", 3.0, "night"))
+        assert (result.text, result.deferral) == ("", Deferral("silence", 3.0, "night"))
         assert (await last(tmp_path)).outcome == "deferred"
 
 
@@ -170,10 +170,10 @@ async def test_what_a_crashed_run_has_done_is_not_done_by_the_next_attempt(tmp_p
                 )
         async with small(tmp_path, script.url) as tendril:
             script.call("act", {"text": "x"}).say("Done.")
-            answer = await tendril.turn(
+            result = await tendril.turn(
                 TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/1")
             )
-            assert (answer.text, deeds) == ("Done.", ["x"])
+            assert (result.text, deeds) == ("Done.", ["x"])
             assert "did x" in texts(script.requests[-1])[-1]
             script.call("act", {"text": "x"}).say("Done.")
             await tendril.turn(
@@ -187,7 +187,7 @@ async def test_clearing_a_conversation_removes_its_traces(tmp_path: Path) -> Non
         for name in ("kitchen", "garden"):
             await tendril.turn(TurnRequest(conversation=name, who="ada", text="Hi"))
         await tendril.clear("kitchen")
-        assert [run.conversation for run in await newest(tmp_path, 5)] == ["garden"]
+        assert [run.conversation for run in await newest_runs(tmp_path, 5)] == ["garden"]
 
 
 async def test_tools_that_only_read_run_side_by_side_and_others_in_order(tmp_path: Path) -> None:

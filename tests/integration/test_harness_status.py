@@ -8,29 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.status import Report, State, Status, report, reports
+from harnesses.core.tendril.status import ProcessState, StatusFile, StatusReport, report, reports
 
 
 def test_a_process_says_what_it_does(tmp_path: Path) -> None:
-    status = Status(tmp_path / "data", "irc")
+    status = StatusFile(tmp_path / "data", "irc")
     steps = [
-        (status.starting, State.STARTING, ""),
-        (lambda: status.waiting("for the network"), State.WAITING, "for the network"),
-        (lambda: status.ready("Terra on #terrarium"), State.READY, "Terra on #terrarium"),
-        (status.stopped, State.STOPPED, ""),
+        (status.starting, ProcessState.STARTING, ""),
+        (lambda: status.waiting("for the network"), ProcessState.WAITING, "for the network"),
+        (lambda: status.ready("Terra on #terrarium"), ProcessState.READY, "Terra on #terrarium"),
+        (status.mark_stopped, ProcessState.STOPPED, ""),
     ]
     for step, state, detail in steps:
         step()
         said = report(tmp_path / "data", "irc")
         assert said
         assert (said.name, said.pid, said.state, said.detail) == ("irc", os.getpid(), state, detail)
-        assert said.fresh
+        assert said.is_fresh
     assert [path.name for path in (tmp_path / "data" / "run").iterdir()] == ["irc.json"]
 
 
 def test_a_report_that_is_not_renewed_grows_stale() -> None:
     old = datetime.now(UTC) - timedelta(seconds=31)
-    assert not Report(name="irc", pid=1, state=State.READY, detail="", time=old).fresh
+    assert not StatusReport(
+        name="irc", pid=1, state=ProcessState.READY, detail="", time=old
+    ).is_fresh
 
 
 def test_who_never_said_anything_has_no_report(tmp_path: Path) -> None:
@@ -42,7 +44,7 @@ def test_who_never_said_anything_has_no_report(tmp_path: Path) -> None:
     "text", ["", '{"name": "irc"', "[]", '{"name": "irc", "pid": "x"}', "\xff"]
 )
 def test_a_broken_file_is_no_report(tmp_path: Path, text: str) -> None:
-    Status(tmp_path, "web").ready()
+    StatusFile(tmp_path, "web").ready()
     (tmp_path / "run" / "irc.json").write_text(text, encoding="latin-1")
     assert report(tmp_path, "irc") is None
     assert [said.name for said in reports(tmp_path)] == ["web"]
@@ -50,5 +52,5 @@ def test_a_broken_file_is_no_report(tmp_path: Path, text: str) -> None:
 
 def test_a_file_that_cannot_be_written_does_not_end_the_process(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("in the way")
-    Status(tmp_path, "irc").ready()
+    StatusFile(tmp_path, "irc").ready()
     assert report(tmp_path, "irc") is None

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.answer import TurnResult
 from harnesses.core.tendril.harness import FAILED
-from harnesses.core.tendril.status import State, report
+from harnesses.core.tendril.status import ProcessState, report
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.settings import AgentSettings
-from llm.messages.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut
+from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
 from llm.messages.message import Usage
 from llm.prompt.guidance import CORE, TOOLS
-from llm.tools.toolbox import Traits, tool
+from llm.tools.toolbox import ToolOptions, tool
 from terrarium.config import Config, ConfigError
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
@@ -53,10 +53,10 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with small(tmp_path, script.url) as tendril:
             script.say("Seven.")
-            answer = await tendril.turn(
+            result = await tendril.turn(
                 TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
             )
-            assert answer == Answer("Seven.", ok=True, usage=Usage(14 + len(HELPS.split()), 1))
+            assert result == TurnResult("Seven.", ok=True, usage=Usage(14 + len(HELPS.split()), 1))
         async with small(tmp_path, script.url) as tendril:
             await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="Sure?"))
         first, second = script.requests
@@ -79,10 +79,10 @@ async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_pat
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.calls(("cups", {}), ("spoons", {})).say("Seven and eight.")
-        answer = await tendril.turn(
+        result = await tendril.turn(
             TurnRequest(conversation="kitchen", who="ada", text="What is there?", tools=[spoons])
         )
-        assert answer.text == "Seven and eight."
+        assert result.text == "Seven and eight."
         names = [each["function"]["name"] for each in script.requests[0]["tools"]]
         own = ["forget", "recall", "remember", "search_memory"]
         assert names == ["cups", "spoons", *own]
@@ -131,17 +131,17 @@ async def test_pieces_are_given_as_they_come(tmp_path: Path) -> None:
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.say("One <think>no</think>two.")
-        answer = await tendril.turn(
+        result = await tendril.turn(
             TurnRequest(conversation="kitchen", who="ada", text="Count", on_text=show)
         )
-    assert answer.text == "".join(pieces) == "One two."
+    assert result.text == "".join(pieces) == "One two."
     assert len(pieces) > 1
 
 
 @pytest.mark.parametrize(
     ("scripted", "error"),
     [
-        (Scripted("no", status=400), Refused),
+        (Scripted("no", status=400), RequestRejected),
         (Scripted("no", status=504), TimedOut),
         (Scripted("no", status=429, headers={"retry-after": "99"}), Busy),
     ],
@@ -151,8 +151,8 @@ async def test_an_error_becomes_a_sentence_and_nothing_is_kept(
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(scripted)
-        answer = await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
-        assert answer == Answer(error.sentence, ok=False)
+        result = await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        assert result == TurnResult(error.sentence, ok=False)
         assert await tendril.conversations.turns("kitchen") == []
         assert (
             await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="And now?"))
@@ -162,10 +162,10 @@ async def test_an_error_becomes_a_sentence_and_nothing_is_kept(
 
 async def test_a_question_that_does_not_fit_becomes_a_sentence(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        answer = await tendril.turn(
+        result = await tendril.turn(
             TurnRequest(conversation="kitchen", who="ada", text="word " * 5_000)
         )
-        assert answer == Answer(ContextTooLong.sentence, ok=False)
+        assert result == TurnResult(ContextTooLong.sentence, ok=False)
         assert script.requests == []
 
 
@@ -179,12 +179,14 @@ async def test_a_bug_becomes_a_sentence_that_tells_nothing(tmp_path: Path) -> No
         async def guess(self, what):  # type: ignore[no-untyped-def]
             """Guess."""
 
-        guess.__terrarium_tool__ = Traits()  # type: ignore[attr-defined]
+        guess.__terrarium_tool__ = ToolOptions()  # type: ignore[attr-defined]
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         request = TurnRequest(conversation="kitchen", who="ada", text="Hi")
-        assert await tendril.turn(replace(request, on_text=broken)) == Answer(FAILED, ok=False)
-        assert await tendril.turn(replace(request, tools=[Untold()])) == Answer(FAILED, ok=False)
+        assert await tendril.turn(replace(request, on_text=broken)) == TurnResult(FAILED, ok=False)
+        assert await tendril.turn(replace(request, tools=[Untold()])) == TurnResult(
+            FAILED, ok=False
+        )
         assert await tendril.conversations.turns("kitchen") == []
         assert (await tendril.turn(request)).ok
 
@@ -248,10 +250,14 @@ async def test_a_tendril_says_how_it_is(tmp_path: Path) -> None:
     async with small(tmp_path, "http://127.0.0.1:9"):
         said = report(tmp_path, "small")
         assert said
-        assert (said.state, said.detail, said.fresh) == (State.READY, "answering files", True)
+        assert (said.state, said.detail, said.is_fresh) == (
+            ProcessState.READY,
+            "answering files",
+            True,
+        )
     said = report(tmp_path, "small")
     assert said
-    assert said.state is State.STOPPED
+    assert said.state is ProcessState.STOPPED
 
 
 class Brief(SmallTendril):
@@ -276,7 +282,7 @@ async def test_a_tendril_that_has_done_its_work_ends(tmp_path: Path) -> None:
     await Brief(configured(tmp_path, "http://127.0.0.1:9")).run()
     said = report(tmp_path, "small")
     assert said
-    assert said.state is State.STOPPED
+    assert said.state is ProcessState.STOPPED
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -287,4 +293,4 @@ async def test_what_ends_a_tendril_is_raised_as_it_is(tmp_path: Path) -> None:
         await brief.run()
     said = report(tmp_path, "small")
     assert said
-    assert said.state is State.STOPPED
+    assert said.state is ProcessState.STOPPED

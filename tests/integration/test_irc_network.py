@@ -278,7 +278,7 @@ async def test_after_our_own_quit_there_is_no_return() -> None:
             await alice.expect("JOIN")
         await alice.expect("QUIT .*the test is over")
         assert not network.connected.is_set()
-        assert not network.joined.is_set()
+        assert not network.all_joined.is_set()
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -331,7 +331,7 @@ async def test_channels_are_joined_and_left_on_demand() -> None:
     ears = Ears()
     async with ngircd() as ircd, joined(ircd.port, ears) as network, asyncio.timeout(PATIENCE):
         network.join("#new")
-        assert not network.joined.is_set()
+        assert not network.all_joined.is_set()
         await network.until_joined()
         assert network.channels == ["#c", "#new"]
         network.part("#NEW", "moving on")

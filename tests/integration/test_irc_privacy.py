@@ -35,7 +35,7 @@ async def told(client: IrcClient, words: str, room: str = ROOM) -> str:
 
 
 async def texts(tendril: IrcTendril) -> list[str]:
-    await tendril.log.settle()
+    await tendril.log.flush()
     found = await tendril.log.find(Query(scope=EVERYTHING, limit=1_000))
     return [f"{event.nick}: {event.text}" for event in found if event.text]
 
@@ -158,12 +158,14 @@ async def test_forget_me_reaches_what_was_made_of_it(tmp_path: Path) -> None:
             await alice.expect("alice: ok")
         await kept_turns(tendril, f"irc/{ROOM}/alice")
         await settled(tendril._worker, tendril.jobs)
-        layers = await tendril.database.all("SELECT DISTINCT layer FROM memories ORDER BY layer")
+        layers = await tendril.database.fetch_all(
+            "SELECT DISTINCT layer FROM memories ORDER BY layer"
+        )
         assert [row["layer"] for row in layers] == ["episode", "fact"]
         word = (await told(alice, ".forget me")).split()[-1]
         assert (await told(alice, f".forget me {word}")).startswith("Forgotten: ")
         for table in ("memories", "memory_sources", "memory_rooms", "conversations"):
-            assert await tendril.database.all(f"SELECT * FROM {table}") == []
+            assert await tendril.database.fetch_all(f"SELECT * FROM {table}") == []
         assert SECRET.encode() not in raw(tmp_path)
         await alice.say(ROOM, ".terrarium what is my word?")
         await alice.expect("alice: ok")

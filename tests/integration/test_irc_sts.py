@@ -62,7 +62,7 @@ async def test_a_server_with_another_certificate_does_not_prolong_it(tmp_path: P
     now = 1000.0
     policies = StsPolicies(tmp_path / "sts.json", lambda: now)
     async with listening() as plain, listening(certificate(tmp_path).server()) as other:
-        policies.keep(HOST, other.port, 100)
+        policies.store(HOST, other.port, 100)
         now = 1050.0
         async with running(plain.port, Ears(), policies=policies, tls_fingerprints=("ab" * 32,)):
             for _ in range(2):

@@ -90,7 +90,7 @@ async def test_a_reply_does_not_wait_for_the_log_and_is_logged_behind_its_questi
         config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
         async with irc_tendril(config) as tendril, irc_client(ircd.port, "alice") as alice:
             await alice.join(ROOM)
-            await tendril.log.settle()
+            await tendril.log.flush()
             with closing(sqlite3.connect(log_path(config), isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
                 for _ in range(2):
@@ -101,7 +101,7 @@ async def test_a_reply_does_not_wait_for_the_log_and_is_logged_behind_its_questi
             await alice.say(ROOM, ".ping")
             await alice.expect("alice: pong")
             await alice.settle()
-        async with Database.opened(log_path(config)) as database:
+        async with Database.open(log_path(config)) as database:
             events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
     questions = [event for event in events if not event.own]
     replies = [event for event in events if event.own]

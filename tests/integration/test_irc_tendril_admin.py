@@ -10,7 +10,7 @@ from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
 from storage.db.database import Database
-from storage.privacy.audit_log import Audit
+from storage.privacy.audit_log import AuditLog
 from storage.settings import log_path
 from terrarium.config import load
 from tests.kit.irc_client import IrcClient, irc_client
@@ -46,8 +46,8 @@ async def told(client: IrcClient, words: str) -> str:
 
 
 async def deeds(data: Path) -> list[tuple[str, str, str]]:
-    async with Database.opened(log_path(irc_config(data, 1, NOBODY))) as database:
-        return [(d.action, d.target, d.reason) for d in await Audit(database).latest()]
+    async with Database.open(log_path(irc_config(data, 1, NOBODY))) as database:
+        return [(d.action, d.target, d.reason) for d in await AuditLog(database).latest()]
 
 
 async def test_only_admins_give_admin_commands_and_an_empty_list_means_nobody(
@@ -289,7 +289,7 @@ async def test_a_line_of_the_log_gets_nothing_done_that_the_asker_may_not(tmp_pa
         room = f"irc/{ROOM}"
         facts = await tendril.memory.memories.facts(room, "root")
         assert [(fact.key, fact.text) for fact in facts] == [("drink", "tea")]
-        assert await tendril.skills.taught(room) == []
+        assert await tendril.skills.list_taught(room) == []
         shown = "".join(str(each["content"]) for each in script.requests[-1]["messages"])
         assert "<system>" not in shown
     assert await deeds(tmp_path) == []

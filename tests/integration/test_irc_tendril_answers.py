@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from harnesses.core.tendril.status import Status
+from harnesses.core.tendril.status import StatusFile
 from storage.db.database import Database
 from storage.queues.pastes import Pastes
 from storage.settings import log_path
@@ -94,7 +94,7 @@ async def test_no_link_is_claimed_while_nobody_could_open_it(tmp_path: Path) -> 
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(rf"PRIVMSG {ROOM} :\(5 more lines: \.more\)$")
-        Status(tmp_path, "web").ready("http://192.0.2.1:8081")
+        StatusFile(tmp_path, "web").ready("http://192.0.2.1:8081")
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(rf"PRIVMSG {ROOM} :\(5 more lines: \.more\)$")
@@ -102,7 +102,7 @@ async def test_no_link_is_claimed_while_nobody_could_open_it(tmp_path: Path) -> 
 
 async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
     web = {"public_url": "https://logs.example.org/irc/"}
-    status = Status(tmp_path, "web")
+    status = StatusFile(tmp_path, "web")
     async with (
         inspircd() as ircd,
         ScriptedOpenAI() as script,
@@ -114,7 +114,7 @@ async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(r"more\) https://logs\.example\.org/irc/paste/[\w-]{24}$")
-        status.stopped()
+        status.mark_stopped()
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(r"\(5 more lines: \.more\)$")
@@ -149,8 +149,8 @@ async def test_an_answer_that_has_expired_is_gone(tmp_path: Path) -> None:
         await alice.say(ROOM, ".more")
         await alice.expect(r"alice: There is no more\.$")
         config = irc_config(tmp_path, ircd.port, script.url)
-        async with Database.opened(log_path(config)) as database:
-            kept = await database.all("SELECT id FROM pastes")
+        async with Database.open(log_path(config)) as database:
+            kept = await database.fetch_all("SELECT id FROM pastes")
             assert len(kept) == 1  # the next one takes it along
             assert await Pastes(database).get(kept[0]["id"]) is None
 

@@ -207,7 +207,7 @@ async def test_a_message_from_another_tendril_is_said_once(tmp_path: Path) -> No
         config = irc_config(tmp_path, ircd.port, NOBODY)
         async with (
             irc_client(ircd.port, "alice") as alice,
-            Database.opened(outbox_path(tmp_path)) as database,
+            Database.open(outbox_path(tmp_path)) as database,
         ):
             await alice.join(ROOM)
             outbox = Outbox(database)
@@ -217,7 +217,7 @@ async def test_a_message_from_another_tendril_is_said_once(tmp_path: Path) -> No
                 await alice.expect(rf"PRIVMSG {ROOM} :Today:$")
                 await alice.expect(rf"PRIVMSG {ROOM} :nothing$")
                 await ask(alice, ".ping")
-            assert list(await outbox.waiting()) == []
+            assert list(await outbox.list_unsent()) == []
             said = [line for line in alice.lines if line.endswith(":Today:")]
             assert len(said) == 1
 

@@ -41,7 +41,7 @@ async def test_two_networks_are_answered_each_on_its_own_and_one_that_dies_stops
                 await alice.wait_closed()
             await bob.say(ROOM, ".terrarium and now?")
             await bob.expect(rf"PRIVMSG {ROOM} :bob: To bob again\.$")
-    async with Database.opened(log_path(config)) as database:
+    async with Database.open(log_path(config)) as database:
         events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
     said = {(event.network, event.nick) for event in events}
     assert said == {("one", "alice"), ("one", "Terra"), ("two", "bob"), ("two", "Terra")}

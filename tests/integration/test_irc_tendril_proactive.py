@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.irc.tendril import IrcTendril
-from llm.attention.kind import Kind
+from llm.attention.kind import TriggerKind
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
@@ -53,7 +53,7 @@ class World:
         while self.clock.now() < end and not until():
             before = self.beats + 1
             await self.clock.advance(STEP)
-            if self.tendril.proactive.heart.awake:
+            if self.tendril.proactive.scheduler.is_awake:
                 await self.until(functools.partial(self._has_beaten, before))
 
     def _has_beaten(self, times: int) -> bool:
@@ -67,16 +67,18 @@ class World:
 
     @property
     def beats(self) -> int:
-        return self.tendril.proactive.heart.beats
+        return self.tendril.proactive.scheduler.beats
 
-    def waits(self, kind: Kind) -> int:
+    def waits(self, kind: TriggerKind) -> int:
         """How many signals of a kind wait."""
-        return sum(signal.kind == kind for signal in self.tendril.proactive.heart.waiting)
+        return sum(
+            signal.kind == kind for signal in self.tendril.proactive.scheduler.pending_signals
+        )
 
     @property
     def woken(self) -> int:
         """How often there was reason to ask the model."""
-        return len(self.tendril.proactive.heart.wakes)
+        return len(self.tendril.proactive.scheduler.wakes)
 
     @property
     def asked(self) -> int:
@@ -151,7 +153,7 @@ async def test_who_names_it_in_passing_may_get_a_word(tmp_path: Path) -> None:
     async with world(tmp_path, "on") as it:
         it.script.say("I do.")
         await it.says(it.bob, "I wonder whether Terra knows")
-        await it.until(lambda: it.waits(Kind.DIRECT) > 0)
+        await it.until(lambda: it.waits(TriggerKind.DIRECT) > 0)
         await it.passes(MINUTE, lambda: it.woken > 0)
         await it.bob.expect(rf"PRIVMSG {ROOM} :bob: I do\.$")
         asked = str(it.script.requests[0]["messages"])
@@ -167,10 +169,10 @@ async def test_passing_mentions_may_be_met_with_silence_and_count_for_the_pause(
     async with world(tmp_path, "on") as it:
         it.script.say('{"response": ""}')
         await it.says(it.bob, "I think Terra was down yesterday")
-        await it.until(lambda: it.waits(Kind.DIRECT) > 0)
+        await it.until(lambda: it.waits(TriggerKind.DIRECT) > 0)
         await it.passes(MINUTE, lambda: it.woken > 0)
         await it.script.arrived(1)
-        await it.until(lambda: not it.tendril.proactive.heart.thinking)
+        await it.until(lambda: not it.tendril.proactive.scheduler.running_count)
         await it.says(it.alice, "poor Terra")
         await it.passes(20 * MINUTE)
         assert (it.asked, it.said()) == (1, [])
@@ -237,9 +239,9 @@ async def test_what_the_model_puts_off_comes_up_when_its_time_has_come(tmp_path:
     async with world(tmp_path, "on") as it:
         it.script.call("defer", {"signal": "cd", "hours": 2, "reason": "they are busy"})
         await it.says(it.bob, "I wonder whether Terra knows")
-        await it.until(lambda: it.waits(Kind.DIRECT) > 0)
+        await it.until(lambda: it.waits(TriggerKind.DIRECT) > 0)
         await it.passes(MINUTE, lambda: it.woken > 0)
-        await it.until(lambda: not it.tendril.proactive.heart.thinking)
+        await it.until(lambda: not it.tendril.proactive.scheduler.running_count)
         await it.passes(115 * MINUTE)
         assert (it.asked, it.said()) == (1, [])
         it.script.say("I know now.")
@@ -252,11 +254,11 @@ async def test_an_answer_that_it_asked_for_needs_no_address(tmp_path: Path) -> N
         it.script.say('{"response": "Which version?", "status": "awaiting_answer"}')
         await it.alice.say(ROOM, f".terrarium {QUESTION}")
         await it.alice.expect("alice: Which version\\?$")
-        await it.until(lambda: it.waits(Kind.THOUGHT) > 0)
+        await it.until(lambda: it.waits(TriggerKind.THOUGHT) > 0)
         it.script.say('{"response": "Then mount /cdrom.", "status": "closed"}')
         await it.says(it.bob, "what is it about")
         await it.says(it.alice, "the newest")
-        await it.until(lambda: it.waits(Kind.REACTION) > 0)
+        await it.until(lambda: it.waits(TriggerKind.REACTION) > 0)
         await it.passes(MINUTE, lambda: it.woken > 0)
         await it.alice.expect("alice: Then mount /cdrom")
         assert "alice asks: the newest" in str(it.script.requests[1]["messages"][-1])
@@ -272,7 +274,7 @@ async def test_it_comes_back_to_one_who_has_not_answered_and_not_after_clear(
             it.script.say('{"response": "Which version?", "status": "awaiting_answer"}')
             await client.say(ROOM, f".terrarium {QUESTION}")
             await client.expect(f"{client.nick}: Which version\\?$")
-        await it.until(lambda: it.waits(Kind.THOUGHT) == 2)
+        await it.until(lambda: it.waits(TriggerKind.THOUGHT) == 2)
         await it.bob.say(ROOM, ".clear")
         await it.bob.expect("Forgotten")
         it.script.say("Did you find out?")

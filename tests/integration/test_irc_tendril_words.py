@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.memory.memories import Layer
+from storage.memory.memories import MemoryKind
 from tests.integration.test_irc_privacy import texts, told
 from tests.integration.test_irc_tendril_commands import NOBODY, OTHER, alice_in, ask
 from tests.integration.test_irc_tendril_reminders import HOUR, MINUTE, NOON, world
@@ -79,7 +79,7 @@ async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) ->
         assert "no facts" in await told(it.bob, ".memory")
         await it.alice.say("Terra", ".recall name")
         await it.alice.expect(r"NOTICE alice :I remember nothing of yours called name")
-        notes = await tendril.memory.memories.newest("irc/#terrarium", Layer.NOTE, -1)
+        notes = await tendril.memory.memories.newest("irc/#terrarium", MemoryKind.NOTE, -1)
         assert [note.subject for note in notes] == ["alice"]
 
 

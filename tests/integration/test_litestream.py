@@ -56,7 +56,7 @@ async def test_a_log_comes_back_from_its_replica_with_every_acknowledged_line(
                 )
             )
 
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         await write(log, 100)
         await litestream("replicate", "-once", data=tmp_path)
         await write(log, 100)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from harnesses.core.tendril.status import report
 from harnesses.core.tendril.turn_request import TurnRequest
-from llm.client.client import Call
-from llm.client.token_usage import ANSWER, Accounts
+from llm.client.client import RequestOptions
+from llm.client.token_usage import ANSWER, TokenAccounting
 from llm.messages.message import Usage
 from storage.db.database import Database
-from storage.usage.usage import Amount
+from storage.usage.usage import UsageAmount
 from tests.integration.test_harness_turn import small
 from tests.kit.openai_script import ScriptedOpenAI
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-ASKED = Call("irc/net/#c/ada", room="net/#c")
-SUMMED = Call("irc/net/#c", room="net/#c", purpose="summary")
+ASKED = RequestOptions("irc/net/#c/ada", room="net/#c")
+SUMMED = RequestOptions("irc/net/#c", room="net/#c", purpose="summary")
 
 
 class Days:
@@ -32,54 +32,54 @@ class Days:
 
 async def test_answers_and_work_beside_them_are_told_apart(tmp_path: Path) -> None:
     async with (
-        Database.opened(tmp_path / "t.db") as database,
-        Accounts.opened(database, Days()) as accounts,
+        Database.open(tmp_path / "t.db") as database,
+        TokenAccounting.open(database, Days()) as accounting,
     ):
-        accounts.spend(ASKED, Usage(100, 10, 90))
-        accounts.spend(ASKED, Usage(110, 5, 100))
-        accounts.spend(SUMMED, Usage(50, 7))
-        assert (accounts.today(), accounts.today(ANSWER), accounts.today("summary")) == (
+        accounting.record(ASKED, Usage(100, 10, 90))
+        accounting.record(ASKED, Usage(110, 5, 100))
+        accounting.record(SUMMED, Usage(50, 7))
+        assert (accounting.today(), accounting.today(ANSWER), accounting.today("summary")) == (
             *(282, 225, 57),
         )
-        assert await accounts.by_purpose(NOON.date()) == {
-            "answer": Amount(2, 210, 190, 15),
-            "summary": Amount(1, 50, 0, 7),
+        assert await accounting.by_purpose(NOON.date()) == {
+            "answer": UsageAmount(2, 210, 190, 15),
+            "summary": UsageAmount(1, 50, 0, 7),
         }
-        assert await accounts.by_purpose(NOON.date(), room="net/#d") == {}
-        one = await accounts.by_purpose(NOON.date(), conversation=ASKED.session)
-        assert one == {"answer": Amount(2, 210, 190, 15)}
+        assert await accounting.by_purpose(NOON.date(), room="net/#d") == {}
+        one = await accounting.by_purpose(NOON.date(), conversation=ASKED.session)
+        assert one == {"answer": UsageAmount(2, 210, 190, 15)}
 
 
 async def test_a_new_day_begins_with_nothing_and_the_old_one_is_kept(tmp_path: Path) -> None:
     clock = Days()
     async with (
-        Database.opened(tmp_path / "t.db") as database,
-        Accounts.opened(database, clock) as accounts,
+        Database.open(tmp_path / "t.db") as database,
+        TokenAccounting.open(database, clock) as accounting,
     ):
-        accounts.spend(ASKED, Usage(100, 10))
+        accounting.record(ASKED, Usage(100, 10))
         clock.now += timedelta(days=1)
-        assert accounts.today() == 0
-        accounts.spend(ASKED, Usage(1, 1))
-        assert accounts.today() == 2
-        assert await accounts.by_purpose(clock.now.date()) == {"answer": Amount(1, 1, 0, 1)}
-        assert await accounts.by_purpose(NOON.date()) == {"answer": Amount(2, 101, 0, 11)}
+        assert accounting.today() == 0
+        accounting.record(ASKED, Usage(1, 1))
+        assert accounting.today() == 2
+        assert await accounting.by_purpose(clock.now.date()) == {"answer": UsageAmount(1, 1, 0, 1)}
+        assert await accounting.by_purpose(NOON.date()) == {"answer": UsageAmount(2, 101, 0, 11)}
 
 
 async def test_names_go_and_amounts_stay(tmp_path: Path) -> None:
     clock, path = Days(), tmp_path / "t.db"
-    async with Database.opened(path) as database, Accounts.opened(database, clock) as accounts:
-        accounts.spend(ASKED, Usage(100, 10))
-        accounts.spend(SUMMED, Usage(50, 7))
-        before = await accounts.by_purpose(NOON.date())
-        await accounts.forget(ASKED.session)
-        assert await accounts.by_purpose(NOON.date(), conversation=ASKED.session) == {}
-        assert await accounts.by_purpose(NOON.date(), conversation=SUMMED.session) != {}
-        assert await accounts.by_purpose(NOON.date()) == before
+    async with Database.open(path) as database, TokenAccounting.open(database, clock) as accounting:
+        accounting.record(ASKED, Usage(100, 10))
+        accounting.record(SUMMED, Usage(50, 7))
+        before = await accounting.by_purpose(NOON.date())
+        await accounting.forget(ASKED.session)
+        assert await accounting.by_purpose(NOON.date(), conversation=ASKED.session) == {}
+        assert await accounting.by_purpose(NOON.date(), conversation=SUMMED.session) != {}
+        assert await accounting.by_purpose(NOON.date()) == before
     clock.now += timedelta(days=40)
-    async with Database.opened(path) as database, Accounts.opened(database, clock) as accounts:
-        accounts.spend(ASKED, Usage(1, 1))
-        assert await accounts.by_purpose(NOON.date(), conversation=SUMMED.session) == {}
-        assert (await accounts.by_purpose(NOON.date()))["summary"] == before["summary"]
+    async with Database.open(path) as database, TokenAccounting.open(database, clock) as accounting:
+        accounting.record(ASKED, Usage(1, 1))
+        assert await accounting.by_purpose(NOON.date(), conversation=SUMMED.session) == {}
+        assert (await accounting.by_purpose(NOON.date()))["summary"] == before["summary"]
 
 
 async def test_what_a_tendril_has_spent_today_outlives_it_and_is_told_to_others(
@@ -91,12 +91,12 @@ async def test_what_a_tendril_has_spent_today_outlives_it_and_is_told_to_others(
             await tendril.turn(
                 TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
             )
-            assert (spent := tendril.accounts.today()) > 15
-            assert tendril.accounts.today() == spent
+            assert (spent := tendril.accounting.today()) > 15
+            assert tendril.accounting.today() == spent
         async with small(tmp_path, script.url) as tendril:
-            assert tendril.accounts.today() == spent
+            assert tendril.accounting.today() == spent
             await tendril.clear("kitchen")
-            assert tendril.accounts.today(ANSWER) == spent
+            assert tendril.accounting.today(ANSWER) == spent
             tendril.status.ready()
             said = report(tmp_path, "small")
             assert said

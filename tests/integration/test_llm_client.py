@@ -15,10 +15,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from llm.client.client import AgentClient, Call, Count
+from llm.client.client import AgentClient, RequestOptions, TokenCountResult
 from llm.client.settings import AgentSettings
-from llm.messages.errors import Busy, ContextTooLong, ModelError, Refused, TimedOut, Unreachable
-from llm.messages.message import Message, Reply, ToolCall, Usage
+from llm.messages.errors import (
+    Busy,
+    ContextTooLong,
+    ModelError,
+    RequestRejected,
+    TimedOut,
+    Unreachable,
+)
+from llm.messages.message import Message, ModelReply, ToolCall, Usage
 from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.plain_openai import plain_openai
@@ -26,7 +33,7 @@ from tests.kit.ports import free_port
 from tests.kit.serving import serving
 
 ASKED: list[Message] = [{"role": "user", "content": "hello there", "name": "ada"}]
-CALL = Call("irc/#terrarium")
+CALL = RequestOptions("irc/#terrarium")
 DONE = "data: [DONE]\n\n"
 
 
@@ -35,14 +42,14 @@ def settings(url: str, **values: Any) -> AgentSettings:
     return Config({"agent": {"api_url": url, **values}}, None, Path()).section(AgentSettings)
 
 
-async def chat(url: str, shown: list[str] | None = None, **values: Any) -> Reply:
+async def chat(url: str, shown: list[str] | None = None, **values: Any) -> ModelReply:
     """One question; the pieces for people go to `shown`."""
 
     async def show(piece: str) -> None:
         assert shown is not None
         shown.append(piece)
 
-    async with AgentClient.opened(settings(url, **values)) as client:
+    async with AgentClient.open(settings(url, **values)) as client:
         return await client.chat(ASKED, CALL, on_text=None if shown is None else show)
 
 
@@ -52,7 +59,7 @@ async def test_a_streamed_answer_is_gathered_with_its_usage() -> None:
         script.say("Hello to you.")
         shown: list[str] = []
         reply = await chat(script.url, shown, model="big", temperature=0.5, max_tokens=9)
-        assert reply == Reply("Hello to you.", usage=Usage(2, 3, 1))
+        assert reply == ModelReply("Hello to you.", usage=Usage(2, 3, 1))
         assert "".join(shown) == "Hello to you."
         assert len(shown) == 3
         [request] = script.requests
@@ -81,14 +88,14 @@ async def test_an_answer_that_comes_whole_is_an_answer_too() -> None:
 async def test_a_request_says_whose_it_is() -> None:
     async with ScriptedOpenAI() as script:
         config = settings(script.url + "/v1", api_key="sesame")
-        async with AgentClient.opened(config) as client:
-            call = Call("irc/net/#kaffee-müller", "background")
-            await client.chat(ASKED, call)
+        async with AgentClient.open(config) as client:
+            options = RequestOptions("irc/net/#kaffee-müller", "background")
+            await client.chat(ASKED, options)
         [headers] = script.headers
         assert headers["authorization"] == "Bearer sesame"
         assert headers["x-session-id"] == r"irc/net/#kaffee-m\xfcller"
         assert headers["x-priority"] == "background"
-        assert headers["x-request-id"] == call.id
+        assert headers["x-request-id"] == options.id
 
 
 async def test_thoughts_are_kept_apart_and_never_shown() -> None:
@@ -121,10 +128,10 @@ async def test_tool_calls_are_put_together_from_their_pieces() -> None:
     ("status", "headers", "error"),
     [
         (429, {"retry-after": "60"}, Busy),
-        (400, {}, Refused),
-        (401, {}, Refused),
-        (404, {}, Refused),
-        (422, {}, Refused),
+        (400, {}, RequestRejected),
+        (401, {}, RequestRejected),
+        (404, {}, RequestRejected),
+        (422, {}, RequestRejected),
         (408, {}, TimedOut),
         (504, {}, TimedOut),
     ],
@@ -185,7 +192,7 @@ async def test_a_broken_answer_is_asked_for_again_while_nobody_has_read_of_it() 
         assert (await chat(script.url)).text == "A whole answer."
         shown: list[str] = []
         script.cut("<think>well <").say("Whole.")
-        assert (await chat(script.url, shown)) == Reply("Whole.", usage=Usage(2, 1))
+        assert (await chat(script.url, shown)) == ModelReply("Whole.", usage=Usage(2, 1))
         assert "".join(shown) == "Whole."
 
 
@@ -208,7 +215,7 @@ async def test_a_silent_server_is_given_up_and_told_so() -> None:
 
 
 async def test_one_who_leaves_leaves_no_task_and_no_connection() -> None:
-    async with ScriptedOpenAI() as script, AgentClient.opened(settings(script.url)) as client:
+    async with ScriptedOpenAI() as script, AgentClient.open(settings(script.url)) as client:
         script.hang("Well")
         asking = asyncio.create_task(client.chat(ASKED, CALL))
         await script.arrived()
@@ -253,7 +260,7 @@ def piece(text: str) -> str:
 async def test_nonsense_is_refused(body: list[str]) -> None:
     app, asked = canned(body)
     async with serving(app) as url:
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRejected):
             await chat(url)
     assert len(asked) == 1
 
@@ -261,7 +268,7 @@ async def test_nonsense_is_refused(body: list[str]) -> None:
 async def test_a_web_page_is_not_an_answer() -> None:
     app, asked = canned(["<html>login</html>"], media_type="text/html")
     async with serving(app) as url:
-        with pytest.raises(Refused, match="OpenAI API"):
+        with pytest.raises(RequestRejected, match="OpenAI API"):
             await chat(url)
     assert len(asked) == 1
 
@@ -298,14 +305,14 @@ async def test_a_prompt_that_the_server_finds_too_long_is_told_apart() -> None:
 async def test_tokens_are_counted_by_the_server() -> None:
     async with (
         ScriptedOpenAI(max_model_len=99) as script,
-        AgentClient.opened(settings(script.url)) as client,
+        AgentClient.open(settings(script.url)) as client,
     ):
-        assert await client.count(ASKED, []) == Count(2, 99)
+        assert await client.count(ASKED, []) == TokenCountResult(2, 99)
 
 
 async def test_tokens_are_estimated_for_a_server_that_cannot_count() -> None:
     app, _ = canned(["no"], 405, "/tokenize")
-    async with serving(app) as url, AgentClient.opened(settings(url)) as client:
+    async with serving(app) as url, AgentClient.open(settings(url)) as client:
         short, long = await client.count(ASKED, []), await client.count(ASKED * 100, [])
     assert short.window == long.window == 8_192
     assert 10 < short.tokens < 100
@@ -324,12 +331,12 @@ async def test_a_server_too_busy_to_count_is_asked_again() -> None:
         return JSONResponse(body, status, headers)
 
     app = Starlette(routes=[Route("/tokenize", tokenize, methods=["POST"])])
-    async with serving(app) as url, AgentClient.opened(settings(url)) as client:
-        assert await client.count(ASKED, []) == Count(7, 8)
+    async with serving(app) as url, AgentClient.open(settings(url)) as client:
+        assert await client.count(ASKED, []) == TokenCountResult(7, 8)
 
 
 async def test_a_count_that_makes_no_sense_is_refused() -> None:
     app, _ = canned(['{"count": "many"}'], 200, "/tokenize")
-    async with serving(app) as url, AgentClient.opened(settings(url)) as client:
-        with pytest.raises(Refused):
+    async with serving(app) as url, AgentClient.open(settings(url)) as client:
+        with pytest.raises(RequestRejected):
             await client.count(ASKED, [])

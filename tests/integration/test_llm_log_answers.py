@@ -22,13 +22,13 @@ from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.passages.passages import Spoken
+from storage.passages.passages import LineFilter
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=UTC)
-POND = Scope.of(Place("irc", "#pond"))
+POND = Scope.from_places(Place("irc", "#pond"))
 PUMP = "the greenhouse pump starts at six"
 QUOTING = Quoting(link=lambda event: f"http://logs/{event.nick}")
-SPOKEN_HERE = Spoken(nicks=("Terra",))
+SPOKEN_HERE = LineFilter(nicks=("Terra",))
 
 
 def said(hours_ago: float, nick: str, text: str, channel: str = "#pond") -> Event:
@@ -44,7 +44,7 @@ def said(hours_ago: float, nick: str, text: str, channel: str = "#pond") -> Even
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         await ChatLog(database).add(
             [
                 said(900, "lena", "the kayak has a leak"),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from llm.client.client import AgentClient, Call, Count
+from llm.client.client import AgentClient, RequestOptions, TokenCountResult
 from llm.client.settings import AgentSettings
-from llm.client.token_counter import Meter
+from llm.client.token_counter import TokenCounter
 from llm.messages.message import Message
 from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
@@ -22,12 +22,14 @@ WINDOW = 600
 class Metered:
     """A meter, and how often the server was asked."""
 
-    meter: Meter
+    token_counter: TokenCounter
     script: ScriptedOpenAI
 
-    async def count(self, *texts: str, conversation: str = "a", reserve: int = 100) -> Count:
+    async def count(
+        self, *texts: str, conversation: str = "a", reserve: int = 100
+    ) -> TokenCountResult:
         messages: list[Message] = [{"role": "user", "content": text} for text in texts]
-        return await self.meter.count(Call(conversation), messages, (), reserve)
+        return await self.token_counter.count(RequestOptions(conversation), messages, (), reserve)
 
     @property
     def asked(self) -> int:
@@ -38,12 +40,12 @@ class Metered:
 async def metered() -> AsyncIterator[Metered]:
     async with ScriptedOpenAI(max_model_len=WINDOW) as script:
         config = Config({"agent": {"api_url": script.url}}, None, Path())
-        async with AgentClient.opened(config.section(AgentSettings)) as client:
-            yield Metered(Meter(client), script)
+        async with AgentClient.open(config.section(AgentSettings)) as client:
+            yield Metered(TokenCounter(client), script)
 
 
 async def test_what_grows_a_little_is_bounded_without_asking(metered: Metered) -> None:
-    assert await metered.count("one two three") == Count(3, WINDOW)
+    assert await metered.count("one two three") == TokenCountResult(3, WINDOW)
     grown = await metered.count("one two three", "four")
     assert 4 <= grown.tokens <= WINDOW - 100
     assert metered.asked == 1
@@ -51,19 +53,19 @@ async def test_what_grows_a_little_is_bounded_without_asking(metered: Metered) -
 
 async def test_what_might_not_fit_is_counted(metered: Metered) -> None:
     await metered.count("one")
-    assert await metered.count("one", "word " * 120) == Count(121, WINDOW)
+    assert await metered.count("one", "word " * 120) == TokenCountResult(121, WINDOW)
     assert metered.asked == 2
 
 
 async def test_a_prompt_that_begins_otherwise_is_counted(metered: Metered) -> None:
     await metered.count("one", "two")
-    assert await metered.count("two") == Count(1, WINDOW)
-    assert await metered.count("one", "two", conversation="b") == Count(2, WINDOW)
+    assert await metered.count("two") == TokenCountResult(1, WINDOW)
+    assert await metered.count("one", "two", conversation="b") == TokenCountResult(2, WINDOW)
     assert metered.asked == 3
 
 
 async def test_what_is_forgotten_is_counted_anew(metered: Metered) -> None:
     await metered.count("one")
-    metered.meter.forget(Call("a"))
+    metered.token_counter.forget(RequestOptions("a"))
     await metered.count("one")
     assert metered.asked == 2

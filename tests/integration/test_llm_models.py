@@ -8,8 +8,8 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from llm.client.client import AgentClient, Call
-from llm.client.model_catalog import Models
+from llm.client.client import AgentClient, RequestOptions
+from llm.client.model_catalog import ModelCatalog
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
 from terrarium.config import Config
@@ -19,11 +19,11 @@ ASKED: list[Message] = [{"role": "user", "content": "hello there"}]
 
 
 @asynccontextmanager
-async def models(url: str, model: str = "terra") -> AsyncIterator[Models]:
+async def models(url: str, model: str = "terra") -> AsyncIterator[ModelCatalog]:
     """The names of the server at `url`, where `model` is the configured one."""
     config = Config({"agent": {"api_url": url, "model": model}}, None, Path())
-    async with AgentClient.opened(config.section(AgentSettings)) as client:
-        yield Models(client, lambda: model)
+    async with AgentClient.open(config.section(AgentSettings)) as client:
+        yield ModelCatalog(client, lambda: model)
 
 
 async def test_fast_and_smart_are_asked_for_where_the_server_has_them() -> None:
@@ -48,7 +48,7 @@ async def test_an_unknown_name_is_replaced_and_the_log_says_so_once() -> None:
     async with ScriptedOpenAI() as script, models(script.url) as found:
         script.models.add("big")
         with capture_logs() as log:
-            assert [await found.named(name) for name in ("big", "bug", "bug", "terra", "")] == [
+            assert [await found.resolve(name) for name in ("big", "bug", "bug", "terra", "")] == [
                 *("big", "", "", "", "")
             ]
         assert [(each["event"], each["model"]) for each in log] == [("models.unknown", "bug")]
@@ -57,10 +57,10 @@ async def test_an_unknown_name_is_replaced_and_the_log_says_so_once() -> None:
 
 async def test_while_the_server_is_away_a_chosen_name_stays() -> None:
     async with models("http://127.0.0.1:9") as found:
-        assert await found.named("big") == "big"
+        assert await found.resolve("big") == "big"
         assert await found.smart() == ""
         assert await found.tool_judgement() is None
-        assert not await found.chooses_tools(), "what nobody knows is no yes"
+        assert not await found.supports_tools(), "what nobody knows is no yes"
         assert await found.card() is None
 
 
@@ -68,17 +68,17 @@ async def test_a_model_whose_test_is_not_done_does_not_choose_tools_yet() -> Non
     async with ScriptedOpenAI() as script, models(script.url) as found:
         script.able = {"chooses_tools": None}
         assert await found.tool_judgement() is None
-        assert not await found.chooses_tools()
+        assert not await found.supports_tools()
     async with ScriptedOpenAI() as script:
         for said in (True, False):
             script.able = {"chooses_tools": said}
             async with models(script.url) as found:
-                assert await found.chooses_tools() is said
+                assert await found.supports_tools() is said
 
 
 async def test_a_server_that_describes_no_models_is_taken_to_have_a_good_one() -> None:
     async with ScriptedOpenAI() as script, models(script.url, "unheard-of") as found:
-        assert await found.chooses_tools()
+        assert await found.supports_tools()
 
 
 async def test_the_card_tells_what_a_prompt_may_cost() -> None:
@@ -102,23 +102,25 @@ async def test_the_card_tells_what_a_prompt_may_cost() -> None:
 async def test_a_small_model_is_known_to_choose_no_tools() -> None:
     async with ScriptedOpenAI() as script:
         async with models(script.url) as found:
-            assert await found.chooses_tools()
+            assert await found.supports_tools()
         script.tools = "forced"
         async with models(script.url) as found:
-            assert not await found.chooses_tools()
+            assert not await found.supports_tools()
 
 
 async def test_a_call_may_differ_from_the_configuration_and_says_what_it_cost() -> None:
     spent: list[tuple[str, int, int]] = []
     async with ScriptedOpenAI() as script:
         settings = Config({"agent": {"api_url": script.url}}, None, Path()).section(AgentSettings)
-        async with AgentClient.opened(
+        async with AgentClient.open(
             settings,
-            lambda call, usage: spent.append((call.purpose, usage.prompt, usage.completion)),
+            lambda options, usage: spent.append((options.purpose, usage.prompt, usage.completion)),
         ) as client:
             script.say("One two three.")
-            call = Call("s", "background", purpose="facts", temperature=0.0, max_tokens=7)
-            await client.chat(ASKED, call, response_format={"type": "json_object"})
+            options = RequestOptions(
+                "s", "background", purpose="facts", temperature=0.0, max_tokens=7
+            )
+            await client.chat(ASKED, options, response_format={"type": "json_object"})
         [request] = script.requests
     assert (request["temperature"], request["max_tokens"]) == (0.0, 7)
     assert request["response_format"] == {"type": "json_object"}

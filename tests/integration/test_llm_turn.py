@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from llm.agent.turn import SPEECHLESS, Turn
+from llm.agent.turn import SPEECHLESS, AgentLoop
 from llm.agent.turn_result import Outcome
-from llm.client.client import AgentClient, Call
+from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
-from llm.messages.errors import Refused
+from llm.messages.errors import RequestRejected
 from llm.messages.message import Message, Usage
 from llm.tools.toolbox import Toolbox, tool
 from terrarium.config import Config
@@ -58,7 +58,7 @@ class Channel:
 @asynccontextmanager
 async def turns(
     script: ScriptedOpenAI, *owners: object, shown: list[str] | None = None, **values: Any
-) -> AsyncIterator[Turn]:
+) -> AsyncIterator[AgentLoop]:
     """A turn with the tools of `owners` and the settings `values`."""
 
     async def show(piece: str) -> None:
@@ -67,9 +67,13 @@ async def turns(
 
     config = Config({"agent": {"api_url": script.url, **values}}, None, Path())
     settings = config.section(AgentSettings)
-    async with AgentClient.opened(settings) as client:
-        yield Turn(
-            client, settings, Toolbox.of(*owners), Call("test"), None if shown is None else show
+    async with AgentClient.open(settings) as client:
+        yield AgentLoop(
+            client,
+            settings,
+            Toolbox.from_owners(*owners),
+            RequestOptions("test"),
+            None if shown is None else show,
         )
 
 
@@ -262,7 +266,7 @@ async def test_a_turn_whose_time_is_up_still_answers() -> None:
 async def test_an_error_of_the_server_ends_the_turn() -> None:
     async with ScriptedOpenAI() as script:
         script.call("who", {}).fail(400, "no such thing")
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRejected):
             await run(script, Channel())
 
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.trace import Trace
-from llm.agent.turn import Turn
+from llm.agent.turn import AgentLoop
 from llm.agent.turn_result import Outcome
-from llm.client.client import AgentClient, Call
+from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
 from llm.tools.toolbox import EFFECT_KEY, Toolbox, tool
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
-from storage.runs.runs import Effect, Ended, Run, Runs, Step
+from storage.runs.runs import Effect, Run, RunEnd, Runs, Step
 from terrarium.config import Config
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
@@ -65,7 +65,7 @@ class MortalRuns(Runs):
         await super().end_effect(run, effect)
         self._fate.comes()
 
-    async def end(self, run: str, ended: Ended, steps: Sequence[Step]) -> None:
+    async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         self._fate.comes()
         await super().end(run, ended, steps)
         self._fate.comes()
@@ -120,12 +120,14 @@ async def turn(data: Path, url: str, point: int) -> Outcome:
     async def fit(steps: Sequence[Message]) -> list[Message]:
         return [{"role": "user", "content": "Do it."}, *steps]
 
-    async with Database.opened(data / "irc.db") as database, AgentClient.opened(settings) as client:
+    async with Database.open(data / "irc.db") as database, AgentClient.open(settings) as client:
         runs = MortalRuns(database, fate)
         await runs.interrupt()
-        toolbox = Toolbox.of(Pond(Outbox(database), data / "kicks", fate))
+        toolbox = Toolbox.from_owners(Pond(Outbox(database), data / "kicks", fate))
         async with Trace(run, runs) as trace:
-            trace.outcome = await Turn(client, settings, toolbox, Call("a"), trace=trace).run(fit)
+            trace.outcome = await AgentLoop(
+                client, settings, toolbox, RequestOptions("a"), trace=trace
+            ).run(fit)
         return trace.outcome
 
 
@@ -147,8 +149,8 @@ async def killed(data: Path, url: str, point: int) -> int:
 
 
 async def outcomes(data: Path) -> list[str]:
-    async with Database.opened(data / "irc.db") as database:
-        return [row[0] for row in await database.all("SELECT outcome FROM runs")]
+    async with Database.open(data / "irc.db") as database:
+        return [row[0] for row in await database.fetch_all("SELECT outcome FROM runs")]
 
 
 async def test_a_turn_killed_between_any_two_steps_loses_nothing_and_repeats_nothing(
@@ -164,8 +166,8 @@ async def test_a_turn_killed_between_any_two_steps_loses_nothing_and_repeats_not
             outcome = await turn(data, script.url, -1)
             assert outcome.text == "All is done.", point
             assert await outcomes(data) == ["answered"], point
-            async with Database.opened(data / "irc.db") as database:
-                waiting = [parcel.text for parcel in await Outbox(database).waiting()]
+            async with Database.open(data / "irc.db") as database:
+                waiting = [message.text for message in await Outbox(database).list_unsent()]
             assert waiting == ["hello"], point
             kicks = (data / "kicks").read_text().split() if (data / "kicks").exists() else []
             told = json.dumps(outcome.messages)
@@ -180,6 +182,6 @@ async def test_a_run_that_a_crash_broke_off_is_closed_at_the_next_start(tmp_path
         script.default = plan
         assert await killed(tmp_path, script.url, 5) == -signal.SIGKILL
         assert await outcomes(tmp_path) == ["running"]
-        async with Database.opened(tmp_path / "irc.db") as database:
+        async with Database.open(tmp_path / "irc.db") as database:
             assert await Runs(database).interrupt() == 1
         assert await outcomes(tmp_path) == ["interrupted"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harnesses.logs.exporting import file_name
 from harnesses.logs.importing import import_logs
-from harnesses.logs.reading import Guide
+from harnesses.logs.reading import ImportOptions
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Scope
 from storage.db.backup import back_up
 from storage.db.database import Database
@@ -48,20 +48,20 @@ WHISPER = event(0, channel="eve", private=True, text="a private word")
 
 
 async def filled(data: Path, events: Sequence[Event]) -> None:
-    async with Database.opened(data / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(data / "irc.db") as database, ChatLog.open(database) as log:
         await asyncio.gather(*(log.append(each) for each in events))
 
 
 async def kept(data: Path, scope: Scope = PUBLIC) -> list[Event]:
-    async with Database.opened(data / "irc.db") as database:
+    async with Database.open(data / "irc.db") as database:
         found = await ChatLog(database).find(Query(scope=scope, limit=10_000))
     return [replace(each, id=0) for each in found]
 
 
 async def brought_in(data: Path, path: Path) -> list[Event]:
-    guide = Guide(zone=UTC, default_network="irc")
-    tally = await import_logs(Config({}, None, data), [str(path)], guide, lambda *_: None)
-    assert tally.unclear == 0
+    options = ImportOptions(zone=UTC, default_network="irc")
+    stats = await import_logs(Config({}, None, data), [str(path)], options, lambda *_: None)
+    assert stats.unclear == 0
     return await kept(data, EVERYTHING)
 
 
@@ -155,7 +155,7 @@ async def test_a_backup_under_writes_has_every_line_acknowledged_before_it_began
     (tmp_path / "b").mkdir()
     acknowledged: list[int] = []
     begun = asyncio.Event()
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
 
         async def write() -> None:
             for number in range(100_000):

@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harnesses.logs.importing import Tally, import_logs
-from harnesses.logs.reading import Guide
+from harnesses.logs.importing import ImportStats, import_logs
+from harnesses.logs.reading import ImportOptions
 from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
@@ -26,13 +26,13 @@ def config(data: Path) -> Config:
     return Config({}, None, data)
 
 
-async def imported(data: Path, *paths: Path, channel: str | None = None) -> Tally:
-    guide = Guide(zone=UTC, default_network="irc", channel=channel)
-    return await import_logs(config(data), [str(path) for path in paths], guide, lambda *_: None)
+async def imported(data: Path, *paths: Path, channel: str | None = None) -> ImportStats:
+    options = ImportOptions(zone=UTC, default_network="irc", channel=channel)
+    return await import_logs(config(data), [str(path) for path in paths], options, lambda *_: None)
 
 
 async def logged(data: Path, scope: Scope = PUBLIC) -> list[str]:
-    async with Database.opened(data / "irc.db") as database:
+    async with Database.open(data / "irc.db") as database:
         found = await ChatLog(database).find(Query(scope=scope, limit=10_000))
     return [f"{event.time:%H:%M} {event.nick} {event.text}" for event in found]
 
@@ -69,12 +69,12 @@ async def test_what_the_bot_has_logged_itself_is_not_added_again(tmp_path: Path)
         nick="ada",
         text="yes",
     )
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         await log.append(live)
     file = tmp_path / "#frogs.2024-01-01.log"
     file.write_text(DAY)
-    tally = await imported(tmp_path, file)
-    assert (tally.imported, tally.present) == (3, 1)
+    stats = await imported(tmp_path, file)
+    assert (stats.imported, stats.present) == (3, 1)
 
 
 async def test_real_lines_come_in_from_a_compressed_file_and_once(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ async def test_an_import_goes_on_where_it_was_broken_off(tmp_path: Path) -> None
     def stop(path: Path, done: int) -> None:
         raise Interrupted
 
-    guide = Guide(zone=UTC, default_network="irc")
+    options = ImportOptions(zone=UTC, default_network="irc")
     with suppress(Interrupted):
-        await import_logs(config(tmp_path), [str(log)], guide, stop)
+        await import_logs(config(tmp_path), [str(log)], options, stop)
     rest = await imported(tmp_path, log)
     assert rest.present > 0
     assert rest.present + rest.imported == len(await logged(tmp_path)) == 600
@@ -115,8 +115,8 @@ async def test_an_import_goes_on_where_it_was_broken_off(tmp_path: Path) -> None
 async def test_a_bot_that_writes_meanwhile_loses_nothing(tmp_path: Path) -> None:
     file = tmp_path / "#ubuntu.2009-10-01.log"
     file.write_bytes(EXCERPT.read_bytes())
-    home = Scope.of(Place("irc", "#home"))
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    home = Scope.from_places(Place("irc", "#home"))
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
 
         async def bot() -> None:
             for number in range(50):
@@ -130,8 +130,8 @@ async def test_a_bot_that_writes_meanwhile_loses_nothing(tmp_path: Path) -> None
                 )
                 await log.append(event)
 
-        tally, _ = await asyncio.gather(imported(tmp_path, file), bot())
-    assert tally.imported == 600
+        stats, _ = await asyncio.gather(imported(tmp_path, file), bot())
+    assert stats.imported == 600
     assert [line.split()[-1] for line in await logged(tmp_path, home)] == list(map(str, range(50)))
 
 
@@ -140,16 +140,16 @@ async def test_a_log_under_a_persons_name_is_private(tmp_path: Path) -> None:
     log.write_text(DAY)
     await imported(tmp_path, log, channel="bob")
     assert await logged(tmp_path) == []
-    assert len(await logged(tmp_path, Scope.of(Place("irc", "bob")))) == 4
+    assert len(await logged(tmp_path, Scope.from_places(Place("irc", "bob")))) == 4
 
 
 async def test_an_import_brings_back_nobody_who_has_opted_out(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         await OptOuts(database).add("irc", "Ada", None)
     log = tmp_path / "#frogs.2024-01-01.log"
     log.write_text(DAY + "[12:02] <bob> [nolog] hush\n")
-    tally = await imported(tmp_path, log)
-    assert (tally.imported, tally.unwanted) == (1, 4)
+    stats = await imported(tmp_path, log)
+    assert (stats.imported, stats.unwanted) == (1, 4)
     assert await logged(tmp_path) == ["12:00 bob yes"]
 
 
@@ -157,7 +157,7 @@ async def test_a_channel_whose_name_is_not_utf_8_comes_in_once(tmp_path: Path) -
     (tmp_path / os.fsdecode(b"#caf\xe9.2024-01-01.log")).write_text(DAY)
     assert (await imported(tmp_path, tmp_path)).imported == 4
     assert (await imported(tmp_path, tmp_path)).imported == 0
-    assert await logged(tmp_path, Scope.of(Place("irc", "#caf?"))) != []
+    assert await logged(tmp_path, Scope.from_places(Place("irc", "#caf?"))) != []
 
 
 async def test_the_command_says_what_it_did_and_what_it_could_not_read(tmp_path: Path) -> None:

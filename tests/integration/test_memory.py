@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from harnesses.core.tendril.turn_request import TurnRequest
-from llm.memory.cadence import Work
-from storage.memory.memories import HEARSAY, Layer, Memory
+from llm.memory.cadence import JobKind
+from storage.memory.memories import HEARSAY, Memory, MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
@@ -53,12 +53,12 @@ class World:
 
     async def ask(self, tendril: SmallTendril, who: str, text: str, room: str = POND) -> str:
         """Ask something, and let the worker end what it has to do then."""
-        answer = await tendril.turn(
+        result = await tendril.turn(
             TurnRequest(conversation=f"{room}/{who}", who=who, text=text, room=room)
         )
-        assert answer.ok
+        assert result.ok
         await tendril.settled()
-        return answer.text
+        return result.text
 
     def prompt(self) -> str:
         """The system message of the last question, and the question."""
@@ -78,7 +78,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield World(tmp_path, script)
 
 
-async def made(tendril: SmallTendril, layer: Layer, room: str = POND) -> list[str]:
+async def made(tendril: SmallTendril, layer: MemoryKind, room: str = POND) -> list[str]:
     """The texts of a layer, in order."""
     return [memory.text for memory in await tendril.memory.memories.newest(room, layer, -1)]
 
@@ -107,7 +107,7 @@ async def test_only_the_person_can_change_what_they_have_said_of_themselves(worl
 
         def fact(text: str, source: str, confidence: float, *, manual: bool = False) -> Memory:
             return Memory(
-                layer=Layer.FACT,
+                layer=MemoryKind.FACT,
                 room=POND,
                 text=text,
                 time=NOON,
@@ -167,8 +167,8 @@ async def test_every_third_exchange_becomes_an_episode_once_and_rooms_do_not_mix
         for number in range(1, 8):
             await world.ask(tendril, "ada", f"q{number}")
             await world.ask(tendril, "bob", f"q{number + 100}", room="irc/#desert")
-        assert await made(tendril, Layer.EPISODE) == ["seen q1 q2 q3", "seen q4 q5 q6"]
-        desert = await made(tendril, Layer.EPISODE, "irc/#desert")
+        assert await made(tendril, MemoryKind.EPISODE) == ["seen q1 q2 q3", "seen q4 q5 q6"]
+        desert = await made(tendril, MemoryKind.EPISODE, "irc/#desert")
         assert desert == ["seen q101 q102 q103", "seen q104 q105 q106"]
         await world.clock.advance(timedelta(hours=1))
         await world.ask(tendril, "ada", "q8")
@@ -179,7 +179,7 @@ async def test_the_summary_takes_in_each_turn_once_and_keeps_what_it_had(world: 
     async with world.tendril() as tendril:
         for number in range(1, 64):
             await world.ask(tendril, "ada", f"q{number}")
-        (summary,) = await tendril.memory.memories.newest(POND, Layer.SUMMARY, 1)
+        (summary,) = await tendril.memory.memories.newest(POND, MemoryKind.SUMMARY, 1)
         assert summary.text == "seen " + " ".join(f"q{number}" for number in range(1, 34))
         assert summary.last_turn == 33
         folds = [body for body in world.script.beside if "the summary" in str(body["messages"][0])]
@@ -189,7 +189,7 @@ async def test_the_summary_takes_in_each_turn_once_and_keeps_what_it_had(world: 
             list(range(12, 23)),
             list(range(23, 34)),
         ]
-        assert len(await tendril.memory.memories.newest(POND, Layer.EPISODE, -1)) == 20
+        assert len(await tendril.memory.memories.newest(POND, MemoryKind.EPISODE, -1)) == 20
 
 
 async def test_a_prompt_of_the_room_begins_with_the_same_bytes_until_ten_turns_later(
@@ -225,10 +225,10 @@ async def test_of_thirty_notes_the_oldest_twenty_become_one_episode(world: World
             world.script.call("remember", {"value": f"q{number} " + "x" * 600}).say("Noted.")
             await tendril.turn(TurnRequest(conversation="terminal", who="ada", text="note it"))
         await tendril.settled()
-        notes = await made(tendril, Layer.NOTE, "terminal")
+        notes = await made(tendril, MemoryKind.NOTE, "terminal")
         assert [note.split()[0] for note in notes] == [f"q{number}" for number in range(21, 31)]
         assert all(len(note) < 500 for note in notes)
-        episodes = await tendril.memory.memories.newest("terminal", Layer.EPISODE, -1)
+        episodes = await tendril.memory.memories.newest("terminal", MemoryKind.EPISODE, -1)
         (condensed,) = [episode for episode in episodes if episode.key == "notes"]
         assert condensed.text == "seen " + " ".join(f"q{number}" for number in range(1, 21))
 
@@ -253,7 +253,7 @@ async def test_with_vectors_memories_are_found_by_their_meaning_and_the_newer_on
         ]
         world.script.call("forget", {"scope": "all"}).say("Done.")
         await world.ask(tendril, "ada", "forget it all")
-        left = await tendril.database.all(
+        left = await tendril.database.fetch_all(
             "SELECT layer FROM memory_vectors LEFT JOIN memories ON id = memory_id"
         )
         assert {row["layer"] for row in left} == {"episode"}
@@ -265,7 +265,7 @@ async def test_a_model_too_small_to_choose_tools_is_asked_for_nothing(world: Wor
         for number in range(1, 45):
             await world.ask(tendril, "ada", f"q{number}")
         assert world.script.beside == []
-        assert await made(tendril, Layer.EPISODE) == []
+        assert await made(tendril, MemoryKind.EPISODE) == []
 
 
 @pytest.mark.parametrize("why", ["the server is away", "the test is not done"])
@@ -283,10 +283,10 @@ async def test_after_a_restart_memory_waits_until_it_is_known_what_the_model_is_
     else:
         world.script.able = {"chooses_tools": None}
     async with world.tendril() as tendril:
-        await tendril.jobs.add(Work.STUDY, room, key="one", lane=f"memory/{POND}")
+        await tendril.jobs.add(JobKind.STUDY, room, key="one", lane=f"memory/{POND}")
         await tendril.settled()
         assert len(world.script.beside) == made_before
-        assert await made(tendril, Layer.FACT) == []
+        assert await made(tendril, MemoryKind.FACT) == []
     world.config, world.script.able = address, {"chooses_tools": False}
     async with world.tendril() as tendril:
         await world.clock.advance(timedelta(minutes=2))
@@ -294,7 +294,7 @@ async def test_after_a_restart_memory_waits_until_it_is_known_what_the_model_is_
         assert len(world.script.beside) == made_before, "a model that is not good for it"
     world.script.able = {"chooses_tools": True}
     async with world.tendril() as tendril:
-        await tendril.jobs.add(Work.STUDY, room, key="two", lane=f"memory/{POND}")
+        await tendril.jobs.add(JobKind.STUDY, room, key="two", lane=f"memory/{POND}")
         await world.clock.advance(timedelta(minutes=2))
         await tendril.settled()
         assert len(world.script.beside) > made_before
@@ -329,9 +329,9 @@ async def test_clearing_a_conversation_takes_along_what_came_of_it_and_the_rest_
         assert await tendril.clear(f"{POND}/ada") == 22
         await tendril.settled()
         odd = [number for number in range(1, 43) if number % 2]
-        (summary,) = await made(tendril, Layer.SUMMARY)
+        (summary,) = await made(tendril, MemoryKind.SUMMARY)
         assert re.findall(r"\d+", summary) == [str(number) for number in odd if number <= 12]
-        for episode in await made(tendril, Layer.EPISODE):
+        for episode in await made(tendril, MemoryKind.EPISODE):
             assert all(int(number) % 2 for number in re.findall(r"\d+", episode))
         assert await tendril.memory.memories.facts(POND) == []
         assert "q2" not in [message["content"] for message in world.script.requests[-1]["messages"]]
@@ -343,7 +343,7 @@ async def test_compacting_answers_at_once_and_sums_up_what_is_left_out(world: Wo
             await world.ask(tendril, "ada", f"q{number}")
         assert await tendril.compact(f"{POND}/ada") == 6
         await tendril.settled()
-        assert await made(tendril, Layer.SUMMARY) == ["seen q1 q2 q3 q4 q5 q6"]
+        assert await made(tendril, MemoryKind.SUMMARY) == ["seen q1 q2 q3 q4 q5 q6"]
         await world.ask(tendril, "ada", "q11")
         sent = json.dumps(world.script.requests[-1])
         assert "q7" in sent

@@ -22,7 +22,7 @@ import pytest
 from harnesses.core.tendril.turn_request import TurnRequest
 from storage.db.database import Database
 from storage.memory.conversations import Conversations
-from storage.memory.memories import Layer
+from storage.memory.memories import MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
@@ -106,7 +106,7 @@ def _numbers(mine: Connection) -> set[int]:
         return numbers
 
 
-async def made_in(tendril: SmallTendril, layer: Layer) -> list[str]:
+async def made_in(tendril: SmallTendril, layer: MemoryKind) -> list[str]:
     """The words like q12 of a layer, as often as they are there."""
     memories = await tendril.memory.memories.newest(ROOM, layer, -1)
     return [word for memory in memories for word in re.findall(r"q\d+", memory.text)]
@@ -129,19 +129,19 @@ async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_k
             for _ in range(3):  # what was dead is added again, and what comes of it
                 await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="once more"))
                 await tendril.settled()
-            known = await tendril.memory.rooms.progress(ROOM)
+            watermarks = await tendril.memory.rooms.progress(ROOM)
             kept = await tendril.conversations.turns(ROOM)
-            episodes = await made_in(tendril, Layer.EPISODE)
-            summary = await made_in(tendril, Layer.SUMMARY)
+            episodes = await made_in(tendril, MemoryKind.EPISODE)
+            summary = await made_in(tendril, MemoryKind.SUMMARY)
             assert not await tendril.jobs.all("running", "waiting")
             running.cancel()
         said = [turn.messages[0]["content"] for turn in kept]
         assert lives.told <= {int(text[1:]) for text in said if text.startswith("q")}
         assert len(kept) == len({turn.id for turn in kept})
-        told = [t.messages[0]["content"] for t in kept if t.id <= known.told]
+        told = [t.messages[0]["content"] for t in kept if t.id <= watermarks.told]
         assert len(told) > len(kept) - 3
         assert episodes == [text for text in told if text.startswith("q")][-len(episodes) :]
-        folded = [t.messages[0]["content"] for t in kept if t.id <= known.folded]
+        folded = [t.messages[0]["content"] for t in kept if t.id <= watermarks.folded]
         assert summary == [text for text in folded if text.startswith("q")]
         assert len(kept) - len(folded) <= 40
 
@@ -177,10 +177,10 @@ async def test_what_is_remembered_while_a_summary_is_made_is_there_afterwards(
             await tendril.settled()
             memories = tendril.memory.memories
             assert [fact.text for fact in await memories.facts(ROOM, "ada")] == ["toad"]
-            notes = await memories.newest(ROOM, Layer.NOTE, -1)
+            notes = await memories.newest(ROOM, MemoryKind.NOTE, -1)
             assert [note.text for note in notes] == ["a note"]
-            assert await made_in(tendril, Layer.EPISODE) == ["q1", "q2", "q3"]
+            assert await made_in(tendril, MemoryKind.EPISODE) == ["q1", "q2", "q3"]
             running.cancel()
-    async with Database.opened(tmp_path / "small.db") as database:
+    async with Database.open(tmp_path / "small.db") as database:
         kept = await Conversations(database).turns(ROOM)
         assert "remember" in json.dumps([turn.messages for turn in kept])

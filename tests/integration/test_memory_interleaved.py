@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.memory.cadence import MOST_UNFOLDED, SESSION
-from storage.memory.memories import Layer
+from storage.memory.memories import MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import Answer, ScriptedOpenAI
@@ -93,10 +93,10 @@ class Interleaved(RuleBasedStateMachine):
     async def turn(self, conversation: Conversation, text: str) -> str:
         """Ask it."""
         room, who = conversation
-        answer = await self.tendril.turn(
+        result = await self.tendril.turn(
             TurnRequest(conversation=f"{room}/{who}", who=who, text=text, room=room)
         )
-        return answer.text if answer.ok else ""
+        return result.text if result.ok else ""
 
     @rule(conversation=conversations, rounds=st.integers(0, 2))
     def ask(self, conversation: Conversation, rounds: int) -> None:
@@ -164,10 +164,10 @@ class Interleaved(RuleBasedStateMachine):
         if self.do(self.tendril.jobs.all("dead")):
             return  # it was killed each time
         for room in ROOMS:
-            known = self.do(self.tendril.memory.rooms.progress(room))
+            watermarks = self.do(self.tendril.memory.rooms.progress(room))
             left = [turn for turn, _ in self.do(self.tendril.memory.rooms.sizes(room, 0))]
-            assert len([turn for turn in left if turn > known.told]) < SESSION
-            assert len([turn for turn in left if turn > known.folded]) <= MOST_UNFOLDED
+            assert len([turn for turn in left if turn > watermarks.told]) < SESSION
+            assert len([turn for turn in left if turn > watermarks.folded]) <= MOST_UNFOLDED
             assert self.do(self.tendril.memory.rooms.gaps(room)) == []
 
     @invariant()
@@ -196,7 +196,7 @@ class Interleaved(RuleBasedStateMachine):
     def memory_has_nothing_twice_of_others_or_that_is_gone(self) -> None:
         """Summaries and episodes, room by room."""
         for room in ROOMS:
-            for layer in (Layer.EPISODE, Layer.SUMMARY):
+            for layer in (MemoryKind.EPISODE, MemoryKind.SUMMARY):
                 made = self.do(self.tendril.memory.memories.newest(room, layer, -1))
                 found = [word for memory in made for word in WORD.findall(memory.text)]
                 assert len(found) == len(set(found))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from terrarium.config import ConfigError
-from terrarium.http.connection import MUCH, BrokenError, Connection
-from terrarium.http.pool import Connections, UnreachableError
+from terrarium.http.connection import MUCH, ConnectionBroken, HttpConnection
+from terrarium.http.pool import ConnectFailed, ConnectionPool
 from terrarium.sockets import listen
 from tests.kit.certificates import certificate
 
@@ -58,20 +58,20 @@ async def serving(peer: Peer, tls: ssl.SSLContext | None = None) -> AsyncIterato
 
 
 @asynccontextmanager
-async def connections(url: str, **headers: str) -> AsyncIterator[Connections]:
-    made = Connections(url, headers, patience=PATIENCE)
+async def connections(url: str, **headers: str) -> AsyncIterator[ConnectionPool]:
+    made = ConnectionPool(url, headers, patience=PATIENCE)
     try:
         yield made
     finally:
         await made.close()
 
 
-async def body(connection: Connection) -> bytes:
+async def body(connection: HttpConnection) -> bytes:
     """The whole body; the connection is free again."""
     found = bytearray()
     while piece := await connection.read():
         found += piece
-    connection.leave()
+    connection.release()
     return bytes(found)
 
 
@@ -115,7 +115,7 @@ async def test_a_request_that_a_new_connection_loses_is_not_sent_again() -> None
         raise ConnectionResetError
 
     async with serving(Peer(never)) as peer, connections(peer.url) as to:
-        with pytest.raises(BrokenError):
+        with pytest.raises(ConnectionBroken):
             await to.ask("GET", "/", None)
     assert len(peer.heads) == 1
 
@@ -137,9 +137,9 @@ async def test_a_body_that_is_cut_short_is_broken_after_what_came_of_it() -> Non
     async with serving(Peer(cut)) as peer, connections(peer.url) as to:
         connection = await to.ask("GET", "/", None)
         assert await connection.read() == b"word"
-        with pytest.raises(BrokenError):
+        with pytest.raises(ConnectionBroken):
             await connection.read()
-        connection.leave()
+        connection.release()
 
 
 async def test_a_note_before_the_answer_is_passed_over() -> None:
@@ -154,7 +154,7 @@ async def test_a_note_before_the_answer_is_passed_over() -> None:
 )
 async def test_what_is_no_answer_breaks_the_connection(answer: bytes) -> None:
     async with serving(Peer(answer=answer)) as peer, connections(peer.url) as to:
-        with pytest.raises(BrokenError):
+        with pytest.raises(ConnectionBroken):
             await to.ask("GET", "/", None)
 
 
@@ -198,7 +198,7 @@ async def test_a_stream_that_ends_soon_after_its_last_event_keeps_its_connection
     left = asyncio.Event()
     async with serving(Peer(late)) as peer, connections(peer.url) as to:
         connection = await to.ask("GET", "/", None)
-        connection.leave(PATIENCE)
+        connection.release(PATIENCE)
         left.set()
         async with asyncio.timeout(PATIENCE):
             while not to.idle:  # noqa: ASYNC110
@@ -216,7 +216,7 @@ async def test_a_stream_that_does_not_end_is_broken_off() -> None:
 
     gone = asyncio.Event()
     async with serving(Peer(endless)) as peer, connections(peer.url) as to:
-        (await to.ask("GET", "/", None)).leave(0.01)
+        (await to.ask("GET", "/", None)).release(0.01)
         await asyncio.wait_for(gone.wait(), PATIENCE)
 
 
@@ -233,7 +233,7 @@ async def test_a_user_in_the_address_is_told_to_the_engine() -> None:
 
 def test_a_key_with_a_line_break_is_refused() -> None:
     with pytest.raises(ConfigError, match="authorization"):
-        Connections("http://engine.test", {"authorization": "Bearer a\r\nb: c"}, patience=1)
+        ConnectionPool("http://engine.test", {"authorization": "Bearer a\r\nb: c"}, patience=1)
 
 
 async def test_an_address_where_nobody_listens_is_unreachable() -> None:
@@ -241,7 +241,7 @@ async def test_an_address_where_nobody_listens_is_unreachable() -> None:
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     listener.close()
     async with connections(url) as to:
-        with pytest.raises(UnreachableError):
+        with pytest.raises(ConnectFailed):
             await to.ask("GET", "/", None)
 
 
@@ -293,7 +293,7 @@ async def test_a_certificate_for_another_name_is_not_believed(
         monkeypatch.setenv("SSL_CERT_FILE", str(made.path))
         monkeypatch.setenv("https_proxy", proxy.url)
         async with connections("https://engine.test") as to:
-            with pytest.raises(UnreachableError, match="SSLCertVerificationError"):
+            with pytest.raises(ConnectFailed, match="SSLCertVerificationError"):
                 await to.ask("GET", "/", None)
     assert engine.heads == []
 
@@ -305,7 +305,7 @@ async def test_a_proxy_that_refuses_leaves_the_engine_unreachable(
     async with serving(Peer(answer=answer)) as proxy:
         monkeypatch.setenv("https_proxy", proxy.url)
         async with connections("https://engine.test") as to:
-            with pytest.raises(UnreachableError):
+            with pytest.raises(ConnectFailed):
                 await to.ask("GET", "/", None)
 
 

@@ -14,7 +14,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from agent_server.engine_protocol import Engine
-from agent_server.engines.embeddings import BATCH, E5Engine
+from agent_server.engines.embeddings import BATCH, EmbeddingEngine
 from agent_server.errors import EngineUnavailable, Unsupported
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -143,8 +143,8 @@ async def test_the_tokens_of_embeddings_are_metered(url: str, openai: AsyncOpenA
 
 
 async def test_the_process_gives_way_and_ends_with_the_server() -> None:
-    engine = E5Engine()
-    async with engine.running():
+    engine = EmbeddingEngine()
+    async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
         (child,) = await children()
         assert child.nice() > os.nice(0)
@@ -152,8 +152,8 @@ async def test_the_process_gives_way_and_ends_with_the_server() -> None:
 
 
 async def test_a_process_that_dies_is_started_again() -> None:
-    engine = E5Engine()
-    async with engine.running():
+    engine = EmbeddingEngine()
+    async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
         (child,) = await children()
         child.kill()
@@ -165,13 +165,13 @@ async def test_a_process_that_dies_is_started_again() -> None:
 
 
 async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next() -> None:
-    engine = E5Engine()
-    async with engine.running():
+    engine = EmbeddingEngine()
+    async with engine.lifespan():
         wanted = await engine.embeddings({"input": "bread", "encoding_format": "base64"})
         leaving = asyncio.ensure_future(
             engine.embeddings({"input": ["other words"] * 64, "encoding_format": "base64"})
         )
-        while not engine.busy:  # noqa: ASYNC110
+        while not engine.is_busy:  # noqa: ASYNC110
             await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait({leaving})
@@ -180,7 +180,7 @@ async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next() -> N
 
 
 async def test_the_model_makes_no_words() -> None:
-    engine: Engine = E5Engine()
+    engine: Engine = EmbeddingEngine()
     with pytest.raises(Unsupported):
         await anext(engine.chat({"messages": []}, None))
     with pytest.raises(Unsupported):

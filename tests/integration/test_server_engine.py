@@ -15,7 +15,7 @@ import xllamacpp
 from structlog.testing import capture_logs
 
 from agent_server.engines.embedded import EmbeddedEngine
-from agent_server.engines.llama_child import Spec, parameters
+from agent_server.engines.llama_child import EngineSpec, parameters
 from agent_server.errors import EngineUnavailable
 from tests.kit.agent_server import (
     SLOTS,
@@ -175,9 +175,9 @@ async def test_many_waiting_streams_leave_the_server_answering(engine: EngineAdd
 
 
 async def test_stopping_leaves_no_engine_behind(model_file: Path) -> None:
-    spec = Spec(str(model_file), "terra", 512, 1, 1, "")
+    spec = EngineSpec(str(model_file), "terra", 512, 1, 1, "")
     engine = EmbeddedEngine(spec, timeout=60)
-    async with engine.running():
+    async with engine.lifespan():
         async with asyncio.timeout(PATIENCE):
             while not await engine.ready():  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
@@ -190,9 +190,9 @@ async def test_stopping_leaves_no_engine_behind(model_file: Path) -> None:
 async def test_an_engine_that_cannot_load_is_tried_again_ever_more_slowly(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF and nothing more")
-    engine = EmbeddedEngine(Spec(str(broken), "terra", 512, 1, 1, ""), timeout=60)
+    engine = EmbeddedEngine(EngineSpec(str(broken), "terra", 512, 1, 1, ""), timeout=60)
     with capture_logs() as logs:
-        async with asyncio.timeout(PATIENCE), engine.running():
+        async with asyncio.timeout(PATIENCE), engine.lifespan():
             while len(logs) < 3:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
     assert [entry["restart_in"] for entry in logs[:3]] == [0.2, 0.4, 0.8]
@@ -230,7 +230,7 @@ async def test_the_engine_ends_when_its_supervisor_is_killed(model_file: Path) -
 def test_a_model_thinks_before_it_answers_only_when_told_to(
     model_file: Path, thinks: bool, word: str
 ) -> None:
-    spec = Spec(str(model_file), "terra", 512, 1, 1, "key", thinks)
+    spec = EngineSpec(str(model_file), "terra", 512, 1, 1, "key", thinks)
     params = parameters(spec)
     params.chat_template = "{% if enable_thinking %}after thinking{% else %}plainly{% endif %}"
     server = xllamacpp.Server(params)

@@ -80,10 +80,10 @@ async def asked(engine: HttpEngine) -> str:
 async def test_garbage_is_an_engine_error_and_no_crash(garbage: bytes) -> None:
     async with answering(garbage) as url:
         engine = HttpEngine([url], key=None, model="m", timeout=10)
-        async with engine.running():
+        async with engine.lifespan():
             with pytest.raises(EngineUnavailable):
                 await asked(engine)
-            assert not engine.busy
+            assert not engine.is_busy
 
 
 async def test_garbage_reaches_a_client_as_an_error_object() -> None:
@@ -100,19 +100,19 @@ async def test_garbage_reaches_a_client_as_an_error_object() -> None:
 async def test_silence_is_a_timeout_and_after_some_the_engine_is_left_alone() -> None:
     async with answering(None) as url:
         engine = HttpEngine([url], key=None, model="m", timeout=0.2)
-        async with engine.running():
+        async with engine.lifespan():
             for _ in range(BREAK_AFTER):
                 with pytest.raises(EngineTimeout):
                     await asked(engine)
             with pytest.raises(EngineUnavailable):  # at once: the circuit is open
                 await asked(engine)
-            assert not engine.busy
+            assert not engine.is_busy
 
 
 async def test_an_upstream_that_is_back_is_asked_again() -> None:
     async with ScriptedOpenAI() as script:
         engine = HttpEngine([script.url], key=None, model="m", timeout=10)
-        async with engine.running():
+        async with engine.lifespan():
             for _ in range(BREAK_AFTER):
                 script.fail(500, "broken")
                 with pytest.raises(EngineUnavailable):
@@ -134,7 +134,7 @@ async def test_an_upstream_that_is_back_is_asked_again() -> None:
 async def test_before_the_first_byte_another_upstream_is_asked(fault: bytes) -> None:
     async with answering(fault) as bad, ScriptedOpenAI() as script:
         engine = HttpEngine([bad, script.url], key=None, model="m", timeout=10)
-        async with engine.running():
+        async with engine.lifespan():
             answers = [await asked(engine) for _ in range(4)]
     assert answers == ["ok"] * 4
 
@@ -143,7 +143,7 @@ async def test_after_the_first_byte_no_other_upstream_is_asked() -> None:
     begun = OK + b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
     async with answering(begun) as bad, ScriptedOpenAI() as script:
         engine = HttpEngine([bad, script.url], key=None, model="m", timeout=10)
-        async with engine.running():
+        async with engine.lifespan():
             results = [await _outcome(engine) for _ in range(2)]
     assert sorted(results) == ["broke off", "ok"]
     assert len(script.requests) == 1

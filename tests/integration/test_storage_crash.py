@@ -39,7 +39,7 @@ def stream(path: Path, begin: int, acknowledge: Connection) -> None:
     """Append numbered lines for ever and tell which ones are durable; run in another process."""
 
     async def write() -> None:
-        async with Database.opened(path) as database, ChatLog.opened(database) as log:
+        async with Database.open(path) as database, ChatLog.open(database) as log:
             room = asyncio.Semaphore(IN_LINE)
             for number in count(begin):
                 await room.acquire()

@@ -11,11 +11,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from harnesses.core.launcher.supervisor import ChildRefused, Patience, Program, Supervisor, running
+from harnesses.core.launcher.supervisor import (
+    ChildConfigError,
+    Program,
+    RestartPolicy,
+    Supervisor,
+    running,
+)
 from tests.kit.lives import Life, Lives, lives
 from tests.kit.patience import PATIENCE
 
-QUICK = Patience(first=0.05, longest=0.2, stable=60, ending=0.5)
+QUICK = RestartPolicy(first=0.05, longest=0.2, stable=60, ending=0.5)
 
 
 class Watched:
@@ -104,7 +110,7 @@ async def test_a_configuration_that_cannot_work_ends_everything() -> None:
         task = asyncio.create_task(watched.supervisor.run())
         begun = await born(place, 2)
         await begun["a"].let_go()
-        with pytest.RaisesGroup(ChildRefused):
+        with pytest.RaisesGroup(ChildConfigError):
             await task
         await begun["b"].ended()
 

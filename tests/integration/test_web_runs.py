@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.async_api import expect
 
 from storage.db.database import Database
-from storage.runs.runs import Ended, Run, Runs, Step
+from storage.runs.runs import Run, RunEnd, Runs, Step
 from tests.kit.browser import PHONE, browser, visit
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import web_site
@@ -25,11 +25,11 @@ def run(number: int, **values: object) -> Run:
 
 async def kept(data: Path, tendril: str, *runs: Run) -> None:
     """Runs of another tendril, in its file."""
-    async with Database.opened(data / f"{tendril}.db") as database:
+    async with Database.open(data / f"{tendril}.db") as database:
         table = Runs(database)
         for each in runs:
             await table.begin(each)
-            ended = Ended(each.started + timedelta(seconds=2), "answered", answer="It is green.")
+            ended = RunEnd(each.started + timedelta(seconds=2), "answered", answer="It is green.")
             await table.end(each.key, ended, [Step("tool", "look", True, 7, "allow")])
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from harnesses.core.errors import HarnessError, PortTaken
-from harnesses.core.tendril.status import State, report
+from harnesses.core.errors import PortTaken, TendrilError
+from harnesses.core.tendril.status import ProcessState, report
 from harnesses.web.tendril import WebTendril
 from terrarium.config import Config
 from tests.kit.patience import PATIENCE
@@ -38,7 +38,7 @@ async def test_a_taken_port_is_named_with_how_to_change_it(tmp_path: Path) -> No
 async def test_an_address_that_is_not_ours_is_named(tmp_path: Path) -> None:
     table = {"port": 0, "host": "192.0.2.1", "token": "frogs"}
     tendril = WebTendril(Config({"web": table}, None, tmp_path))
-    with pytest.raises(HarnessError, match=r"cannot listen on 192\.0\.2\.1 .* WEB_HOST"):
+    with pytest.raises(TendrilError, match=r"cannot listen on 192\.0\.2\.1 .* WEB_HOST"):
         await tendril.run()
 
 
@@ -66,13 +66,13 @@ async def test_sigterm_stops_it_while_streams_are_open(tmp_path: Path) -> None:
             await child.wait()
     said = report(tmp_path, "web")
     assert said is not None
-    assert said.state is State.STOPPED
+    assert said.state is ProcessState.STOPPED
 
 
 async def _address(data: Path) -> str:
     async with asyncio.timeout(PATIENCE):
         while True:
             said = report(data, "web")
-            if said and said.state is State.READY:
+            if said and said.state is ProcessState.READY:
                 return said.detail
             await asyncio.sleep(0.02)

@@ -40,7 +40,7 @@ async def working(
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[tuple[Jobs, ManualClock]]:
     clock = ManualClock(NOON)
-    async with Database.opened(folder / "jobs.db") as database:
+    async with Database.open(folder / "jobs.db") as database:
         yield Jobs(database, clock.now), clock
 
 
@@ -173,7 +173,7 @@ def begin(folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     async def work() -> None:
-        async with Database.opened(folder / "jobs.db") as database:
+        async with Database.open(folder / "jobs.db") as database:
             jobs = Jobs(database, retry=timedelta())
             worker = Worker(
                 jobs, {"once": once, "poison": poison}, SystemClock(), folder / "test.lock"
@@ -201,7 +201,7 @@ async def killed(folder: Path) -> int:
 async def test_a_job_that_was_killed_in_the_middle_runs_once_more_and_poison_ends_dead(
     tmp_path: Path,
 ) -> None:
-    async with Database.opened(tmp_path / "jobs.db") as database:
+    async with Database.open(tmp_path / "jobs.db") as database:
         jobs = Jobs(database)
         await jobs.add("once", {"name": "summary"})
         codes = [await killed(tmp_path), await killed(tmp_path)]

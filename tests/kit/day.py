@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harnesses.core.tendril.turn_request import TurnRequest
-from llm.prompt.log_window import LogView
+from llm.prompt.log_window import LogWindow
 from llm.threads.channel_threads import ChannelThreads
 from storage.chat_log.event import Event, EventType, Place
 from storage.log import ChatLog
@@ -81,7 +81,7 @@ class SimulatedDay:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(tendril.run())
                 await tendril.is_ready.wait()
-                async with ChatLog.opened(tendril.database) as log:
+                async with ChatLog.open(tendril.database) as log:
                     await self._live(tendril, log, script)
                 yield tendril
                 running.cancel()
@@ -111,15 +111,19 @@ class SimulatedDay:
         text: str,
         anchor: int,
     ) -> None:
-        view = LogView(
+        log_window = LogWindow(
             log=log, place=PLACE, anchor=anchor, last=_LINES, speaker=nick, threads=threads
         )
-        answer = await tendril.turn(
+        result = await tendril.turn(
             TurnRequest(
-                conversation=f"{ROOM}/{nick.lower()}", who=nick, text=text, room=ROOM, view=view
+                conversation=f"{ROOM}/{nick.lower()}",
+                who=nick,
+                text=text,
+                room=ROOM,
+                log_window=log_window,
             )
         )
-        assert answer.ok
+        assert result.ok
         self.questions += 1
         await tendril.settled()
 
@@ -134,11 +138,11 @@ class SimulatedDay:
         """Measure what there is in the file."""
         rows = {}
         for table in ("turns", "memories", "memory_sources", "memory_gaps", "jobs"):
-            row = await tendril.database.one(f"SELECT count(*) FROM {table}")
+            row = await tendril.database.fetch_one(f"SELECT count(*) FROM {table}")
             assert row
             rows[table] = int(row[0])
         self.seen.rows.append(rows)
-        size = await tendril.database.one(
+        size = await tendril.database.fetch_one(
             "SELECT sum(length(text)) + (SELECT coalesce(sum(length(messages)), 0) FROM turns)"
             " FROM memories"
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_server.engines.llama_child import Spec
+from agent_server.engines.llama_child import EngineSpec
 from agent_server.model_files import store as model_store
 from agent_server.settings.models import ModelSettings
 from terrarium.config import Config
@@ -37,7 +37,7 @@ def engine(model_file: Path) -> Iterator[EngineAddress]:
     It has one thread: several wait for one another actively, for seconds a token where other
     tests have the processors.
     """
-    spec = Spec(str(model_file), "terra", CONTEXT, SLOTS, 1, secrets.token_urlsafe())
+    spec = EngineSpec(str(model_file), "terra", CONTEXT, SLOTS, 1, secrets.token_urlsafe())
     command = [sys.executable, "-m", "agent_server.engines.llama_child"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

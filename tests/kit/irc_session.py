@@ -8,7 +8,7 @@ from typing import Any
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import parse
-from harnesses.irc.session.registration import Outgoing
+from harnesses.irc.session.registration import QueuedMessage
 from harnesses.irc.session.session import Session
 from harnesses.irc.settings import NetworkSettings
 
@@ -39,11 +39,11 @@ class Story:
         self.session.start()
         self.first = self.sent()
 
-    def outgoing(self) -> list[Outgoing]:
-        return self.session.take()
+    def outgoing(self) -> list[QueuedMessage]:
+        return self.session.pop_outgoing()
 
     def sent(self) -> list[str]:
-        return [outgoing.message.render() for outgoing in self.session.take()]
+        return [outgoing.message.render() for outgoing in self.session.pop_outgoing()]
 
     def feed(self, *lines: str) -> list[IrcEvent]:
         messages = [parse(line) for line in lines]

@@ -52,6 +52,6 @@ async def kept_turns(tendril: IrcTendril, conversation: str) -> list[Turn]:
 
 async def logged(config: Config) -> list[tuple[str, str, str]]:
     """All that a tendril that has stopped has logged: type, nick, and text or target."""
-    async with Database.opened(log_path(config)) as database:
+    async with Database.open(log_path(config)) as database:
         events = await ChatLog(database).find(Query(scope=PUBLIC, limit=10_000))
     return [(event.type.value, event.nick, event.text or event.target) for event in events]

@@ -9,5 +9,5 @@ from storage.queues.jobs import Jobs
 async def settled(worker: Worker, jobs: Jobs) -> None:
     """Return when every job is over, but for those that are due later."""
     worker.idle.clear()
-    jobs.news.set()  # it looks once more
+    jobs.changed.set()  # it looks once more
     await worker.idle.wait()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.limits import Profile
-from llm.agent.turn import Turn
+from llm.agent.turn import AgentLoop
 from llm.agent.turn_result import Outcome
-from llm.client.client import AgentClient, Call
+from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
 from llm.tools.toolbox import Toolbox, ToolError, tool
@@ -74,12 +74,12 @@ async def run(
 
     config = Config({"agent": {"api_url": script.url, **values}}, None, Path())
     agent = config.section(AgentSettings)
-    async with AgentClient.opened(agent) as client:
-        turn = Turn(
+    async with AgentClient.open(agent) as client:
+        turn = AgentLoop(
             client,
             agent,
-            Toolbox.of(*owners),
-            Call("test"),
+            Toolbox.from_owners(*owners),
+            RequestOptions("test"),
             None if shown is None else show,
             profile=profile,
             smart=smart,

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from llm.client.client import Count
+from llm.client.client import TokenCountResult
 from llm.messages.message import Message, wire
-from llm.messages.sections import Section
+from llm.messages.sections import PromptSection
 from llm.messages.user_message import Question
-from llm.prompt.context_manager import Context, Conversation
-from llm.prompt.log_window import LogView
+from llm.prompt.context_manager import Conversation, PromptContext
+from llm.prompt.log_window import LogWindow
 from llm.threads.channel_threads import ChannelThreads
 from storage.chat_log.event import Event, EventType, Place
 from storage.log import ChatLog
@@ -36,8 +36,8 @@ class Room:
     window: int = 100_000
     since: datetime | None = None
     threads: ChannelThreads | None = None
-    stable: Sequence[Section] = ()
-    beside: Sequence[Section] = ()
+    stable: Sequence[PromptSection] = ()
+    beside: Sequence[PromptSection] = ()
     shared: bool = False
     budget: int | None = None
     lines: int = field(default=0)
@@ -68,8 +68,8 @@ class Room:
         `meanwhile` is what somebody else says before the answer comes.
         """
         anchor = await self.says(f".terrarium {text}", nick)
-        view = self.view(anchor, nick)
-        sent = await self.sent(text, view, steps, answer)
+        log_window = self.view(anchor, nick)
+        sent = await self.sent(text, log_window, steps, answer)
         if meanwhile:
             await self.says(meanwhile)
         if answer is not None:
@@ -80,9 +80,9 @@ class Room:
         """The name of the conversation of somebody here."""
         return f"{self.name}/{nick}" if self.shared else self.name
 
-    def view(self, anchor: int, nick: str = "bob") -> LogView:
+    def view(self, anchor: int, nick: str = "bob") -> LogWindow:
         """What belongs to a question that the event `anchor` asks."""
-        return LogView(
+        return LogWindow(
             log=self.log,
             place=Place("irc", self.name),
             anchor=anchor,
@@ -93,14 +93,14 @@ class Room:
         )
 
     async def sent(
-        self, text: str, view: LogView | None, steps: Sequence[Message], answer: str | None
+        self, text: str, log_window: LogWindow | None, steps: Sequence[Message], answer: str | None
     ) -> list[Message]:
-        nick = view.speaker if view else "bob"
-        context = Context(
+        nick = log_window.speaker if log_window else "bob"
+        context = PromptContext(
             Conversation(self.memory, self.conversation(nick), self.name),
             "You are Terra.",
             Question(nick, text),
-            view,
+            log_window,
             stable=self.stable,
             beside=self.beside,
             budget=self.budget,
@@ -111,9 +111,11 @@ class Room:
             await context.remember([*steps, {"role": "assistant", "content": answer}])
         return [wire(message) for message in messages]
 
-    async def count(self, messages: Sequence[Message]) -> Count:
+    async def count(self, messages: Sequence[Message]) -> TokenCountResult:
         """A token is four characters."""
-        return Count(len(json.dumps([wire(message) for message in messages])) // 4, self.window)
+        return TokenCountResult(
+            len(json.dumps([wire(message) for message in messages])) // 4, self.window
+        )
 
 
 def spoken(message: Message) -> list[str]:

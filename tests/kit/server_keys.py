@@ -19,7 +19,7 @@ from tests.kit.patience import PATIENCE
 @asynccontextmanager
 async def key_table(data: Path) -> AsyncIterator[Keys]:
     """The keys of the server whose folder is `data`."""
-    async with Database.opened(server_path(data)) as database:
+    async with Database.open(server_path(data)) as database:
         yield Keys(database)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 
-from harnesses.core.tendril.status import State, report
+from harnesses.core.tendril.status import ProcessState, report
 from harnesses.web.tendril import WebTendril
 from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
@@ -115,7 +115,7 @@ async def web_site(
     """
     own = {"web": {"port": 0, **(settings or {})}, "agent": {"api_url": agent_url}}
     config = Config({**own, **(tables or {})}, None, data)
-    async with Database.opened(data / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(data / "irc.db") as database, ChatLog.open(database) as log:
         ids = await asyncio.gather(*(log.append(each) for each in events))
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(WebTendril(config).run())
@@ -133,7 +133,7 @@ async def ready(data: Path, running: asyncio.Task[None]) -> str:
     async with asyncio.timeout(PATIENCE):
         while not running.done():
             said = report(data, "web")
-            if said and said.state is State.READY and said.time > begin:
+            if said and said.state is ProcessState.READY and said.time > begin:
                 return said.detail
             await asyncio.sleep(0.01)
     raise RuntimeError("the web tendril ended before it was ready")

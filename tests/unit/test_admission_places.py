@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent_server.admission.fair_queue import Request
+from agent_server.admission.fair_queue import QueuedRequest
 from agent_server.admission.scheduler import Scheduler
 
 
@@ -17,8 +17,8 @@ class Places(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.waiting: list[Request] = []
-        self.running: list[Request] = []
+        self.waiting: list[QueuedRequest] = []
+        self.running: list[QueuedRequest] = []
         self.now = 0.0
 
     @initialize(places=st.integers(1, 4), reserved=st.integers(0, 2), yields=st.booleans())
@@ -33,7 +33,7 @@ class Places(RuleBasedStateMachine):
         parallel=st.sampled_from([None, 1, 2]),
     )
     def arrive(self, key: str, background: bool, cost: float, parallel: int | None) -> None:
-        request = Request(key, cost, background=background, parallel=parallel)
+        request = QueuedRequest(key, cost, background=background, parallel=parallel)
         loser = self.scheduler.arrive(request)
         self.waiting.append(request)
         if loser is not None:
@@ -43,16 +43,16 @@ class Places(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def speak(self, data: st.DataObject) -> None:
-        self.scheduler.spoke(data.draw(st.sampled_from(self.running)), self.now)
+        self.scheduler.on_first_token(data.draw(st.sampled_from(self.running)), self.now)
         self.fill()
 
     @rule()
     def make_room(self) -> None:
-        for request in self.scheduler.in_the_way():
+        for request in self.scheduler.preemptible():
             assert request.background
             self.running.remove(request)
             self.waiting.append(request)
-            self.scheduler.put_back(request)
+            self.scheduler.requeue(request)
         self.fill()
 
     @precondition(lambda self: self.running)
@@ -68,22 +68,22 @@ class Places(RuleBasedStateMachine):
     def abandon(self, data: st.DataObject) -> None:
         request = data.draw(st.sampled_from(self.waiting))
         self.waiting.remove(request)
-        self.scheduler.abandon(request)
+        self.scheduler.cancel(request)
         self.fill()
 
     def fill(self) -> None:
-        self.now = max(self.now + 1, self.scheduler.alone_until)
+        self.now = max(self.now + 1, self.scheduler.exclusive_until)
         while request := self.scheduler.start(self.now):
             self.waiting.remove(request)
             self.running.append(request)
-            self.now = max(self.now, self.scheduler.alone_until)
+            self.now = max(self.now, self.scheduler.exclusive_until)
 
     @invariant()
     def nothing_is_lost(self) -> None:
         if not hasattr(self, "scheduler"):
             return
-        interactive = self.scheduler.waiting(background=False)
-        assert interactive + self.scheduler.waiting(background=True) == len(self.waiting)
+        interactive = self.scheduler.waiting_count(background=False)
+        assert interactive + self.scheduler.waiting_count(background=True) == len(self.waiting)
         assert len(self.waiting) <= 5 + self.places  # those that made room were let in before
         assert self.scheduler.running == len(self.running) <= self.places
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_server.admission.quota import DAY, MINUTE, Quotas, Window
+from agent_server.admission.quota import DAY, MINUTE, Quotas, RateWindow
 from agent_server.errors import RateLimited
 from storage.usage.api_keys import Key
 
@@ -43,14 +43,14 @@ def test_tokens_count_as_estimated_until_they_are_known() -> None:
     charge = quotas.charge(key, 1000, NOON)
     assert charge
     refusal(quotas, key, NOON + 1)
-    quotas.settle(charge, 900)
+    quotas.reconcile(charge, 900)
     assert quotas.charge(key, 100, NOON + 2)
     refusal(quotas, key, NOON + 3)
 
 
 def test_a_quota_for_a_day_frees_at_midnight_utc() -> None:
     quotas, key = Quotas(), Key("irc", tokens_per_day=1000)
-    quotas.restore("irc", 1000, NOON)
+    quotas.seed("irc", 1000, NOON)
     assert refusal(quotas, key, NOON) == DAY / 2
     assert quotas.charge(key, 10, NOON + DAY / 2)
 
@@ -60,7 +60,7 @@ def test_what_ends_after_midnight_does_not_count_for_the_new_day() -> None:
     late = quotas.charge(key, 10, NOON + DAY / 2 - 1)
     assert late
     assert quotas.charge(key, 10, NOON + DAY / 2 + 1)
-    quotas.settle(late, 10_000)
+    quotas.reconcile(late, 10_000)
     assert quotas.charge(key, 10, NOON + DAY / 2 + 2)
 
 
@@ -83,14 +83,14 @@ def test_two_keys_do_not_share_a_quota() -> None:
 def test_a_window_never_lets_more_than_its_limit_and_one_more_into_a_minute(
     steps: list[tuple[float, int]], limit: int
 ) -> None:
-    window, now = Window(), 1_000_000.0
+    window, now = RateWindow(), 1_000_000.0
     taken: list[tuple[float, int]] = []
     for pause, amount in steps:
         now += pause
-        wait = window.full_for(now, limit)
+        wait = window.retry_after(now, limit)
         assert 0 <= wait <= MINUTE + 1
         if wait:
-            assert deepcopy(window).full_for(now + wait + 0.001, limit) == 0
+            assert deepcopy(window).retry_after(now + wait + 0.001, limit) == 0
             continue
         before = sum(used for time, used in taken if time > now - MINUTE)
         assert before < limit

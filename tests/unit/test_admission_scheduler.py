@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_server.admission.fair_queue import FairQueue, Request
-from agent_server.admission.scheduler import ALONE, WORDS, Scheduler
+from agent_server.admission.fair_queue import FairQueue, QueuedRequest
+from agent_server.admission.scheduler import DECODE_GRACE, MAX_EXCLUSIVE, Scheduler
 
 GUESS = 128
 
@@ -23,13 +23,15 @@ class Simulation:
     word comes after half of it.
     """
 
-    def __init__(self, scheduler: Scheduler, seed: int, **make: Callable[[], Request]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, seed: int, **make: Callable[[], QueuedRequest]
+    ) -> None:
         self.tokens: Counter[str] = Counter()
         self._scheduler = scheduler
         self._make = make
         self._random = random.Random(seed)
         self._now = 0.0
-        self._coming: list[tuple[float, int, Request]] = []
+        self._coming: list[tuple[float, int, QueuedRequest]] = []
 
     def run(self, outstanding: int, steps: int) -> None:
         for key in sorted(self._make) * outstanding:
@@ -45,14 +47,14 @@ class Simulation:
             self.tokens[request.key] += cost
             self._arrive(request.key)
         else:
-            self._scheduler.spoke(request, self._now)
+            self._scheduler.on_first_token(request, self._now)
         self._fill()
 
     def _arrive(self, key: str) -> None:
         self._scheduler.arrive(self._make[key]())
-        for other in self._scheduler.in_the_way():
+        for other in self._scheduler.preemptible():
             self._coming = [entry for entry in self._coming if entry[2] is not other]
-            self._scheduler.put_back(other)
+            self._scheduler.requeue(other)
         self._fill()
 
     def _fill(self) -> None:
@@ -69,8 +71,8 @@ def test_tokens_are_shared_by_weight_within_ten_percent(
     simulation = Simulation(
         Scheduler(places),
         seed,
-        heavy=lambda: Request("heavy", GUESS, weight),
-        light=lambda: Request("light", GUESS),
+        heavy=lambda: QueuedRequest("heavy", GUESS, weight),
+        light=lambda: QueuedRequest("light", GUESS),
     )
     simulation.run(outstanding=3 * places + 3, steps=1500)
     ratio = simulation.tokens["heavy"] / simulation.tokens["light"]
@@ -80,13 +82,13 @@ def test_tokens_are_shared_by_weight_within_ten_percent(
 def test_the_one_who_comes_back_can_neither_save_up_nor_owe() -> None:
     queue = FairQueue()
     for _ in range(50):
-        queue.add(Request("busy", 100))
+        queue.add(QueuedRequest("busy", 100))
     for _ in range(30):
         head = queue.head(lambda _: True)
         assert head is not None
         queue.start(head)
     for _ in range(10):
-        queue.add(Request("new", 100))
+        queue.add(QueuedRequest("new", 100))
     order = []
     for _ in range(10):
         head = queue.head(lambda _: True)
@@ -98,10 +100,10 @@ def test_the_one_who_comes_back_can_neither_save_up_nor_owe() -> None:
 
 def test_interactive_goes_before_background_that_came_first() -> None:
     scheduler = Scheduler(1)
-    first = Request("cron", 100, background=True)
+    first = QueuedRequest("cron", 100, background=True)
     scheduler.arrive(first)
     assert scheduler.start(0) is first
-    later, question = Request("cron", 100, background=True), Request("irc", 100)
+    later, question = QueuedRequest("cron", 100, background=True), QueuedRequest("irc", 100)
     scheduler.arrive(later)
     scheduler.arrive(question)
     scheduler.end(first, 1, 100)
@@ -116,8 +118,8 @@ def test_background_gets_its_share_of_a_busy_engine_and_no_more(
     simulation = Simulation(
         Scheduler(places, share=share),
         seed,
-        cron=lambda: Request("cron", GUESS, background=True),
-        irc=lambda: Request("irc", GUESS),
+        cron=lambda: QueuedRequest("cron", GUESS, background=True),
+        irc=lambda: QueuedRequest("irc", GUESS),
     )
     simulation.run(outstanding=2 * places, steps=1500)
     got = simulation.tokens["cron"] / simulation.tokens.total()
@@ -127,9 +129,9 @@ def test_background_gets_its_share_of_a_busy_engine_and_no_more(
 def test_background_leaves_the_reserved_places_free() -> None:
     scheduler = Scheduler(4, reserved=1)
     for _ in range(10):
-        scheduler.arrive(Request("cron", 10, background=True))
+        scheduler.arrive(QueuedRequest("cron", 10, background=True))
     assert [bool(scheduler.start(0)) for _ in range(4)] == [True, True, True, False]
-    scheduler.arrive(question := Request("irc", 10))
+    scheduler.arrive(question := QueuedRequest("irc", 10))
     assert scheduler.start(0) is question
 
 
@@ -139,8 +141,8 @@ def test_background_gets_its_share_though_places_are_reserved(places: int, seed:
     simulation = Simulation(
         Scheduler(places, reserved=places - 1, share=0.3),
         seed,
-        cron=lambda: Request("cron", GUESS, background=True),
-        irc=lambda: Request("irc", GUESS),
+        cron=lambda: QueuedRequest("cron", GUESS, background=True),
+        irc=lambda: QueuedRequest("irc", GUESS),
     )
     simulation.run(outstanding=2 * places, steps=1500)
     got = simulation.tokens["cron"] / simulation.tokens.total()
@@ -155,8 +157,8 @@ def test_background_gets_its_share_though_it_makes_room_for_all_others(
     simulation = Simulation(
         Scheduler(places, reserved=reserved, share=0.2, yields=True),
         seed,
-        cron=lambda: Request("cron", GUESS, background=True),
-        irc=lambda: Request("irc", GUESS),
+        cron=lambda: QueuedRequest("cron", GUESS, background=True),
+        irc=lambda: QueuedRequest("irc", GUESS),
     )
     simulation.run(outstanding=2 * places, steps=1500)
     got = simulation.tokens["cron"] / simulation.tokens.total()
@@ -165,64 +167,64 @@ def test_background_gets_its_share_though_it_makes_room_for_all_others(
 
 def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() -> None:
     scheduler = Scheduler(1, yields=True)
-    first, second = (Request("cron", 100, background=True) for _ in range(2))
+    first, second = (QueuedRequest("cron", 100, background=True) for _ in range(2))
     scheduler.arrive(first)
     scheduler.arrive(second)
     assert scheduler.start(0) is first
-    assert scheduler.in_the_way() == []
-    scheduler.arrive(question := Request("irc", 10))
-    assert scheduler.in_the_way() == [first]
-    scheduler.put_back(first)
+    assert scheduler.preemptible() == []
+    scheduler.arrive(question := QueuedRequest("irc", 10))
+    assert scheduler.preemptible() == [first]
+    scheduler.requeue(first)
     assert scheduler.start(1) is question
     scheduler.end(question, 2, 10)
-    assert [scheduler.running, scheduler.waiting(background=True)] == [0, 2]
+    assert [scheduler.running, scheduler.waiting_count(background=True)] == [0, 2]
     assert scheduler.start(2) is first
-    scheduler.spoke(first, 2)
-    scheduler.arrive(Request("irc", 10))
-    assert scheduler.in_the_way() == []
+    scheduler.on_first_token(first, 2)
+    scheduler.arrive(QueuedRequest("irc", 10))
+    assert scheduler.preemptible() == []
 
 
 def test_nobody_makes_room_for_a_request_that_could_not_take_it() -> None:
     scheduler = Scheduler(2, yields=True)
-    scheduler.arrive(running := Request("irc", 10, parallel=1))
+    scheduler.arrive(running := QueuedRequest("irc", 10, parallel=1))
     assert scheduler.start(0) is running
-    scheduler.spoke(running, 0)
-    scheduler.arrive(Request("cron", 100, background=True))
-    assert scheduler.start(WORDS)
-    scheduler.arrive(Request("irc", 10, parallel=1))
-    assert scheduler.in_the_way() == []
+    scheduler.on_first_token(running, 0)
+    scheduler.arrive(QueuedRequest("cron", 100, background=True))
+    assert scheduler.start(DECODE_GRACE)
+    scheduler.arrive(QueuedRequest("irc", 10, parallel=1))
+    assert scheduler.preemptible() == []
 
 
 def test_what_background_is_owed_makes_no_room() -> None:
     scheduler = Scheduler(1, share=0.5, yields=True)
-    scheduler.arrive(first := Request("irc", 100))
+    scheduler.arrive(first := QueuedRequest("irc", 100))
     assert scheduler.start(0) is first
-    scheduler.arrive(job := Request("cron", 100, background=True))
-    scheduler.arrive(Request("irc", 100))
+    scheduler.arrive(job := QueuedRequest("cron", 100, background=True))
+    scheduler.arrive(QueuedRequest("irc", 100))
     scheduler.end(first, 1, 100)
     assert scheduler.start(1) is job
-    assert scheduler.in_the_way() == []
+    assert scheduler.preemptible() == []
 
 
 def test_nothing_is_started_beside_one_who_is_to_be_alone() -> None:
     scheduler = Scheduler(3, yields=True)
-    first, second, third = (Request("irc", 10) for _ in range(3))
+    first, second, third = (QueuedRequest("irc", 10) for _ in range(3))
     scheduler.arrive(first)
     scheduler.arrive(second)
     assert scheduler.start(0) is first
     assert scheduler.start(5) is None
-    scheduler.spoke(first, 5)
-    assert scheduler.start(4.9 + WORDS) is None
-    assert scheduler.start(5 + WORDS) is second
+    scheduler.on_first_token(first, 5)
+    assert scheduler.start(4.9 + DECODE_GRACE) is None
+    assert scheduler.start(5 + DECODE_GRACE) is second
     scheduler.arrive(third)
-    assert scheduler.alone_until == 5 + WORDS + ALONE
-    assert scheduler.start(scheduler.alone_until - 1) is None
-    assert scheduler.start(scheduler.alone_until) is third
+    assert scheduler.exclusive_until == 5 + DECODE_GRACE + MAX_EXCLUSIVE
+    assert scheduler.start(scheduler.exclusive_until - 1) is None
+    assert scheduler.start(scheduler.exclusive_until) is third
 
 
 def test_the_next_is_started_when_one_who_was_alone_has_ended() -> None:
     scheduler = Scheduler(2, yields=True)
-    first, second = (Request("irc", 10) for _ in range(2))
+    first, second = (QueuedRequest("irc", 10) for _ in range(2))
     scheduler.arrive(first)
     assert scheduler.start(0) is first
     scheduler.arrive(second)
@@ -233,25 +235,25 @@ def test_the_next_is_started_when_one_who_was_alone_has_ended() -> None:
 
 def test_background_keeps_nobody_from_beginning() -> None:
     scheduler = Scheduler(2, yields=True)
-    scheduler.arrive(job := Request("cron", 10, background=True))
+    scheduler.arrive(job := QueuedRequest("cron", 10, background=True))
     assert scheduler.start(0) is job
-    scheduler.spoke(job, 1)
-    scheduler.arrive(question := Request("irc", 10))
+    scheduler.on_first_token(job, 1)
+    scheduler.arrive(question := QueuedRequest("irc", 10))
     assert scheduler.start(1) is question
 
 
 def test_background_alone_may_have_the_only_place() -> None:
     scheduler = Scheduler(1, reserved=1)
-    scheduler.arrive(job := Request("cron", 10, background=True))
+    scheduler.arrive(job := QueuedRequest("cron", 10, background=True))
     assert scheduler.start(0) is job
 
 
 def test_a_key_at_its_limit_of_parallel_requests_lets_others_pass() -> None:
     scheduler = Scheduler(3)
     first, second, other = (
-        Request("a", 10, parallel=1),
-        Request("a", 10, parallel=1),
-        Request("b", 9),
+        QueuedRequest("a", 10, parallel=1),
+        QueuedRequest("a", 10, parallel=1),
+        QueuedRequest("b", 9),
     )
     for request in (first, second, other):
         scheduler.arrive(request)
@@ -264,37 +266,37 @@ def test_a_key_at_its_limit_of_parallel_requests_lets_others_pass() -> None:
 def test_a_full_queue_refuses_the_newcomer_whose_key_has_most_waiting() -> None:
     scheduler = Scheduler(1, most_waiting=3)
     for _ in range(4):
-        assert scheduler.arrive(Request("flood", 10)) is None
+        assert scheduler.arrive(QueuedRequest("flood", 10)) is None
         scheduler.start(0)
-    late = Request("flood", 10)
+    late = QueuedRequest("flood", 10)
     assert scheduler.arrive(late) is late
 
 
 def test_a_flood_keeps_nobody_out_of_a_full_queue() -> None:
     scheduler = Scheduler(1, most_waiting=3)
-    flood = [Request("flood", 10) for _ in range(4)]
+    flood = [QueuedRequest("flood", 10) for _ in range(4)]
     for request in flood:
         scheduler.arrive(request)
         scheduler.start(0)
-    assert scheduler.arrive(Request("quiet", 10)) is flood[-1]
+    assert scheduler.arrive(QueuedRequest("quiet", 10)) is flood[-1]
 
 
 def test_an_interactive_request_takes_the_queue_place_of_a_background_one() -> None:
     scheduler = Scheduler(1, most_waiting=2)
-    jobs = [Request(f"cron{n}", 10, background=True) for n in range(3)]
+    jobs = [QueuedRequest(f"cron{n}", 10, background=True) for n in range(3)]
     for job in jobs:
         scheduler.arrive(job)
         scheduler.start(0)
-    assert scheduler.arrive(Request("irc", 10)) in jobs[1:]
-    scheduler.arrive(Request("irc", 10))
-    late = Request("cron", 10, background=True)
+    assert scheduler.arrive(QueuedRequest("irc", 10)) in jobs[1:]
+    scheduler.arrive(QueuedRequest("irc", 10))
+    late = QueuedRequest("cron", 10, background=True)
     assert scheduler.arrive(late) is late
 
 
 def test_the_time_to_drain_is_measured() -> None:
     scheduler = Scheduler(2)
     for _ in range(8):
-        scheduler.arrive(Request("a", 10))
+        scheduler.arrive(QueuedRequest("a", 10))
     running = [scheduler.start(0), scheduler.start(0)]
     assert scheduler.drain_seconds(3) == pytest.approx(6 * 3 / 2)
     for request in running:

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from llm.attention.acknowledgements import Acknowledgement, State
-from llm.attention.heart import Heart
-from llm.attention.kind import Kind
-from llm.attention.line import Line
+from llm.attention.acknowledgements import Acknowledgement, AcknowledgementState
+from llm.attention.heart import ProactiveScheduler
+from llm.attention.kind import TriggerKind
+from llm.attention.line import MessageFeatures
 from llm.attention.settings import AttentionSettings
-from llm.attention.wake import Wake
+from llm.attention.wake import Trigger
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.attention_state import AttentionStore, Signal
@@ -29,14 +29,14 @@ class Mind:
     """A model that is asked; each run ends when it is told how."""
 
     def __init__(self) -> None:
-        self.asked: asyncio.Queue[Wake] = asyncio.Queue()
+        self.asked: asyncio.Queue[Trigger] = asyncio.Queue()
         self.ends: asyncio.Queue[Acknowledgement | None] = asyncio.Queue()
 
-    async def think(self, wake: Wake) -> Acknowledgement | None:
-        self.asked.put_nowait(wake)
+    async def think(self, trigger: Trigger) -> Acknowledgement | None:
+        self.asked.put_nowait(trigger)
         return await self.ends.get()
 
-    async def wake(self) -> Wake:
+    async def wake(self) -> Trigger:
         async with asyncio.timeout(10):
             return await self.asked.get()
 
@@ -65,12 +65,12 @@ class HastyClock(ManualClock):
 @asynccontextmanager
 async def heart(
     path: Path, clock: Clock, mind: Mind, tokens: Callable[[], int] = int
-) -> AsyncIterator[Heart]:
+) -> AsyncIterator[ProactiveScheduler]:
     """A heart that beats."""
-    async with Database.opened(path / "irc.db") as database:
+    async with Database.open(path / "irc.db") as database:
         store, settings = AttentionStore(database), AttentionSettings()
-        beating = await Heart.remembering(store, settings, clock, tokens, mind.think)
-        task = asyncio.create_task(beating.beat())
+        beating = await ProactiveScheduler.restore(store, settings, clock, tokens, mind.think)
+        task = asyncio.create_task(beating.run())
         try:
             yield beating
         finally:
@@ -79,11 +79,11 @@ async def heart(
 
 
 def direct(place: Place = FROGS, person: str = "ada") -> Signal:
-    return Signal(Kind.DIRECT, place, NOON, person=person)
+    return Signal(TriggerKind.DIRECT, place, NOON, person=person)
 
 
 def reaction(person: str) -> Signal:
-    return Signal(Kind.REACTION, FROGS, NOON, person=person)
+    return Signal(TriggerKind.REACTION, FROGS, NOON, person=person)
 
 
 async def until(clock: ManualClock, happened: Callable[[], bool]) -> None:
@@ -98,7 +98,9 @@ async def until(clock: ManualClock, happened: Callable[[], bool]) -> None:
 async def test_ticks_are_a_second_apart_however_late_each_one_comes(tmp_path: Path) -> None:
     clock = HastyClock(lambda number: 0.3)
     async with heart(tmp_path, clock, Mind()) as beating:
-        beating.hear(FROGS, Line.read("hello", "ada", NOON.timestamp()), "terra")
+        beating.on_message(
+            FROGS, MessageFeatures.extract("hello", "ada", NOON.timestamp()), "terra"
+        )
         await clock.sleeps(500)
         passed = (clock.now() - NOON).total_seconds()
         assert abs(passed - beating.beats) < 2
@@ -107,7 +109,9 @@ async def test_ticks_are_a_second_apart_however_late_each_one_comes(tmp_path: Pa
 async def test_ticks_that_a_sleeping_machine_has_missed_are_left_out(tmp_path: Path) -> None:
     clock = HastyClock(lambda number: 600.0 if number == 5 else 0.0)
     async with heart(tmp_path, clock, Mind()) as beating:
-        beating.hear(FROGS, Line.read("hello", "ada", NOON.timestamp()), "terra")
+        beating.on_message(
+            FROGS, MessageFeatures.extract("hello", "ada", NOON.timestamp()), "terra"
+        )
         await clock.sleeps(100)
         assert (clock.now() - NOON).total_seconds() > 690
 
@@ -118,7 +122,9 @@ async def test_the_heart_stands_still_while_there_is_nothing_to_look_at(tmp_path
         for _ in range(100):
             await asyncio.sleep(0)
         assert beating.beats == 0
-        beating.hear(FROGS, Line.read("hello", "ada", NOON.timestamp()), "terra")
+        beating.on_message(
+            FROGS, MessageFeatures.extract("hello", "ada", NOON.timestamp()), "terra"
+        )
         await clock.sleeps(3601)
         for _ in range(100):
             await asyncio.sleep(0)
@@ -135,16 +141,16 @@ async def test_signals_that_come_while_the_model_thinks_wait_and_survive_a_resta
         await beating.signal(reaction(person="bob"))
         await until(clock, lambda: beating.beats > 5)
         assert mind.asked.empty()
-        assert len(beating.waiting) == 2
+        assert len(beating.pending_signals) == 2
     async with heart(tmp_path, clock, mind) as beating:  # ada's run was cut off: again
         assert (await mind.wake()).person == "ada"
         mind.ends.put_nowait(None)
         await until(clock, lambda: not mind.asked.empty())
         assert (await mind.wake()).person == "bob"
         mind.ends.put_nowait(None)
-        await until(clock, lambda: not beating.waiting)
-    async with Database.opened(tmp_path / "irc.db") as database:
-        assert (await AttentionStore(database).past()).signals == ()
+        await until(clock, lambda: not beating.pending_signals)
+    async with Database.open(tmp_path / "irc.db") as database:
+        assert (await AttentionStore(database).load()).signals == ()
 
 
 async def test_ticks_go_on_and_other_channels_wake_while_the_model_thinks(tmp_path: Path) -> None:
@@ -159,37 +165,39 @@ async def test_ticks_go_on_and_other_channels_wake_while_the_model_thinks(tmp_pa
 
 async def test_a_crash_in_the_middle_of_a_run_does_not_make_us_speak_twice(tmp_path: Path) -> None:
     mind, clock = Mind(), ManualClock(NOON)
-    thought = Signal(Kind.THOUGHT, FROGS, NOON, person="ada")
+    thought = Signal(TriggerKind.THOUGHT, FROGS, NOON, person="ada")
     async with heart(tmp_path, clock, mind) as beating:
         await beating.signal(thought)
         await mind.wake()
     async with heart(tmp_path, clock, mind) as beating:
-        assert len(beating.waiting) == 1
+        assert len(beating.pending_signals) == 1
         await until(clock, lambda: beating.beats > 5)
         assert mind.asked.empty()
         await clock.advance(timedelta(minutes=30))  # the pause is over
-        assert (await mind.wake()).kind is Kind.THOUGHT
+        assert (await mind.wake()).kind is TriggerKind.THOUGHT
 
 
 async def test_what_was_put_off_stays_put_off_over_a_restart(tmp_path: Path) -> None:
     mind, clock = Mind(), ManualClock(NOON)
     async with heart(tmp_path, clock, mind) as beating:
-        await beating.signal(Signal(Kind.THOUGHT, FROGS, NOON, person="ada"))
-        wake = await mind.wake()
-        mind.ends.put_nowait(Acknowledgement(State.DEFERRED, wake.value, NOON + 2 * HOUR))
-        await beating.hush(TOADS)
-        await beating.signal(Signal(Kind.PLUGIN, TOADS, NOON))
+        await beating.signal(Signal(TriggerKind.THOUGHT, FROGS, NOON, person="ada"))
+        trigger = await mind.wake()
+        mind.ends.put_nowait(
+            Acknowledgement(AcknowledgementState.DEFERRED, trigger.value, NOON + 2 * HOUR)
+        )
+        await beating.mute(TOADS)
+        await beating.signal(Signal(TriggerKind.PLUGIN, TOADS, NOON))
         await until(clock, lambda: beating.beats > 5)
     async with heart(tmp_path, clock, mind) as beating:
         await clock.set(NOON + HOUR)
         await until(clock, lambda: beating.beats > 5)
         assert mind.asked.empty()
-        await beating.lift(TOADS)
+        await beating.unmute(TOADS)
         await until(clock, lambda: not mind.asked.empty())
-        assert (await mind.wake()).kind is Kind.PLUGIN
+        assert (await mind.wake()).kind is TriggerKind.PLUGIN
         await clock.set(NOON + 2 * HOUR)
         await until(clock, lambda: not mind.asked.empty())
-        assert (await mind.wake()).kind is Kind.THOUGHT
+        assert (await mind.wake()).kind is TriggerKind.THOUGHT
 
 
 async def test_a_newer_thought_about_somebody_takes_the_place_of_the_old_one(
@@ -199,17 +207,19 @@ async def test_a_newer_thought_about_somebody_takes_the_place_of_the_old_one(
     async with heart(tmp_path, clock, Mind()) as beating:
         for minutes in (30, 3):
             time = NOON + timedelta(minutes=minutes)
-            await beating.signal(Signal(Kind.THOUGHT, FROGS, time, person="ada"), alone=True)
-        assert len(beating.waiting) == 1
-        await beating.drop(Kind.THOUGHT, FROGS, "ada")
-        assert not beating.waiting
+            await beating.signal(Signal(TriggerKind.THOUGHT, FROGS, time, person="ada"), alone=True)
+        assert len(beating.pending_signals) == 1
+        await beating.drop(TriggerKind.THOUGHT, FROGS, "ada")
+        assert not beating.pending_signals
 
 
 async def test_tokens_cost_energy_and_midnight_does_not_give_it_back(tmp_path: Path) -> None:
     today = 0
     clock = ManualClock(NOON)
     async with heart(tmp_path, clock, Mind(), lambda: today) as beating:
-        beating.hear(FROGS, Line.read("hello", "ada", NOON.timestamp()), "terra")
+        beating.on_message(
+            FROGS, MessageFeatures.extract("hello", "ada", NOON.timestamp()), "terra"
+        )
         await clock.asleep()
         today = 100_000
         beats = beating.beats

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.attention.acknowledgements import Acknowledgement, Acknowledgements, State
+from llm.attention.acknowledgements import Acknowledgement, Acknowledgements, AcknowledgementState
 from llm.attention.aggregate import Aggregate
 from llm.attention.change import Threshold
-from llm.attention.channel import Channel
-from llm.attention.energy import LEAST, Energy
-from llm.attention.kind import Kind, Sense
-from llm.attention.line import Line
-from llm.attention.neurons import CHANNEL, Nerve, Neuron
+from llm.attention.channel import ChannelActivity
+from llm.attention.energy import LEAST, TokenBudget
+from llm.attention.kind import Metric, TriggerKind
+from llm.attention.line import MessageFeatures
+from llm.attention.neurons import CHANNEL, MetricSampler, MetricSet
 from llm.attention.pressure import thought_pressure
 from storage.chat_log.event import Place
 
@@ -24,8 +24,8 @@ START = NOON.timestamp()
 FROGS, TOADS = Place("irc", "#frogs"), Place("irc", "#toads")
 
 
-def said(channel: Channel, who: str, text: str, second: float) -> None:
-    channel.hear(Line.read(text, who, START + second), "terra")
+def said(channel: ChannelActivity, who: str, text: str, second: float) -> None:
+    channel.on_message(MessageFeatures.extract(text, who, START + second), "terra")
 
 
 # What is noticed.
@@ -55,32 +55,32 @@ def test_nobody_is_so_tired_as_to_miss_a_change_by_half() -> None:
 
 
 def test_a_drift_of_a_two_hundredth_per_tick_is_noticed() -> None:
-    drifting: Neuron[float] = Neuron(Sense.ACTIVITY, 3.0, lambda level, now: level)
-    nerve = Nerve((drifting,))
+    drifting: MetricSampler[float] = MetricSampler(Metric.ACTIVITY, 3.0, lambda level, now: level)
+    nerve = MetricSet((drifting,))
     reported: list[float] = []
     for tick in range(100):
         level = 0.5 + 0.005 * tick
-        reported += [value for _, value in nerve.fire(level, START + 4 * tick, 1.0)]
+        reported += [value for _, value in nerve.sample(level, START + 4 * tick, 1.0)]
     assert reported[0] == 0.5
     assert reported[1] == pytest.approx(0.55)
     assert reported[-1] > 0.9
 
 
 def test_a_neuron_does_not_look_again_before_it_has_rested() -> None:
-    doubling: Neuron[float] = Neuron(Sense.ACTIVITY, 10.0, lambda value, now: value)
-    nerve = Nerve((doubling,))
-    fired = [tick for tick in range(30) if nerve.fire(2.0**tick, START + tick, 1.0)]
+    doubling: MetricSampler[float] = MetricSampler(Metric.ACTIVITY, 10.0, lambda value, now: value)
+    nerve = MetricSet((doubling,))
+    fired = [tick for tick in range(30) if nerve.sample(2.0**tick, START + tick, 1.0)]
     assert fired == [0, 10, 20]
 
 
 def test_a_neuron_that_fails_leaves_the_others_alone() -> None:
-    nerve = Nerve[None](
+    nerve = MetricSet[None](
         (
-            Neuron(Sense.MENTIONS, 3.0, lambda _, now: 1 / (now - now)),
-            Neuron(Sense.ACTIVITY, 3.0, lambda _, now: 0.5),
+            MetricSampler(Metric.MENTIONS, 3.0, lambda _, now: 1 / (now - now)),
+            MetricSampler(Metric.ACTIVITY, 3.0, lambda _, now: 0.5),
         )
     )
-    assert nerve.fire(None, START, 1.0) == [(Sense.ACTIVITY, 0.5)]
+    assert nerve.sample(None, START, 1.0) == [(Metric.ACTIVITY, 0.5)]
 
 
 def test_neurons_of_channels_rest_three_to_sixty_seconds() -> None:
@@ -91,21 +91,21 @@ def test_neurons_of_channels_rest_three_to_sixty_seconds() -> None:
 
 
 def test_tokens_drain_energy_and_time_brings_it_back_unrounded() -> None:
-    energy = Energy(tokens=100_000, per_hour=0.25)
+    energy = TokenBudget(tokens=100_000, per_hour=0.25)
     energy.spend(50_000)
     assert energy.level == pytest.approx(0.5)
     for _ in range(3600):  # steps of 0.00007, which rounding would swallow
-        energy.rest(1.0)
+        energy.recover(1.0)
     assert energy.level == pytest.approx(0.75)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 10**6)), max_size=20))
 def test_energy_is_bounded_whatever_happens(steps: list[tuple[int, float]]) -> None:
-    energy = Energy(tokens=10_000, per_hour=1.0)
+    energy = TokenBudget(tokens=10_000, per_hour=1.0)
     for tokens, seconds in steps:
         energy.spend(tokens)
         assert LEAST <= energy.level <= 1
-        energy.rest(seconds)
+        energy.recover(seconds)
         assert LEAST <= energy.level <= 1
         assert 1 <= energy.factor <= 1.95
 
@@ -137,53 +137,53 @@ def test_thoughts_press_by_number_and_age_and_more_when_tired(
 
 def test_what_was_handled_comes_up_again_when_somebody_speaks_there() -> None:
     known = Acknowledgements()
-    known.put(Kind.CONTACT, FROGS, Acknowledgement(State.HANDLED, 0.4))
-    assert known.blocks(Kind.CONTACT, FROGS, 0.9, NOON)
-    assert not known.blocks(Kind.SILENCE, FROGS, 0.9, NOON)
-    known.spoken(FROGS)
-    assert not known.blocks(Kind.CONTACT, FROGS, 0.4, NOON)
+    known.put(TriggerKind.CONTACT, FROGS, Acknowledgement(AcknowledgementState.HANDLED, 0.4))
+    assert known.blocks(TriggerKind.CONTACT, FROGS, 0.9, NOON)
+    assert not known.blocks(TriggerKind.SILENCE, FROGS, 0.9, NOON)
+    known.on_message(FROGS)
+    assert not known.blocks(TriggerKind.CONTACT, FROGS, 0.4, NOON)
 
 
 def test_one_persons_line_never_clears_what_was_handled_on_another_channel() -> None:
     known = Acknowledgements()
     for place in (FROGS, TOADS):
-        known.put(Kind.CONTACT, place, Acknowledgement(State.HANDLED, 0.4))
-    known.spoken(FROGS)
-    assert known.blocks(Kind.CONTACT, TOADS, 0.4, NOON)
+        known.put(TriggerKind.CONTACT, place, Acknowledgement(AcknowledgementState.HANDLED, 0.4))
+    known.on_message(FROGS)
+    assert known.blocks(TriggerKind.CONTACT, TOADS, 0.4, NOON)
 
 
 def test_what_was_put_off_waits_for_its_time_or_until_it_has_grown_by_a_quarter() -> None:
     known = Acknowledgements()
     hour = NOON + timedelta(hours=1)
-    known.put(Kind.CONTACT, FROGS, Acknowledgement(State.DEFERRED, 0.4, hour))
-    known.spoken(FROGS)
-    assert known.blocks(Kind.CONTACT, FROGS, 0.64, NOON)
-    assert not known.blocks(Kind.CONTACT, FROGS, 0.65, NOON)
-    known.put(Kind.CONTACT, FROGS, Acknowledgement(State.DEFERRED, 0.4, hour))
-    assert not known.blocks(Kind.CONTACT, FROGS, 0.4, hour)
+    known.put(TriggerKind.CONTACT, FROGS, Acknowledgement(AcknowledgementState.DEFERRED, 0.4, hour))
+    known.on_message(FROGS)
+    assert known.blocks(TriggerKind.CONTACT, FROGS, 0.64, NOON)
+    assert not known.blocks(TriggerKind.CONTACT, FROGS, 0.65, NOON)
+    known.put(TriggerKind.CONTACT, FROGS, Acknowledgement(AcknowledgementState.DEFERRED, 0.4, hour))
+    assert not known.blocks(TriggerKind.CONTACT, FROGS, 0.4, hour)
 
 
 def test_what_was_suppressed_stays_so_until_it_is_lifted() -> None:
     known = Acknowledgements()
-    known.put(Kind.CONTACT, FROGS, Acknowledgement(State.SUPPRESSED))
-    known.spoken(FROGS)
-    assert known.blocks(Kind.CONTACT, FROGS, 1.0, NOON + timedelta(days=300))
+    known.put(TriggerKind.CONTACT, FROGS, Acknowledgement(AcknowledgementState.SUPPRESSED))
+    known.on_message(FROGS)
+    assert known.blocks(TriggerKind.CONTACT, FROGS, 1.0, NOON + timedelta(days=300))
     known.lift(TOADS)
-    assert known.blocks(Kind.CONTACT, FROGS, 1.0, NOON)
+    assert known.blocks(TriggerKind.CONTACT, FROGS, 1.0, NOON)
     known.lift(FROGS)
-    assert not known.blocks(Kind.CONTACT, FROGS, 1.0, NOON)
+    assert not known.blocks(TriggerKind.CONTACT, FROGS, 1.0, NOON)
 
 
 # What is measured of a channel.
 
 
 def test_a_question_that_nobody_answers_presses_more_and_more() -> None:
-    channel = Channel()
+    channel = ChannelActivity()
     said(channel, "ada", "how do I mount a cd?", 0)
-    assert channel.unanswered(START) == 0
-    assert channel.unanswered(START + 300) == pytest.approx(0.5)
-    assert channel.unanswered(START + 900) == 1
-    assert channel.unanswered(START + 1900) == 0  # she has gone long since
+    assert channel.unanswered_level(START) == 0
+    assert channel.unanswered_level(START + 300) == pytest.approx(0.5)
+    assert channel.unanswered_level(START + 900) == 1
+    assert channel.unanswered_level(START + 1900) == 0  # she has gone long since
 
 
 @pytest.mark.parametrize(
@@ -197,10 +197,10 @@ def test_a_question_that_nobody_answers_presses_more_and_more() -> None:
     ],
 )
 def test_a_question_is_answered_by(who: str, text: str) -> None:
-    channel = Channel()
+    channel = ChannelActivity()
     said(channel, "ada", "how do I mount a cd?", 0)
     said(channel, who, text, 30)
-    assert channel.unanswered(START + 300) == 0
+    assert channel.unanswered_level(START + 300) == 0
 
 
 @pytest.mark.parametrize(
@@ -212,23 +212,23 @@ def test_a_question_is_answered_by(who: str, text: str) -> None:
     ],
 )
 def test_a_question_is_not_answered_by(who: str, text: str) -> None:
-    channel = Channel()
+    channel = ChannelActivity()
     said(channel, "ada", "how do I mount a cd?", 0)
     said(channel, who, text, 30)
-    assert channel.unanswered(START + 300) == pytest.approx(0.5)
+    assert channel.unanswered_level(START + 300) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
     "text", ["bob: are you there?", "see http://x.example/?page", "terra, how are you?", "so what"]
 )
 def test_it_is_no_question_to_all(text: str) -> None:
-    channel = Channel()
+    channel = ChannelActivity()
     said(channel, "ada", text, 0)
-    assert channel.unanswered(START + 600) == 0
+    assert channel.unanswered_level(START + 600) == 0
 
 
 def test_there_is_no_room_where_all_speak_at_once_or_nobody_does() -> None:
-    channel = Channel()
+    channel = ChannelActivity()
     for second in range(10):
         said(channel, f"nick{second}", "hello", second)
     assert channel.availability(START + 10) < 0.25
@@ -238,12 +238,12 @@ def test_there_is_no_room_where_all_speak_at_once_or_nobody_does() -> None:
 
 def test_a_silence_is_sudden_only_after_a_lively_talk() -> None:
     lively, sleepy = Aggregate(), Aggregate()
-    lively.add(Sense.ACTIVITY, 0.5, START)
-    sleepy.add(Sense.ACTIVITY, 0.1, START)
+    lively.add(Metric.ACTIVITY, 0.5, START)
+    sleepy.add(Metric.ACTIVITY, 0.1, START)
     for seen in (lively, sleepy):
-        seen.add(Sense.QUIET, 0.2, START + 200)
+        seen.add(Metric.QUIET, 0.2, START + 200)
         assert seen.silence(START + 310) == 0
-        seen.add(Sense.QUIET, 0.4, START + 360)
+        seen.add(Metric.QUIET, 0.4, START + 360)
     assert lively.silence(START + 360) == 0.4
     assert sleepy.silence(START + 360) == 0
     assert lively.silence(START + 700) == 0  # no longer sudden

@@ -9,10 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from llm.attention.attention import COOLDOWN, Attention
-from llm.attention.energy import LEAST, WEARY, Energy
-from llm.attention.kind import Kind
-from llm.attention.line import Line
-from llm.attention.wake import Wake
+from llm.attention.energy import LEAST, WEARY, TokenBudget
+from llm.attention.kind import TriggerKind
+from llm.attention.line import MessageFeatures
+from llm.attention.wake import Trigger
 from storage.chat_log.event import Place
 
 PLACE = Place("irc", "#ubuntu")
@@ -34,7 +34,7 @@ def real_lines() -> list[tuple[datetime, str, str]]:
     ]
 
 
-def wakes(attention: Attention, cost: int, hours: int = 3) -> Iterator[Wake]:
+def wakes(attention: Attention, cost: int, hours: int = 3) -> Iterator[Trigger]:
     """What wakes while the channel talks, and after; a run costs so many tokens, and is at once
     over."""
     lines = real_lines()
@@ -42,35 +42,37 @@ def wakes(attention: Attention, cost: int, hours: int = 3) -> Iterator[Wake]:
     while now < end:
         while lines and lines[0][0] <= now:
             time, nick, text = lines.pop(0)
-            attention.hear(PLACE, Line.read(text, nick, time.timestamp()), "terra")
-        for wake in attention.tick(now, 1.0):
-            yield wake
+            attention.on_message(
+                PLACE, MessageFeatures.extract(text, nick, time.timestamp()), "terra"
+            )
+        for trigger in attention.tick(now, 1.0):
+            yield trigger
             attention.energy.spend(cost)
-            attention.done(wake)
+            attention.finish(trigger)
         assert LEAST <= attention.energy.level <= 1
         now += timedelta(seconds=1)
 
 
 def test_on_a_busy_channel_it_wakes_for_those_who_asked_and_at_most_twice_an_hour() -> None:
-    found = list(wakes(Attention(Energy(200_000, 0.25)), cost=3_000))
+    found = list(wakes(Attention(TokenBudget(200_000, 0.25)), cost=3_000))
     assert len(found) >= 3
     for one, next_one in pairwise(found):
         assert next_one.time - one.time >= COOLDOWN
     askers = {nick.lower() for _, nick, text in real_lines() if "?" in text}
-    asked = [wake for wake in found if wake.kind is Kind.CONTACT]
-    assert {wake.person for wake in asked} <= askers
-    assert len(found) - len(asked) == sum(wake.kind is Kind.SILENCE for wake in found)
+    asked = [trigger for trigger in found if trigger.kind is TriggerKind.CONTACT]
+    assert {trigger.person for trigger in asked} <= askers
+    assert len(found) - len(asked) == sum(trigger.kind is TriggerKind.SILENCE for trigger in found)
 
 
 def test_when_runs_are_dear_energy_makes_them_rare() -> None:
-    cheap = list(wakes(Attention(Energy(10**9, 0.25)), cost=100_000))
-    attention = Attention(Energy(100_000, 0.01))
+    cheap = list(wakes(Attention(TokenBudget(10**9, 0.25)), cost=100_000))
+    attention = Attention(TokenBudget(100_000, 0.01))
     dear = list(wakes(attention, cost=100_000))
     assert len(dear) == 1 < len(cheap)
     assert attention.energy.level < WEARY
 
 
 def test_after_the_talk_there_is_nothing_left_to_look_at() -> None:
-    attention = Attention(Energy(200_000, 0.25))
+    attention = Attention(TokenBudget(200_000, 0.25))
     list(wakes(attention, cost=0))
     assert not attention

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.effective import Value, effective
+from harnesses.core.effective import ConfigEntry, config_entries
 from terrarium.config import load
 
 EVERYTHING = """
@@ -30,10 +30,10 @@ deliver = "https://hooks.example/hunter2-webhook"
 """
 
 
-def shown(folder: Path, text: str) -> dict[str, Value]:
+def shown(folder: Path, text: str) -> dict[str, ConfigEntry]:
     file = folder / "terrarium.toml"
     file.write_text(text)
-    return {f"{v.table}.{v.key}": v for v in effective(load(file, folder))}
+    return {f"{v.table}.{v.key}": v for v in config_entries(load(file, folder))}
 
 
 def test_no_secret_is_shown_wherever_it_stands(tmp_path: Path) -> None:
@@ -59,5 +59,5 @@ def test_a_value_says_where_it_is_from(tmp_path: Path, monkeypatch: pytest.Monke
         "web.port": "WEB_PORT",
         "web.token": str(secrets / "web_token"),
     }
-    assert values["server.host"] == Value("server", "host", '"127.0.0.1"', "default")
+    assert values["server.host"] == ConfigEntry("server", "host", '"127.0.0.1"', "default")
     assert values["model.path"].text == ""

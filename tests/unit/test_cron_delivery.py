@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.cron.delivery import Result, ToChannel, ToFile
+from harnesses.cron.delivery import ChannelDelivery, FileDelivery, JobOutput
 from harnesses.cron.errors import Undeliverable
 from storage.chat_log.event import Place
 from storage.db.database import Database
@@ -16,24 +16,24 @@ from storage.queues.outbox import Outbox
 DUE = datetime(2026, 5, 1, 9, tzinfo=UTC)
 
 
-def result(text: str) -> Result:
-    return Result("digest", DUE, text)
+def result(text: str) -> JobOutput:
+    return JobOutput("digest", DUE, text)
 
 
 async def test_a_channel_gets_the_text_through_the_outbox_once(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "outbox.db") as database:
+    async with Database.open(tmp_path / "outbox.db") as database:
         outbox = Outbox(database)
-        delivery = ToChannel(outbox, Place("irc", "#c"))
+        delivery = ChannelDelivery(outbox, Place("irc", "#c"))
         await delivery.deliver(result("first"))
         await delivery.deliver(result("written anew after a crash"))
-        (parcel,) = await outbox.waiting()
-    assert (parcel.place, parcel.text) == (Place("irc", "#c"), "first")
+        (message,) = await outbox.list_unsent()
+    assert (message.place, message.text) == (Place("irc", "#c"), "first")
 
 
 async def test_a_file_grows_and_says_which_job_wrote_when(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "digest.txt"
-    await ToFile(path).deliver(result("héllo"))
-    await ToFile(path).deliver(result("again"))
+    await FileDelivery(path).deliver(result("héllo"))
+    await FileDelivery(path).deliver(result("again"))
     head = "# digest, 2026-05-01T09:00:00+00:00\n\n"
     assert path.read_text(encoding="utf-8") == f"{head}héllo\n\n{head}again\n\n"
 
@@ -41,4 +41,4 @@ async def test_a_file_grows_and_says_which_job_wrote_when(tmp_path: Path) -> Non
 async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
     with pytest.raises(Undeliverable, match="taken"):
-        await ToFile(tmp_path / "taken" / "digest.txt").deliver(result("x"))
+        await FileDelivery(tmp_path / "taken" / "digest.txt").deliver(result("x"))

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from harnesses.cron.settings import CronSettings
-from harnesses.cron.target import Channel, File, Webhook, parse_channel, parse_target
+from harnesses.cron.target import (
+    ChannelTarget,
+    FileTarget,
+    WebhookTarget,
+    parse_channel,
+    parse_target,
+)
 from storage.chat_log.event import Place
 from terrarium.config import Config, ConfigError, load
 
@@ -75,10 +81,12 @@ def test_the_environment_may_give_the_jobs(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_places_to_deliver_to() -> None:
-    assert parse_target("#c") == Channel(None, "#c")
-    assert parse_target("libera/##c") == Channel("libera", "##c")
-    assert parse_target("file:out/digest.txt") == File(Path("out/digest.txt"))
-    assert parse_target("https://example.org/hook?k=1") == Webhook("https://example.org/hook?k=1")
+    assert parse_target("#c") == ChannelTarget(None, "#c")
+    assert parse_target("libera/##c") == ChannelTarget("libera", "##c")
+    assert parse_target("file:out/digest.txt") == FileTarget(Path("out/digest.txt"))
+    assert parse_target("https://example.org/hook?k=1") == WebhookTarget(
+        "https://example.org/hook?k=1"
+    )
 
 
 def test_a_channel_alone_is_on_the_one_network_that_there_is() -> None:

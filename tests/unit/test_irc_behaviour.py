@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from harnesses.irc.channel_settings import (
-    Behaviour,
-    Behaviours,
+    BehaviourResolver,
+    ChannelBehaviour,
     ChannelKeys,
     UnknownKey,
     key_of,
     value_of,
 )
-from harnesses.irc.policy.bots_and_relays import Kicks, Loops
-from harnesses.irc.policy.rate_limit import Buckets
-from harnesses.irc.protocol.identity import Identity, listed
-from harnesses.irc.replies.sender import sayable
+from harnesses.irc.policy.bots_and_relays import BotLoopDetector, KickCounter
+from harnesses.irc.policy.rate_limit import TokenBuckets
+from harnesses.irc.protocol.identity import Identity, matches_any
+from harnesses.irc.replies.sender import sanitize
 from storage.chat_log.event import Place
 from tests.kit.irc_session import WELCOME, Story
 
@@ -48,62 +48,62 @@ class Clock:
     ],
 )
 def test_an_entry_is_an_account_or_a_mask(entry: str, means_her: bool) -> None:
-    assert listed(ALICE, [entry], str.lower) == means_her
+    assert matches_any(ALICE, [entry], str.lower) == means_her
 
 
 def test_an_empty_list_means_nobody_and_no_account_is_none() -> None:
-    assert not listed(ALICE, [], str.lower)
-    assert not listed(Identity("alice", "al", "h", None), ["alice"], str.lower)
+    assert not matches_any(ALICE, [], str.lower)
+    assert not matches_any(Identity("alice", "al", "h", None), ["alice"], str.lower)
 
 
 def test_an_account_cannot_be_had_through_a_relay() -> None:
     bridged = Identity("alice", "al", "h", "alice", bridged=True)
-    assert not listed(bridged, ["alice"], str.lower)
+    assert not matches_any(bridged, ["alice"], str.lower)
 
 
 def test_a_bucket_gives_ten_seconds_worth_at_once_and_then_its_rate() -> None:
     clock = Clock()
-    buckets = Buckets(0.5, clock, refusals_cost=False)
-    assert [buckets.take("a") for _ in range(6)] == [True] * 5 + [False]
-    assert buckets.take("b")
+    buckets = TokenBuckets(0.5, clock, refusals_cost=False)
+    assert [buckets.try_acquire("a") for _ in range(6)] == [True] * 5 + [False]
+    assert buckets.try_acquire("b")
     clock.now += 2
-    assert [buckets.take("a") for _ in range(2)] == [True, False]
+    assert [buckets.try_acquire("a") for _ in range(2)] == [True, False]
 
 
 def test_who_floods_is_heard_after_being_quiet_and_not_before() -> None:
     clock = Clock()
-    buckets = Buckets(1.0, clock, refusals_cost=True)
+    buckets = TokenBuckets(1.0, clock, refusals_cost=True)
     for _ in range(100):
-        buckets.take("mallory")
+        buckets.try_acquire("mallory")
         clock.now += 0.1
     clock.now += 5
-    assert not buckets.take("mallory")
+    assert not buckets.try_acquire("mallory")
     clock.now += 15
-    assert buckets.take("mallory")
+    assert buckets.try_acquire("mallory")
 
 
 def test_a_refusal_is_told_once_a_minute() -> None:
     clock = Clock()
-    buckets = Buckets(1.0, clock, refusals_cost=True)
-    assert [buckets.tell("a") for _ in range(3)] == [True, False, False]
+    buckets = TokenBuckets(1.0, clock, refusals_cost=True)
+    assert [buckets.should_notify("a") for _ in range(3)] == [True, False, False]
     clock.now += 61
-    assert buckets.tell("a")
+    assert buckets.should_notify("a")
 
 
 def test_the_most_specific_place_wins_and_there_what_was_set() -> None:
     here, there, anywhere = Place("net", "#c"), Place("net", "#d"), Place("net", "*")
-    default = Behaviour(".", 4, "terra", 50)
-    behaviours = Behaviours({here: {"line_budget": 1}, anywhere: {"model": "set"}})
+    default = ChannelBehaviour(".", 4, "terra", 50)
+    behaviours = BehaviourResolver({here: {"line_budget": 1}, anywhere: {"model": "set"}})
     file = {"#C": ChannelKeys(line_budget=2, model="file"), "*": ChannelKeys(model="all")}
     behaviours.configure("net", default, file, str.lower)
-    assert behaviours.of(there) == Behaviour(".", 4, "set", 50)
-    assert behaviours.of(here) == Behaviour(".", 1, "file", 50)
-    behaviours.put(here, "line_budget", None)
-    assert behaviours.of(here).line_budget == 2
-    behaviours.put(anywhere, "model", None)
-    assert behaviours.of(there).model == "all"
+    assert behaviours.resolve(there) == ChannelBehaviour(".", 4, "set", 50)
+    assert behaviours.resolve(here) == ChannelBehaviour(".", 1, "file", 50)
+    behaviours.set_value(here, "line_budget", None)
+    assert behaviours.resolve(here).line_budget == 2
+    behaviours.set_value(anywhere, "model", None)
+    assert behaviours.resolve(there).model == "all"
     behaviours.configure("net", default, {}, str.lower)
-    assert behaviours.of(here) == default
+    assert behaviours.resolve(here) == default
 
 
 def test_a_part_of_a_name_means_a_key_when_only_one_has_it() -> None:
@@ -125,30 +125,34 @@ def test_a_value_is_read_as_its_key_wants_it() -> None:
 
 def test_whoever_types_keeps_talking_and_whoever_does_not_is_closed_until_quiet() -> None:
     clock = Clock()
-    loops = Loops(clock)
+    loop_detector = BotLoopDetector(clock)
     heard = []
     for pause in (9, 9, 9, 0.1, 0.1, 0.1, 0.1, 30):
-        loops.answered("p")
+        loop_detector.note_reply("p")
         clock.now += pause
-        heard.append(not loops.closed("p", "how are you today, dear bot?"))
+        heard.append(not loop_detector.is_loop("p", "how are you today, dear bot?"))
     assert heard == [True] * 5 + [False] * 3
     clock.now += 61
-    assert not loops.closed("p", "hello?")
+    assert not loop_detector.is_loop("p", "hello?")
 
 
 def test_the_third_kick_in_an_hour_is_enough() -> None:
     clock = Clock()
-    kicks = Kicks(clock)
-    assert [kicks.enough("#c"), kicks.enough("#c"), kicks.enough("#d")] == [False] * 3
+    kick_counter = KickCounter(clock)
+    assert [
+        kick_counter.limit_reached("#c"),
+        kick_counter.limit_reached("#c"),
+        kick_counter.limit_reached("#d"),
+    ] == [False] * 3
     clock.now += 3_700
-    assert [kicks.enough("#c") for _ in range(3)] == [False, False, True]
+    assert [kick_counter.limit_reached("#c") for _ in range(3)] == [False, False, True]
 
 
 def test_what_is_said_has_no_codes_no_overrides_and_no_towers_of_marks() -> None:
-    assert sayable("\x02a\x0304,12b\x01\x7f\x85\r\nc\x00\x04ff0000d") == "ab\ncd"
-    assert sayable("\u202egnp.exe") == "gnp.exe"
-    assert sayable("z" + "\u0300" * 900 + "y") == "z" + "\u0300" * 4 + "y"
-    assert sayable("half \ud800 pair") == "half ? pair"
+    assert sanitize("\x02a\x0304,12b\x01\x7f\x85\r\nc\x00\x04ff0000d") == "ab\ncd"
+    assert sanitize("\u202egnp.exe") == "gnp.exe"
+    assert sanitize("z" + "\u0300" * 900 + "y") == "z" + "\u0300" * 4 + "y"
+    assert sanitize("half \ud800 pair") == "half ? pair"
 
 
 def test_the_modes_of_members_are_known_from_names_and_from_changes() -> None:

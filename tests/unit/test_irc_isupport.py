@@ -17,7 +17,7 @@ from harnesses.irc.protocol.isupport import ISupport
     ],
 )
 def test_names_fold_as_the_server_says(mapping: str, name: str, folded: str) -> None:
-    assert ISupport().updated([f"CASEMAPPING={mapping}"]).fold(name) == folded
+    assert ISupport().with_tokens([f"CASEMAPPING={mapping}"]).fold(name) == folded
 
 
 def test_silence_means_the_protocol_defaults() -> None:
@@ -29,23 +29,25 @@ def test_silence_means_the_protocol_defaults() -> None:
 
 def test_tokens_of_several_lines_add_up_and_can_be_taken_back() -> None:
     isupport = (
-        ISupport().updated(["NICKLEN=30", "PREFIX=(qo)~@"]).updated(["-NICKLEN", "LINELEN=x"])
+        ISupport()
+        .with_tokens(["NICKLEN=30", "PREFIX=(qo)~@"])
+        .with_tokens(["-NICKLEN", "LINELEN=x"])
     )
     assert isupport.nicklen == 9
     assert isupport.linelen == 512
     assert isupport.prefix == {"~": "q", "@": "o"}
-    assert ISupport().updated([r"CHANTYPES=\x23"]).chantypes == "#"
+    assert ISupport().with_tokens([r"CHANTYPES=\x23"]).chantypes == "#"
 
 
 def test_members_lose_all_their_symbols_but_nicks_keep_theirs() -> None:
-    isupport = ISupport().updated(["PREFIX=(qaohv)~&@%+", "STATUSMSG=@+"])
+    isupport = ISupport().with_tokens(["PREFIX=(qaohv)~&@%+", "STATUSMSG=@+"])
     assert isupport.without_prefix("~&@owner") == "owner"
     assert isupport.without_prefix("_~nick") == "_~nick"
-    assert ISupport().updated(["PREFIX="]).without_prefix("@odd") == "@odd"
+    assert ISupport().with_tokens(["PREFIX="]).without_prefix("@odd") == "@odd"
 
 
 def test_a_status_message_reaches_its_channel() -> None:
-    isupport = ISupport().updated(["STATUSMSG=@+", "CHANTYPES=#+"])
+    isupport = ISupport().with_tokens(["STATUSMSG=@+", "CHANTYPES=#+"])
     assert isupport.channel_of("@#c") == "#c"
     assert isupport.channel_of("+open") == "+open"
     assert isupport.channel_of("alice") is None
@@ -53,5 +55,5 @@ def test_a_status_message_reaches_its_channel() -> None:
 
 
 def test_channel_modes_come_in_four_kinds() -> None:
-    assert ISupport().updated(["CHANMODES=b,k,l,imn"]).chanmodes == ("b", "k", "l", "imn")
-    assert ISupport().updated(["CHANMODES=b"]).chanmodes == ("b", "", "", "")
+    assert ISupport().with_tokens(["CHANMODES=b,k,l,imn"]).chanmodes == ("b", "k", "l", "imn")
+    assert ISupport().with_tokens(["CHANMODES=b"]).chanmodes == ("b", "", "", "")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.errors import InvalidMessage
-from harnesses.irc.protocol.message import LineBuffer, Message, Source, decode, parse, untagged
+from harnesses.irc.protocol.message import LineBuffer, Message, Source, decode, parse, strip_tags
 
 TEXT = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]))
 WORD = st.text(
@@ -81,9 +81,9 @@ def test_a_missing_parameter_is_empty() -> None:
 
 def test_tags_come_off_and_the_rest_stays_as_it_was() -> None:
     assert (
-        untagged("@time=x;y=z :a!b@c PRIVMSG #c :two  spaces") == ":a!b@c PRIVMSG #c :two  spaces"
+        strip_tags("@time=x;y=z :a!b@c PRIVMSG #c :two  spaces") == ":a!b@c PRIVMSG #c :two  spaces"
     )
-    assert untagged("PING :@x y") == "PING :@x y"
+    assert strip_tags("PING :@x y") == "PING :@x y"
 
 
 @pytest.mark.parametrize(

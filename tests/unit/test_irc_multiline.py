@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.policy.log_records import lines_of, recorded
+from harnesses.irc.policy.log_records import split_lines, to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.multiline import MOST_LINES, OPEN_AT_ONCE
 from tests.kit.irc_session import IN_CHANNEL, Story, inside
@@ -24,7 +24,7 @@ def several(*lines: str, tags: str = "msgid=m1", target: str = "#c") -> list[str
 
 
 def logged(event: IrcEvent) -> list[str]:
-    return [line.text for line in lines_of(recorded(event))]
+    return [line.text for line in split_lines(to_log_event(event))]
 
 
 def test_it_is_asked_for_where_it_is_offered_with_what_it_needs() -> None:

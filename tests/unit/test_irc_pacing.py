@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.transport.send_queue import BURST, RATE, Pacing, cost
+from harnesses.irc.transport.send_queue import BURST, RATE, TokenBucketQueue, cost
 
 
 class Clock:
@@ -26,13 +26,13 @@ def test_no_stretch_of_time_gets_more_than_the_bucket_holds(
     sizes: list[int], steps: list[float]
 ) -> None:
     clock = Clock()
-    pacing: Pacing[int] = Pacing(clock)
+    pacing: TokenBucketQueue[int] = TokenBucketQueue(clock)
     for size in sizes:
-        pacing.put(size, size)
+        pacing.push(size, size)
     sent: list[tuple[float, float]] = []
     for step in [0.0, *steps]:
         clock.now += step
-        while (taken := pacing.take()) is not None:
+        while (taken := pacing.pop()) is not None:
             sent.append((clock.now, cost(taken)))
     for index, (start, _) in enumerate(sent):
         for end, _ in sent[index:]:
@@ -43,13 +43,13 @@ def test_no_stretch_of_time_gets_more_than_the_bucket_holds(
 @given(st.lists(SIZES, min_size=1, max_size=40))
 def test_waiting_as_told_gets_every_line_out_in_order(sizes: list[int]) -> None:
     clock = Clock()
-    pacing: Pacing[int] = Pacing(clock)
+    pacing: TokenBucketQueue[int] = TokenBucketQueue(clock)
     for number, size in enumerate(sizes):
-        pacing.put(number, size)
+        pacing.push(number, size)
     got: list[int] = []
     while (delay := pacing.delay()) is not None:
         clock.now += delay + 1e-9
-        item = pacing.take()
+        item = pacing.pop()
         assert item is not None, "the line may go when its time has come"
         got.append(item)
     assert got == list(range(len(sizes)))
@@ -57,13 +57,13 @@ def test_waiting_as_told_gets_every_line_out_in_order(sizes: list[int]) -> None:
 
 def test_what_only_we_want_to_know_lets_answers_go_first() -> None:
     clock = Clock()
-    pacing: Pacing[str] = Pacing(clock)
+    pacing: TokenBucketQueue[str] = TokenBucketQueue(clock)
     for number in range(20):
-        pacing.put(f"WHO {number}", 10, idle=True)
-    said = [pacing.take() for _ in range(5)]
-    pacing.put("an answer", 10)
+        pacing.push(f"WHO {number}", 10, idle=True)
+    said = [pacing.pop() for _ in range(5)]
+    pacing.push("an answer", 10)
     clock.now += 2 / RATE
-    assert [*said, pacing.take(), pacing.take()] == [
+    assert [*said, pacing.pop(), pacing.pop()] == [
         *(f"WHO {number}" for number in range(5)),
         "an answer",
         "WHO 5",
@@ -71,32 +71,32 @@ def test_what_only_we_want_to_know_lets_answers_go_first() -> None:
 
 
 def test_a_pong_overtakes_and_waits_for_nothing() -> None:
-    pacing: Pacing[str] = Pacing(Clock())
+    pacing: TokenBucketQueue[str] = TokenBucketQueue(Clock())
     for _ in range(20):
-        pacing.put("talk", 400)
-    while pacing.take():
+        pacing.push("talk", 400)
+    while pacing.pop():
         pass
-    pacing.put("PONG", 20, urgent=True)
+    pacing.push("PONG", 20, urgent=True)
     assert pacing.delay() == 0.0
-    assert pacing.take() == "PONG"
-    assert pacing.take() is None
+    assert pacing.pop() == "PONG"
+    assert pacing.pop() is None
 
 
 def test_long_lines_go_out_more_slowly_than_short_ones() -> None:
     def at_once(size: int) -> int:
-        pacing: Pacing[str] = Pacing(Clock())
+        pacing: TokenBucketQueue[str] = TokenBucketQueue(Clock())
         for _ in range(20):
-            pacing.put("x", size)
-        return sum(1 for _ in iter(pacing.take, None))
+            pacing.push("x", size)
+        return sum(1 for _ in iter(pacing.pop, None))
 
     assert at_once(40) == 5
     assert at_once(510) == 2
 
 
 def test_what_is_left_can_be_given_up() -> None:
-    pacing: Pacing[str] = Pacing(Clock())
-    pacing.put("a", 10)
-    pacing.put("b", 10, urgent=True)
+    pacing: TokenBucketQueue[str] = TokenBucketQueue(Clock())
+    pacing.push("a", 10)
+    pacing.push("b", 10, urgent=True)
     assert len(pacing) == 2
     assert pacing.clear() == ["b", "a"]
     assert pacing.delay() is None

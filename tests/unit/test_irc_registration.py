@@ -71,15 +71,15 @@ def test_capabilities_come_and_go_later() -> None:
 def test_a_server_without_cap_welcomes_us_too(answer: tuple[str, ...]) -> None:
     story = Story(["#c", "#d"])
     story.feed(*answer, *WELCOME)
-    assert story.session.ready
+    assert story.session.is_ready
     assert story.sent() == ["JOIN #c", "JOIN #d"]
-    assert not story.session.joined
+    assert not story.session.is_joined
 
 
 def test_tags_on_numerics_do_no_harm() -> None:
     story = Story()
     story.feed(*(f"@time=2026-01-01T00:00:00.000Z {line}" for line in IN_CHANNEL))
-    assert story.session.joined
+    assert story.session.is_joined
     assert story.session.isupport.statusmsg == "@+"
 
 

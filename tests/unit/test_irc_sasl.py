@@ -104,7 +104,7 @@ def test_a_refused_mechanism_makes_room_for_the_next() -> None:
     story.feed("AUTHENTICATE +", "904 * :failed")
     assert story.sent()[-1] == "CAP END"
     story.feed(*WELCOME)
-    assert story.session.ready
+    assert story.session.is_ready
 
 
 @pytest.mark.parametrize("numeric", ["902", "904", "905", "906"])
@@ -274,4 +274,4 @@ def test_no_order_of_events_breaks_the_exchange(lines: list[str]) -> None:
     story = Story(**JILLES)
     story.feed("CAP * LS :sasl", *lines, *WELCOME)
     assert all("sesame" not in line for line in story.sent())
-    assert story.session.ready
+    assert story.session.is_ready

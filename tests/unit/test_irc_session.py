@@ -50,7 +50,7 @@ def test_a_kick_is_logged_and_we_return_a_little_later() -> None:
     story = inside()
     (event,) = story.feed(":owner!o@h KICK #c Terra :out")
     assert (event.nick, event.target, event.text) == ("owner", "Terra", "out")
-    assert not story.session.joined
+    assert not story.session.is_joined
     (again,) = story.outgoing()
     assert (again.message.render(), again.delay) == ("JOIN #c", 60.0)
 
@@ -60,7 +60,7 @@ def test_a_channel_left_on_purpose_is_not_joined_again() -> None:
     del story.wanted["#c"]
     story.feed(":Terra!t@h PART #c :bye")
     assert story.sent() == []
-    assert story.session.joined
+    assert story.session.is_joined
 
 
 def test_a_channel_that_does_not_let_us_in_is_tried_again_later() -> None:

@@ -102,7 +102,7 @@ def test_a_full_line_as_others_receive_it_is_exactly_as_long_as_allowed(
     command: str, linelen: int
 ) -> None:
     me = Source("Terra", "~terra", "a.host.example")
-    isupport = ISupport().updated([f"LINELEN={linelen}"])
+    isupport = ISupport().with_tokens([f"LINELEN={linelen}"])
     text = "x" * budget(isupport, me, command, "#chän")
     body = f"\x01ACTION {text}\x01" if command == "ACTION" else text
     wire = "PRIVMSG" if command == "ACTION" else command

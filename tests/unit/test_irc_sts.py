@@ -50,7 +50,7 @@ def test_what_is_no_number_counts_as_missing(
 
 
 def test_a_policy_ends_when_its_time_is_over(policies: Policies) -> None:
-    policies.kept.keep("IRC.Example", 6697, 60)
+    policies.kept.store("IRC.Example", 6697, 60)
     for now, port in ((1000.0, 6697), (1059.9, 6697), (1060.0, None), (2000.0, None)):
         policies.now = now
         assert policies.kept.port(HOST) == port
@@ -58,7 +58,7 @@ def test_a_policy_ends_when_its_time_is_over(policies: Policies) -> None:
 
 
 def test_its_time_is_counted_from_the_end_of_the_connection(policies: Policies) -> None:
-    policies.kept.keep(HOST, 6697, 60)
+    policies.kept.store(HOST, 6697, 60)
     policies.now = 1500.0  # it has ended while we were connected
     policies.kept.renew("IRC.EXAMPLE")
     policies.now = 1559.0
@@ -68,8 +68,8 @@ def test_its_time_is_counted_from_the_end_of_the_connection(policies: Policies) 
 
 
 def test_another_word_of_the_server_replaces_the_one_before(policies: Policies) -> None:
-    policies.kept.keep(HOST, 6697, 1000)
-    policies.kept.keep(HOST, 7000, 10)
+    policies.kept.store(HOST, 6697, 1000)
+    policies.kept.store(HOST, 7000, 10)
     policies.kept.renew(HOST)
     policies.now = 1009.0
     assert policies.again().port(HOST) == 7000
@@ -79,9 +79,9 @@ def test_another_word_of_the_server_replaces_the_one_before(policies: Policies) 
 
 def test_a_duration_of_0_takes_it_back_for_good(policies: Policies) -> None:
     policies.kept.upgrade(HOST, 6697)
-    policies.kept.keep(HOST, 6697, 60)
-    policies.kept.keep("other.example", 6697, 60)
-    policies.kept.keep(HOST, 6697, 0)
+    policies.kept.store(HOST, 6697, 60)
+    policies.kept.store("other.example", 6697, 60)
+    policies.kept.store(HOST, 6697, 0)
     policies.kept.renew(HOST)
     assert policies.kept.port(HOST) is None
     assert policies.again().port(HOST) is None

@@ -13,7 +13,7 @@ from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
 from llm.messages.user_message import Question
 from llm.prompt.budget import PromptBudget
-from llm.prompt.compact_context import CompactContext
+from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import Conversation
 from storage.chat_log.event import Event
 from storage.db.database import Database
@@ -26,7 +26,7 @@ SMALL = PromptBudget(tokens=300, is_small=True, is_tiny=False, may_call=False)
 
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncIterator[Room]:
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         yield Room(log, Conversations(database))
 
 
@@ -41,7 +41,7 @@ async def ask(
 ) -> list[Message]:
     """What a small model is sent when bob asks `minutes` after noon; he gets the answer."""
     anchor = await room.says(f".terrarium {text}", "bob")
-    context = CompactContext(
+    context = CompactPromptContext(
         Conversation(room.memory, room.conversation("bob")),
         "You are Terra.",
         Question("bob", text),
@@ -160,4 +160,4 @@ async def test_a_question_that_cannot_fit_is_refused(room: Room) -> None:
 def test_the_budget_follows_from_size_and_speed(
     card: ModelCard | None, budget: PromptBudget
 ) -> None:
-    assert PromptBudget.of(card) == budget
+    assert PromptBudget.from_card(card) == budget

@@ -13,7 +13,7 @@ import pytest
 
 from llm.messages.message import Message
 from llm.messages.user_message import Question
-from llm.prompt.context_manager import Context, Conversation
+from llm.prompt.context_manager import Conversation, PromptContext
 from storage.chat_log.event import EventType
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -23,13 +23,13 @@ from tests.kit.room import NOON, Room, calls, spoken
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield database
 
 
 @pytest.fixture
 async def room(database: Database) -> AsyncIterator[Room]:
-    async with ChatLog.opened(database) as log:
+    async with ChatLog.open(database) as log:
         yield Room(log, Conversations(database))
 
 
@@ -104,7 +104,9 @@ async def test_what_the_model_repeated_is_harmless_when_it_is_sent_again(room: R
 
 async def test_thoughts_are_remembered_and_not_sent(room: Room) -> None:
     answer: Message = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
-    context = Context(Conversation(room.memory, room.name), "", Question("bob", "2 + 2?"), None)
+    context = PromptContext(
+        Conversation(room.memory, room.name), "", Question("bob", "2 + 2?"), None
+    )
     await context.load()
     await context.remember([answer])
     [turn] = await room.memory.turns(room.name)
@@ -131,7 +133,7 @@ async def test_a_prompt_begins_with_the_one_before_also_after_a_restart(tmp_path
     prompts = []
     for number in range(3):
         path = tmp_path / "irc.db"
-        async with Database.opened(path) as database, ChatLog.opened(database) as log:
+        async with Database.open(path) as database, ChatLog.open(database) as log:
             room = Room(log, Conversations(database), lines=100 * number)
             await room.says(f"line {number}")
             prompts.append(await room.asks(f"question {number}"))
@@ -210,7 +212,7 @@ async def test_clearing_begins_a_new_conversation(room: Room, database: Database
     await room.asks("one")
     assert await room.memory.clear(room.name) == 1
     for table in ("conversations", "turns"):
-        assert await database.all(f"SELECT * FROM {table}") == []
+        assert await database.fetch_all(f"SELECT * FROM {table}") == []
     prompt = await room.asks("two")
     assert len(prompt) == 2
     assert spoken(prompt[1]) == ["hello", ".terrarium one", "bob: So."]

@@ -26,8 +26,8 @@ KERNEL = (
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncIterator[Room]:
     async with (
-        Database.opened(tmp_path / "irc.db") as database,
-        ChatLog.opened(database) as log,
+        Database.open(tmp_path / "irc.db") as database,
+        ChatLog.open(database) as log,
     ):
         room = Room(log, Conversations(database), last=5)
         room.threads = ChannelThreads(log, Place("irc", room.name))

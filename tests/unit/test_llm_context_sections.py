@@ -10,23 +10,23 @@ import pytest
 
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
-from llm.messages.sections import Section
-from llm.prompt.log_window import LogView
+from llm.messages.sections import PromptSection
+from llm.prompt.log_window import LogWindow
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations
 from tests.kit.room import Room, calls
 
-FACTS = Section("facts", "ada: likes tea", 100)
-SUMMARY = Section("summary", "They spoke of soup.", 100)
-SKILLS = Section("skills", "How to boil an egg.", 100)
+FACTS = PromptSection("facts", "ada: likes tea", 100)
+SUMMARY = PromptSection("summary", "They spoke of soup.", 100)
+SKILLS = PromptSection("skills", "How to boil an egg.", 100)
 
 
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncIterator[Room]:
     async with (
-        Database.opened(tmp_path / "irc.db") as database,
-        ChatLog.opened(database) as log,
+        Database.open(tmp_path / "irc.db") as database,
+        ChatLog.open(database) as log,
     ):
         yield Room(log, Conversations(database), stable=(FACTS, SUMMARY), beside=(SKILLS,))
 
@@ -69,10 +69,10 @@ def shown(prompt: list[Message]) -> list[str]:
 async def test_what_does_not_fit_leaves_in_order_and_the_persona_never(room: Room) -> None:
     """Lines, what is beside the question, results, then the stable sections from the last on."""
     await room.says("line " + "x" * 400)
-    view = room.view(await room.says("and?", "bob"))
+    log_window = room.view(await room.says("and?", "bob"))
     seen: list[list[str]] = []
     room.window = 640
-    while prompt := await fitted(room, view):
+    while prompt := await fitted(room, log_window):
         assert prompt[0]["content"].startswith("You are Terra.")
         if not seen or shown(prompt) != seen[-1]:
             seen.append(shown(prompt))
@@ -81,12 +81,12 @@ async def test_what_does_not_fit_leaves_in_order_and_the_persona_never(room: Roo
     assert seen == [whole[number:] for number in range(6)]
 
 
-async def fitted(room: Room, view: LogView) -> list[Message]:
+async def fitted(room: Room, log_window: LogWindow) -> list[Message]:
     """The prompt of a run that has used a tool; nothing when it does not fit."""
     steps = calls("search")
     steps[1]["content"] = "y" * 300
     try:
-        return await room.sent("and?", view, steps, None)
+        return await room.sent("and?", log_window, steps, None)
     except ContextTooLong:
         return []
 
@@ -95,8 +95,8 @@ async def test_long_sections_are_cut_to_their_share_of_the_window_and_keep_the_l
     room: Room,
 ) -> None:
     room.window = 800  # of which 100 are kept for the answer
-    room.stable = (Section("summary", "They spoke of soup.\n" * 500, 10_000),)
-    room.beside = (Section("skills", "Boil it.\n" * 500, 10_000),)
+    room.stable = (PromptSection("summary", "They spoke of soup.\n" * 500, 10_000),)
+    room.beside = (PromptSection("skills", "Boil it.\n" * 500, 10_000),)
     await room.says("hello")
     system, asked = await room.asks("what now?")
     assert 600 <= len(system["content"]) <= 860

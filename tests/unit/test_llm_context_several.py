@@ -16,15 +16,15 @@ from storage.chat_log.event import EventType
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.memory.conversations import Conversations, Window
+from storage.memory.conversations import Conversations, PromptWindow
 from tests.kit.room import Room, calls, spoken
 
 
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncIterator[Room]:
     async with (
-        Database.opened(tmp_path / "irc.db") as database,
-        ChatLog.opened(database) as log,
+        Database.open(tmp_path / "irc.db") as database,
+        ChatLog.open(database) as log,
     ):
         yield Room(log, Conversations(database), last=5, shared=True)
 
@@ -90,12 +90,12 @@ async def test_whoever_asks_the_prompt_is_sound(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("room")
-    async with Database.opened(folder / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(folder / "irc.db") as database, ChatLog.open(database) as log:
         memory = Conversations(database)
         await OptOuts(database).add("irc", "mallory", None)
         room = Room(log, memory, last=last, window=window, shared=True)
         other = Room(log, memory, "#other", shared=True, lines=10_000)
-        last_of: dict[str, tuple[list[Message], Window]] = {}
+        last_of: dict[str, tuple[list[Message], PromptWindow]] = {}
         for number, (action, nick) in enumerate([*actions, ("ask", "bob")]):
             if action == "line":
                 await room.says(f"line {number}.", nick)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm.client.client import Count
+from llm.client.client import TokenCountResult
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
 from storage.chat_log.event import EventType
@@ -24,13 +24,13 @@ from tests.kit.room import Room, calls, spoken
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield database
 
 
 @pytest.fixture
 async def room(database: Database) -> AsyncIterator[Room]:
-    async with ChatLog.opened(database) as log:
+    async with ChatLog.open(database) as log:
         yield Room(log, Conversations(database))
 
 
@@ -137,7 +137,7 @@ async def test_whatever_happens_the_prompt_is_sound(
     actions: list[str], last: int, window: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("room")
-    async with Database.opened(folder / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(folder / "irc.db") as database, ChatLog.open(database) as log:
         room = Room(log, Conversations(database), last=last, window=window)
         prompt: list[Message] = []
         for number, action in enumerate([*actions, "ask"]):
@@ -166,7 +166,7 @@ async def asks_soundly(room: Room, number: int, kind: str, before: list[Message]
     return prompt
 
 
-def assert_sound(prompt: list[Message], counted: Count, question: str) -> None:
+def assert_sound(prompt: list[Message], counted: TokenCountResult, question: str) -> None:
     """Within the window, whole, in order, and nothing twice."""
     assert counted.tokens <= counted.window - 100
     assert_whole(prompt)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from terrarium.config import ConfigError
-from terrarium.front_matter import parted, read
+from terrarium.front_matter import parse, split
 
 GOOD = [
     ("", {}, ""),
@@ -55,19 +55,19 @@ class Keys(BaseModel):
 
 @pytest.mark.parametrize(("text", "keys", "body"), GOOD)
 def test_keys_and_text_are_parted(text: str, keys: dict[str, Any], body: str) -> None:
-    assert parted(text) == (keys, body)
+    assert split(text) == (keys, body)
 
 
 @pytest.mark.parametrize(("text", "why"), BAD)
 def test_what_is_no_front_matter_says_where(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parted(text)
+        split(text)
 
 
 @given(st.text(alphabet="ab:-[]{},'\"#| \n\\", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        keys, body = parted(f"---\n{text}")
+        keys, body = split(f"---\n{text}")
     except ValueError:
         return
     assert all(isinstance(value, str | list) for value in keys.values())
@@ -77,7 +77,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n"), max_size=20), max_size=4))
 def test_whatever_is_quoted_comes_back(items: list[str]) -> None:
     quoted = ["'" + item.replace("'", "''") + "'" for item in items]
-    assert parted(f"---\ntools: [{', '.join(quoted)}]\n---\n")[0] == {"tools": items}
+    assert split(f"---\ntools: [{', '.join(quoted)}]\n---\n")[0] == {"tools": items}
 
 
 def test_an_unknown_key_is_named_with_the_file_and_the_nearest(tmp_path: Path) -> None:
@@ -86,19 +86,19 @@ def test_an_unknown_key_is_named_with_the_file_and_the_nearest(tmp_path: Path) -
     with pytest.raises(
         ConfigError, match=r'pirate\.md: unknown key "temprature"; .* is "temperature"'
     ):
-        read(Keys, path)
+        parse(Keys, path)
 
 
 def test_a_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pirate.md"
     path.write_text("---\ntemperature: hot\n---\nArr.")
     with pytest.raises(ConfigError, match=r"pirate\.md: temperature: .*number"):
-        read(Keys, path)
+        parse(Keys, path)
     with pytest.raises(ConfigError, match=r"nowhere\.md cannot be read"):
-        read(Keys, tmp_path / "nowhere.md")
+        parse(Keys, tmp_path / "nowhere.md")
 
 
 def test_keys_get_the_types_that_they_need(tmp_path: Path) -> None:
     path = tmp_path / "pirate.md"
     path.write_text("\ufeff---\ntemperature: 0.7\ntools: [a]\n---\nArr.\n", encoding="utf-8")
-    assert read(Keys, path) == (Keys(temperature=0.7, tools=("a",)), "Arr.")
+    assert parse(Keys, path) == (Keys(temperature=0.7, tools=("a",)), "Arr.")

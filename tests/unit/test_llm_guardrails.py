@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.agent.guardrails import Act, Guardrails
-from llm.agent.limits import Limits, Profile
+from llm.agent.limits import Profile, RunLimits
 from llm.client.settings import AgentSettings
 from llm.messages.message import ToolCall
-from llm.tools.toolbox import Traits
+from llm.tools.toolbox import ToolOptions
 from terrarium.config import Config
 
 KINDS = {
-    "say": Traits(speaks=True, effect=True),
-    "note": Traits(quiet=True),
-    "look": Traits(reads=True, research=True),
+    "say": ToolOptions(speaks=True, effect=True),
+    "note": ToolOptions(quiet=True),
+    "look": ToolOptions(reads=True, research=True),
 }
 
 
@@ -27,8 +27,8 @@ def call(arguments: str = "{}", name: str = "search") -> ToolCall:
     return ToolCall("call_1", name, arguments)
 
 
-def guarded(limits: Limits | None = None) -> Guardrails:
-    return Guardrails(limits or Limits(), lambda name: KINDS.get(name, Traits()))
+def guarded(limits: RunLimits | None = None) -> Guardrails:
+    return Guardrails(limits or RunLimits(), lambda name: KINDS.get(name, ToolOptions()))
 
 
 def judged(guard: Guardrails, *calls: ToolCall) -> list[Act]:
@@ -41,9 +41,9 @@ def numbered(name: str, count: int) -> Iterable[ToolCall]:
     return [call(f'{{"n": {number}}}', name) for number in range(count)]
 
 
-def limits(profile: Profile, **agent: int) -> Limits:
+def limits(profile: Profile, **agent: int) -> RunLimits:
     settings = Config({"agent": agent}, None, Path()).section(AgentSettings)
-    return Limits.of(settings, profile)
+    return RunLimits.from_settings(settings, profile)
 
 
 def test_the_third_identical_call_is_stopped_however_it_is_written() -> None:
@@ -56,7 +56,7 @@ def test_the_third_identical_call_is_stopped_however_it_is_written() -> None:
 
 def test_identical_calls_of_one_reply_are_counted_before_any_of_them_runs() -> None:
     verdicts = guarded().judge([call("[1]") for _ in range(5)])
-    assert [verdict.act for verdict in verdicts] == ["allow", "allow", "steer", "steer", "steer"]
+    assert [decision.act for decision in verdicts] == ["allow", "allow", "steer", "steer", "steer"]
     assert verdicts[2].words == "the same call was made before; use its result"
 
 
@@ -82,7 +82,7 @@ def test_two_calls_in_turn_end_the_run_at_the_third_round() -> None:
 def test_two_calls_in_turn_of_one_reply_end_the_run_too() -> None:
     a, b = call("[1]", "search"), call("[2]", "who")
     verdicts = guarded().judge([a, b, a, b, a, b])
-    assert [verdict.act for verdict in verdicts] == ["allow"] * 4 + ["stop", "drop"]
+    assert [decision.act for decision in verdicts] == ["allow"] * 4 + ["stop", "drop"]
 
 
 def test_two_tools_in_turn_with_new_arguments_are_fine() -> None:
@@ -92,19 +92,19 @@ def test_two_tools_in_turn_with_new_arguments_are_fine() -> None:
 
 
 def test_no_more_calls_run_than_allowed() -> None:
-    guard = guarded(Limits(calls=2))
+    guard = guarded(RunLimits(calls=2))
     assert judged(guard, *numbered("search", 3)) == ["allow", "allow", "drop"]
     assert guard.exhausted
 
 
 def test_a_call_that_was_stopped_costs_nothing() -> None:
-    guard = guarded(Limits(calls=3))
+    guard = guarded(RunLimits(calls=3))
     judged(guard, *[call()] * 5)
     assert not guard.exhausted
 
 
 def test_without_calls_a_run_is_exhausted_from_the_start() -> None:
-    assert guarded(Limits(calls=0)).exhausted
+    assert guarded(RunLimits(calls=0)).exhausted
 
 
 def test_one_tool_is_used_five_times_and_one_that_looks_things_up_fifteen() -> None:
@@ -118,17 +118,17 @@ def test_a_tool_that_failed_three_times_in_a_row_is_not_tried_again() -> None:
     guard = guarded()
     for each in numbered("search", 3):
         assert judged(guard, each) == ["allow"]
-        guard.ran("search", ok=False)
+        guard.record("search", ok=False)
     assert judged(guard, call("[9]")) == ["steer"]
-    assert guard.weary("search") == "search has failed 3 times; do without it"
+    assert guard.cooldown_reason("search") == "search has failed 3 times; do without it"
     assert judged(guard, call("[9]", "who")) == ["allow"]
 
 
 def test_a_tool_that_works_now_and_then_may_fail_again() -> None:
     guard = guarded()
     for ok in (False, False, True, False, False):
-        guard.ran("search", ok=ok)
-    assert guard.weary("search") == ""
+        guard.record("search", ok=ok)
+    assert guard.cooldown_reason("search") == ""
 
 
 def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
@@ -141,7 +141,7 @@ def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
 
 
 def test_a_real_tool_between_notes_starts_their_count_anew() -> None:
-    guard = guarded(Limits(uses=50))
+    guard = guarded(RunLimits(uses=50))
     for each in numbered("note", 4):
         guard.judge([each])
     guard.judge([call("[7]", "note"), call("[7]")])
@@ -181,7 +181,7 @@ def test_nothing_is_said_of_how_it_goes_before_something_was_done() -> None:
 def test_what_sets_a_run_off_limits_it(profile: Profile, iterations: int, calls: int) -> None:
     found = limits(profile)
     assert (found.iterations, found.calls) == (iterations, calls)
-    assert found == Limits(iterations=iterations, calls=calls)
+    assert found == RunLimits(iterations=iterations, calls=calls)
 
 
 def test_the_settings_move_the_limits_of_all_profiles() -> None:

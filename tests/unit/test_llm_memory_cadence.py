@@ -2,64 +2,71 @@
 
 from __future__ import annotations
 
-from llm.memory.cadence import Work, due
-from storage.memory.consolidation_state import Progress
+from llm.memory.cadence import JobKind, pending_jobs
+from storage.memory.consolidation_state import Watermarks
 
-ROOM = Progress("#frogs", version=7)
+ROOM = Watermarks("#frogs", version=7)
 
 
 def turns(*ids: int, size: int = 100) -> list[tuple[int, int]]:
     return [(turn, size) for turn in ids]
 
 
-def through(known: Progress, sizes: list[tuple[int, int]], gaps: bool = False) -> dict[Work, int]:
-    return {each.work: each.through for each in due(known, sizes, gaps)}
+def through(
+    watermarks: Watermarks, sizes: list[tuple[int, int]], gaps: bool = False
+) -> dict[JobKind, int]:
+    return {each.work: each.through for each in pending_jobs(watermarks, sizes, gaps)}
 
 
 def test_nothing_is_due_after_two_exchanges() -> None:
-    assert due(ROOM, turns(1, 2), gaps=False) == []
+    assert pending_jobs(ROOM, turns(1, 2), gaps=False) == []
 
 
 def test_every_third_exchange_is_told_and_every_fifth_studied() -> None:
-    assert through(ROOM, turns(1, 2, 3)) == {Work.TELL: 3}
-    assert through(ROOM, turns(1, 2, 3, 4)) == {Work.TELL: 3}
-    assert through(ROOM, turns(2, 4, 6, 8, 10)) == {Work.TELL: 6, Work.STUDY: 10}
-    known = Progress("#frogs", told=6, studied=10)
-    assert through(known, turns(8, 10)) == {}
-    assert through(known, turns(8, 10, 12)) == {Work.TELL: 12}
+    assert through(ROOM, turns(1, 2, 3)) == {JobKind.TELL: 3}
+    assert through(ROOM, turns(1, 2, 3, 4)) == {JobKind.TELL: 3}
+    assert through(ROOM, turns(2, 4, 6, 8, 10)) == {JobKind.TELL: 6, JobKind.STUDY: 10}
+    watermarks = Watermarks("#frogs", told=6, studied=10)
+    assert through(watermarks, turns(8, 10)) == {}
+    assert through(watermarks, turns(8, 10, 12)) == {JobKind.TELL: 12}
 
 
 def test_over_forty_turns_all_but_the_last_thirty_are_folded() -> None:
-    known = Progress("#frogs", told=99, studied=99)
-    assert through(known, turns(*range(1, 41))) == {}
-    assert through(known, turns(*range(1, 42))) == {Work.FOLD: 11}
-    folded = Progress("#frogs", folded=11, told=99, studied=99)
+    watermarks = Watermarks("#frogs", told=99, studied=99)
+    assert through(watermarks, turns(*range(1, 41))) == {}
+    assert through(watermarks, turns(*range(1, 42))) == {JobKind.FOLD: 11}
+    folded = Watermarks("#frogs", folded=11, told=99, studied=99)
     assert through(folded, turns(*range(1, 42))) == {}
 
 
 def test_long_turns_are_folded_before_there_are_forty() -> None:
-    known = Progress("#frogs", told=99, studied=99)
-    assert through(known, turns(*range(1, 11), size=3_000)) == {}
-    assert through(known, turns(*range(1, 12), size=3_000)) == {Work.FOLD: 6}
-    assert through(known, turns(1, 2, size=99_000)) == {Work.FOLD: 1}
+    watermarks = Watermarks("#frogs", told=99, studied=99)
+    assert through(watermarks, turns(*range(1, 11), size=3_000)) == {}
+    assert through(watermarks, turns(*range(1, 12), size=3_000)) == {JobKind.FOLD: 6}
+    assert through(watermarks, turns(1, 2, size=99_000)) == {JobKind.FOLD: 1}
 
 
 def test_a_summary_that_was_deleted_is_wanted_again() -> None:
-    assert through(Progress("#frogs", wanted=8, told=9, studied=9), turns(5, 9)) == {Work.FOLD: 8}
+    assert through(Watermarks("#frogs", wanted=8, told=9, studied=9), turns(5, 9)) == {
+        JobKind.FOLD: 8
+    }
 
 
 def test_a_missing_episode_is_made_also_when_nothing_new_was_said() -> None:
-    assert through(ROOM, [], gaps=True) == {Work.TELL: 0}
+    assert through(ROOM, [], gaps=True) == {JobKind.TELL: 0}
 
 
 def test_what_begins_at_the_same_turn_is_the_same_job_until_something_is_forgotten() -> None:
-    first, later = due(ROOM, turns(1, 2, 3), gaps=False), due(ROOM, turns(1, 2, 3, 4), gaps=False)
+    first, later = (
+        pending_jobs(ROOM, turns(1, 2, 3), gaps=False),
+        pending_jobs(ROOM, turns(1, 2, 3, 4), gaps=False),
+    )
     assert [each.mark for each in first] == [each.mark for each in later]
-    (anew,) = due(Progress("#frogs", version=8), turns(1, 2, 3), gaps=False)
+    (anew,) = pending_jobs(Watermarks("#frogs", version=8), turns(1, 2, 3), gaps=False)
     assert anew.mark != first[0].mark
 
 
 def test_a_job_for_missing_episodes_does_not_stand_in_for_the_next_exchanges() -> None:
-    (missing,) = due(ROOM, turns(1, 2), gaps=True)
-    (next_ones,) = due(ROOM, turns(1, 2, 3), gaps=True)
+    (missing,) = pending_jobs(ROOM, turns(1, 2), gaps=True)
+    (next_ones,) = pending_jobs(ROOM, turns(1, 2, 3), gaps=True)
     assert missing.mark != next_ones.mark

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from llm.parsing.structured_output import FOLLOW_UP, Output, OutputSplitter, read_output
+from llm.parsing.structured_output import FOLLOW_UP, OutputSplitter, StructuredOutput, read_output
 
 
 @pytest.mark.parametrize(
     ("text", "output"),
     [
-        ("Hello.", Output("Hello.")),
-        ('{"response": "Hello.", "status": "active"}', Output("Hello.", "active")),
-        (' {"status": "closed", "response": "Bye."}\n', Output("Bye.", "closed")),
-        ('```json\n{"response": "Hello."}\n```', Output("Hello.")),
-        ("{'response': 'Hello.', 'status': 'idle',}", Output("Hello.", "idle")),
-        ('{"response": "Hello."} As you wish.', Output("Hello.")),
-        ('{"response": "Hello, how a', Output("Hello, how a")),
-        ('{"response": "Hello.", "status": "glad"}', Output("Hello.")),
-        ('{"response": "Hello.", "status": ["active"]}', Output("Hello.")),
-        ('{"response": "", "status": "idle"}', Output("", "idle", silent=True)),
-        ('{"status": "idle"}', Output("", "idle", silent=True)),
-        ('{"resp', Output("")),
-        ('{"response": {"a": 1}}', Output('{"response": {"a": 1}}')),
-        ('{"response" is the key', Output('{"response" is the key')),
-        ('{"a": 1}', Output('{"a": 1}')),
-        ("{}", Output("{}")),
-        ("```", Output("```")),
-        ("", Output("")),
+        ("Hello.", StructuredOutput("Hello.")),
+        ('{"response": "Hello.", "status": "active"}', StructuredOutput("Hello.", "active")),
+        (' {"status": "closed", "response": "Bye."}\n', StructuredOutput("Bye.", "closed")),
+        ('```json\n{"response": "Hello."}\n```', StructuredOutput("Hello.")),
+        ("{'response': 'Hello.', 'status': 'idle',}", StructuredOutput("Hello.", "idle")),
+        ('{"response": "Hello."} As you wish.', StructuredOutput("Hello.")),
+        ('{"response": "Hello, how a', StructuredOutput("Hello, how a")),
+        ('{"response": "Hello.", "status": "glad"}', StructuredOutput("Hello.")),
+        ('{"response": "Hello.", "status": ["active"]}', StructuredOutput("Hello.")),
+        ('{"response": "", "status": "idle"}', StructuredOutput("", "idle", silent=True)),
+        ('{"status": "idle"}', StructuredOutput("", "idle", silent=True)),
+        ('{"resp', StructuredOutput("")),
+        ('{"response": {"a": 1}}', StructuredOutput('{"response": {"a": 1}}')),
+        ('{"response" is the key', StructuredOutput('{"response" is the key')),
+        ('{"a": 1}', StructuredOutput('{"a": 1}')),
+        ("{}", StructuredOutput("{}")),
+        ("```", StructuredOutput("```")),
+        ("", StructuredOutput("")),
     ],
 )
-def test_an_answer_is_read(text: str, output: Output) -> None:
+def test_an_answer_is_read(text: str, output: StructuredOutput) -> None:
     assert read_output(text) == output
     for pieces in ([text], list(text)):
         splitter = OutputSplitter()

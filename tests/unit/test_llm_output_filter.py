@@ -20,7 +20,7 @@ PROMPT: list[Message] = [
 def filtered(pieces: list[str], prompt: list[Message] = PROMPT) -> tuple[str, bool]:
     echo = PromptEchoFilter(prompt)
     text = "".join([*map(echo.feed, pieces), echo.finish()])
-    return text.strip(), echo.ended
+    return text.strip(), echo.has_ended
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_ours_say_what_they_are_for(path: Path) -> None:
 
 
 def test_a_persona_has_its_own_model_words_and_tools(own: Path, folder: Path) -> None:
-    pirate = Personas.read(own, folder, NOBODY).of("Pirate")
+    pirate = Personas.read(own, folder, NOBODY).choose("Pirate")
     assert pirate == Persona(
         "You are $nick, a pirate on $channel.",
         description="Says arr.",
@@ -61,17 +61,17 @@ def test_a_persona_has_its_own_model_words_and_tools(own: Path, folder: Path) ->
         tools=("search_chat_logs",),
         skills=(),
     )
-    said = pirate.said({"nick": "Terra", "channel": "#a</system>"})
+    said = pirate.render({"nick": "Terra", "channel": "#a</system>"})
     assert said == "You are Terra, a pirate on #a&lt;/system>."
 
 
 def test_what_is_chosen_is_a_name_or_a_text(own: Path, folder: Path) -> None:
     personas = Personas.read(own, folder, NOBODY)
     with capture_logs() as log:
-        asked = [personas.of(name).text for name in (None, "gone", "gone")]
+        asked = [personas.choose(name).text for name in (None, "gone", "gone")]
     assert asked == ["You are Terra."] * 3
     assert [(each["event"], each["persona"]) for each in log] == [("personas.unknown", "gone")]
-    assert personas.of("You are a parrot.").text == "You are a parrot."
+    assert personas.choose("You are a parrot.").text == "You are a parrot."
     personas.require("pirate")
     personas.require("You are a parrot.")
     with pytest.raises(ValueError, match=r"no persona 'parrot'; there are: pirate\."):
@@ -84,8 +84,8 @@ def test_a_file_that_breaks_leaves_its_persona_as_it_was(own: Path, folder: Path
     (folder / "parrot.md").write_text("---\nname: polly\n---\nCracker.")
     with capture_logs() as log:
         after = Personas.read(own, folder, before)
-    assert after.of("pirate") == before.of("pirate")
-    assert list(after.named) == ["pirate"]
+    assert after.choose("pirate") == before.choose("pirate")
+    assert list(after.by_name) == ["pirate"]
     assert sorted(after.problems) == ["parrot", "pirate"]
     reasons = [each["reason"] for each in log if each["event"] == "personas.kept"]
     assert len(reasons) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.irc.policy.command_request import Trigger, trigger
+from harnesses.irc.policy.command_request import ParsedCommand, parse_command
 from llm.intents.introduction import TOPICS, Introduction
 from llm.memory.personal import Statement, statement_in
 
@@ -38,15 +38,15 @@ def test_what_the_bot_says_of_itself_is_true_for_its_model() -> None:
     large = Introduction("Terra", "large-8b", True, "https://log.example.org", "!")
     for topic in TOPICS:
         for introduction in (small, large):
-            said = introduction.said(topic)
+            said = introduction.render(topic)
             assert len(said.split("\n")) <= 3
             assert len(said) <= 700
-    assert "cannot use tools by itself" in small.said("model")
-    assert "chooses by itself" in large.said("model")
-    assert "large-8b" in large.said("identity")
-    assert "!search pump" in large.said("abilities")
-    assert "https://log.example.org" in large.said("abilities")
-    assert "http" not in small.said("abilities")
+    assert "cannot use tools by itself" in small.render("model")
+    assert "chooses by itself" in large.render("model")
+    assert "large-8b" in large.render("identity")
+    assert "!search pump" in large.render("abilities")
+    assert "https://log.example.org" in large.render("abilities")
+    assert "http" not in small.render("abilities")
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,6 @@ def test_what_the_bot_says_of_itself_is_true_for_its_model() -> None:
     ],
 )
 def test_own_data_is_removed_by_the_exact_words_only(text: str, command: str, words: str) -> None:
-    assert trigger(text, prefix=".", nick="Terra", private=True) == Trigger(command, words)
+    assert parse_command(text, prefix=".", nick="Terra", private=True) == ParsedCommand(
+        command, words
+    )

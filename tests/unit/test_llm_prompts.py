@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from llm.prompt.budget import PromptBudget
-from llm.prompt.builder import Asking, Prompt, Prompts
+from llm.prompt.builder import Prompt, PromptBuilder, PromptRequest
 from llm.prompt.guidance import CORE, TOOLS, helps
 from llm.prompt.persona import Persona
 from llm.tools.toolbox import tool
 from storage.db.database import Database
-from storage.memory.taught_skills import FILES, SkillTable, Taught
+from storage.memory.taught_skills import FILES, SkillTable, TaughtSkill
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PERSONA = Persona("You are $nick.")
@@ -29,21 +29,21 @@ async def search_chat_logs() -> str:
 
 @pytest.fixture
 async def table(tmp_path: Path) -> AsyncIterator[SkillTable]:
-    async with Database.opened(tmp_path / "t.db") as database:
+    async with Database.open(tmp_path / "t.db") as database:
         yield SkillTable(database)
 
 
 @pytest.fixture
-def prompts(tmp_path: Path) -> Prompts:
+def prompts(tmp_path: Path) -> PromptBuilder:
     own = tmp_path / "persona.md"
     own.write_text("You are $nick.")
-    prompts = Prompts()
+    prompts = PromptBuilder()
     prompts.read(own, tmp_path / "personas", tmp_path / "skills")
     return prompts
 
 
-def asking(text: str, room: str = "irc/#pond", persona: Persona = PERSONA) -> Asking:
-    return Asking(text, room, persona, {"nick": "Terra"}, (search_chat_logs,))
+def asking(text: str, room: str = "irc/#pond", persona: Persona = PERSONA) -> PromptRequest:
+    return PromptRequest(text, room, persona, {"nick": "Terra"}, (search_chat_logs,))
 
 
 def beside(prompt: Prompt) -> dict[str, str]:
@@ -77,44 +77,44 @@ def test_plain_chat_gets_no_help(question: str) -> None:
 
 
 async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
-    prompts: Prompts, table: SkillTable
+    prompts: PromptBuilder, table: SkillTable
 ) -> None:
     questions = ("hi", "what is 2*3?", "who said that?", "roll a die")
-    found = [await prompts.of(table, asking(text), PromptBudget()) for text in questions]
+    found = [await prompts.build(table, asking(text), PromptBudget()) for text in questions]
     assert {prompt.system for prompt in found} == {f"You are Terra.\n\n{CORE} {TOOLS}"}
 
 
 async def test_a_model_that_cannot_choose_tools_is_told_of_none(
-    prompts: Prompts, table: SkillTable
+    prompts: PromptBuilder, table: SkillTable
 ) -> None:
-    prompt = await prompts.of(table, asking("who said 2*3?"), PromptBudget(may_call=False))
+    prompt = await prompts.build(table, asking("who said 2*3?"), PromptBudget(may_call=False))
     assert prompt.system == f"You are Terra.\n\n{CORE}"
     assert SEARCH not in str(prompt.beside)
 
 
 async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_calls_for(
-    prompts: Prompts, table: SkillTable
+    prompts: PromptBuilder, table: SkillTable
 ) -> None:
     persona = Persona("You are $nick.\n\nA long explanation.", short="You are $nick.")
-    sums = await prompts.of(
+    sums = await prompts.build(
         table, asking("what is 2*3?", persona=persona), PromptBudget(is_small=True)
     )
     assert (sums.system, sums.beside, sums.worked_out) == ("You are Terra.", (), "2 × 3 = 6")
     assert not sums.toolbox
     question = asking("who said something about frogs yesterday?", persona=persona)
-    prompt = await prompts.of(table, question, PromptBudget(is_small=True))
+    prompt = await prompts.build(table, question, PromptBudget(is_small=True))
     assert list(prompt.toolbox.names()) == [SEARCH]
-    other = await prompts.of(table, asking("hello"), PromptBudget(is_small=True))
+    other = await prompts.build(table, asking("hello"), PromptBudget(is_small=True))
     assert not other.toolbox
-    without = await prompts.of(table, question, PromptBudget(is_small=True, may_call=False))
+    without = await prompts.build(table, question, PromptBudget(is_small=True, may_call=False))
     assert not without.toolbox
 
 
 async def test_tools_of_a_skill_come_with_the_first_question_for_it_and_stay_in_that_room(
-    prompts: Prompts, table: SkillTable
+    prompts: PromptBuilder, table: SkillTable
 ) -> None:
     async def names(text: str, room: str) -> list[str]:
-        prompt = await prompts.of(table, asking(text, room), PromptBudget())
+        prompt = await prompts.build(table, asking(text, room), PromptBudget())
         return list(prompt.toolbox.names())
 
     assert await names("hi", "a") == [SEARCH]
@@ -123,21 +123,23 @@ async def test_tools_of_a_skill_come_with_the_first_question_for_it_and_stay_in_
     assert await names("hi", "b") == [SEARCH]
 
 
-async def test_a_persona_may_have_few_skills_and_tools(prompts: Prompts, table: SkillTable) -> None:
+async def test_a_persona_may_have_few_skills_and_tools(
+    prompts: PromptBuilder, table: SkillTable
+) -> None:
     persona = Persona("Arr.", skills=("dice",), tools=("calculate",))
-    prompt = await prompts.of(table, asking("what is 2*3?", persona=persona), PromptBudget())
+    prompt = await prompts.build(table, asking("what is 2*3?", persona=persona), PromptBudget())
     assert prompt.beside == ()
     assert not prompt.toolbox
 
 
 async def test_what_was_taught_is_shown_and_every_use_is_counted(
-    prompts: Prompts, table: SkillTable
+    prompts: PromptBuilder, table: SkillTable
 ) -> None:
-    lesson = Taught("pump", "the pump squeaks", "Oil it.", "ada")
+    lesson = TaughtSkill("pump", "the pump squeaks", "Oil it.", "ada")
     await table.teach("irc/#pond", lesson, NOON)
     question = asking("roll a die: why does the pump squeaks?")
-    prompt = await prompts.of(table, question, PromptBudget())
+    prompt = await prompts.build(table, question, PromptBudget())
     assert "the pump squeaks: Oil it." in beside(prompt)["lessons"]
-    await prompts.used(table, "irc/#pond", prompt, well=True)
+    await prompts.count_skills(table, "irc/#pond", prompt, well=True)
     assert list(await table.scores(FILES)) == ["dice"]
-    assert (await table.taught("irc/#pond"))[0].uses == 1
+    assert (await table.list_taught("irc/#pond"))[0].uses == 1

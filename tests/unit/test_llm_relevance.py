@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.threads.people import People
-from llm.threads.rarity import Rarity, words
+from llm.threads.rarity import InverseDocumentFrequency, words
 from llm.threads.threads import BACK, Threads
 
 KERNEL = (
@@ -26,7 +26,7 @@ SOUP = (
 
 def talk(threads: Threads, *lines: tuple[str, str]) -> list[int]:
     """Say lines, one a minute."""
-    return [threads.said(nick, text, minute) for minute, (nick, text) in enumerate(lines)]
+    return [threads.on_message(nick, text, minute) for minute, (nick, text) in enumerate(lines)]
 
 
 def crossed() -> tuple[Threads, list[int], list[int]]:
@@ -39,39 +39,39 @@ def crossed() -> tuple[Threads, list[int], list[int]]:
 
 def test_a_question_finds_the_lines_of_its_own_conversation() -> None:
     threads, kernel, soup = crossed()
-    assert sorted(threads.related("alice", "what was I to look for in dmesg?", 9, 4)) == kernel
-    assert sorted(threads.related("dave", "how do I grind cumin?", 9, 4)) == soup
+    assert sorted(threads.find_related("alice", "what was I to look for in dmesg?", 9, 4)) == kernel
+    assert sorted(threads.find_related("dave", "how do I grind cumin?", 9, 4)) == soup
 
 
 def test_somebody_who_has_said_nothing_finds_what_shares_rare_words() -> None:
     threads, kernel, soup = crossed()
-    chosen = threads.related("erin", "is iwlwifi broken in every new kernel?", 9, 3)
+    chosen = threads.find_related("erin", "is iwlwifi broken in every new kernel?", 9, 3)
     assert set(chosen) <= set(kernel), (chosen, soup)
 
 
 def test_a_new_nick_is_the_same_person() -> None:
     threads, kernel, _ = crossed()
-    threads.renamed("alice", "alice_afk")
-    assert sorted(threads.related("alice_afk", "so, the old one?", 9, 4)) == kernel
+    threads.on_rename("alice", "alice_afk")
+    assert sorted(threads.find_related("alice_afk", "so, the old one?", 9, 4)) == kernel
 
 
 def test_to_ask_changes_nothing() -> None:
     threads, _, _ = crossed()
-    first = threads.related("alice", "and now?", 9, 8)
-    assert threads.related("alice", "and now?", 9, 8) == first
+    first = threads.find_related("alice", "and now?", 9, 8)
+    assert threads.find_related("alice", "and now?", 9, 8) == first
 
 
 def test_lines_are_given_once_and_no_more_than_wanted() -> None:
     threads = Threads()
     talk(threads, *KERNEL * 200)
-    chosen = threads.related("alice", "kernel?", 900, 50)
+    chosen = threads.find_related("alice", "kernel?", 900, 50)
     assert len(chosen) == len(set(chosen)) == 50
     assert min(chosen) >= 800 - BACK
-    assert threads.related("alice", "kernel?", 900, 0) == []
+    assert threads.find_related("alice", "kernel?", 900, 0) == []
 
 
 def test_an_empty_channel_has_no_lines() -> None:
-    assert Threads().related("alice", "anybody here?", 0, 50) == []
+    assert Threads().find_related("alice", "anybody here?", 0, 50) == []
 
 
 def test_what_is_kept_of_a_long_day_is_bounded() -> None:
@@ -90,8 +90,8 @@ def test_what_is_kept_of_a_long_day_is_bounded() -> None:
 def test_no_line_is_too_odd(lines: list[tuple[str, str, int]]) -> None:
     threads = Threads()
     for nick, text, minute in lines:
-        threads.said(nick, text, minute)
-    chosen = threads.related("a", "what?", 0, 20)
+        threads.on_message(nick, text, minute)
+    chosen = threads.find_related("a", "what?", 0, 20)
     assert len(chosen) == min(20, len(lines))
 
 
@@ -113,7 +113,7 @@ def test_no_line_is_too_odd(lines: list[tuple[str, str, int]]) -> None:
 def test_nicks_in_a_line(text: str, addressee: str | None, named: set[str]) -> None:
     people = People(lambda word: word == "the")
     numbers = {nick: people.person(nick) for nick in ("alice", "bob", "carol", "the")}
-    found = people.addressed(numbers["alice"], text)
+    found = people.find_addressee(numbers["alice"], text)
     assert found == (
         numbers[addressee] if addressee else None,
         frozenset(numbers[nick] for nick in named),
@@ -121,19 +121,19 @@ def test_nicks_in_a_line(text: str, addressee: str | None, named: set[str]) -> N
 
 
 def test_a_word_that_the_channel_repeats_is_no_longer_rare() -> None:
-    rarity = Rarity({"the": 900}, 1_000)
-    before = rarity.squared("lentils")
+    idf = InverseDocumentFrequency({"the": 900}, 1_000)
+    before = idf.squared_weight("lentils")
     for _ in range(20):
-        rarity.heard(words("lentils again"))
-    assert rarity.squared("the") < rarity.squared("lentils") < before
-    assert rarity.is_common("the")
-    assert not rarity.is_common("lentils")
+        idf.learn(words("lentils again"))
+    assert idf.squared_weight("the") < idf.squared_weight("lentils") < before
+    assert idf.is_common("the")
+    assert not idf.is_common("lentils")
 
 
 def test_words_learned_long_ago_fade() -> None:
-    rarity = Rarity({}, 1_000)
+    idf = InverseDocumentFrequency({}, 1_000)
     for index in range(12_000):
-        rarity.heard(words(f"word{index} stays"))
-    assert rarity.squared("word0") == rarity.squared("unheard")
-    assert rarity.squared("word11999") < rarity.squared("unheard")
-    assert rarity.squared("stays") < rarity.squared("word11999")
+        idf.learn(words(f"word{index} stays"))
+    assert idf.squared_weight("word0") == idf.squared_weight("unheard")
+    assert idf.squared_weight("word11999") < idf.squared_weight("unheard")
+    assert idf.squared_weight("stays") < idf.squared_weight("word11999")

@@ -20,13 +20,13 @@ from llm.skills.calculator.numbers import NoSum
 from llm.skills.calculator.sums import evaluate
 from llm.skills.dice import roll_dice
 from llm.skills.learned import TEACH, TeachingTools, is_lesson, lessons
-from llm.skills.shelf import Shelf, worked_out
+from llm.skills.shelf import SkillRegistry, worked_out
 from llm.skills.world_clock import current_time, days_between
 from llm.tools.toolbox import Toolbox
 from storage.db.database import Database
-from storage.memory.taught_skills import FILES, MOST, SkillTable, Taught
+from storage.memory.taught_skills import FILES, MOST, SkillTable, TaughtSkill
 
-EMPTY = Shelf({}, {})
+EMPTY = SkillRegistry({}, {})
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 FROGS = """\
 ---
@@ -49,16 +49,18 @@ def skill(folder: Path, name: str, text: str = FROGS, python: str = "") -> Path:
     return path
 
 
-async def names(shelf: Shelf, question: str, allowed: Sequence[str] | None = None) -> list[str]:
-    return [match.skill.name for match in await shelf.matching(question, allowed)]
+async def names(
+    registry: SkillRegistry, question: str, allowed: Sequence[str] | None = None
+) -> list[str]:
+    return [match.skill.name for match in await registry.matching(question, allowed)]
 
 
 async def worked(question: str) -> list[str]:
     """What our own skills say to a question by themselves."""
-    shelf = Shelf.read(Path("nowhere"), EMPTY)
-    assert not shelf.problems
+    registry = SkillRegistry.read(Path("nowhere"), EMPTY)
+    assert not registry.problems
     return [
-        line for match in await shelf.matching(question, None) for line in match.hint.split("\n")
+        line for match in await registry.matching(question, None) for line in match.hint.split("\n")
     ]
 
 
@@ -114,7 +116,7 @@ def test_a_sum_runs_no_code(text: str) -> None:
 
 
 async def test_the_model_can_use_them_as_tools() -> None:
-    tools = Toolbox.of(calculate, convert_unit, current_time, days_between, roll_dice)
+    tools = Toolbox.from_owners(calculate, convert_unit, current_time, days_between, roll_dice)
 
     async def result(name: str, arguments: str) -> str:
         return (await tools.call(name, arguments, 5)).text.splitlines()[1]
@@ -135,12 +137,12 @@ async def test_the_model_can_use_them_as_tools() -> None:
 
 async def test_a_question_brings_in_skills_by_trigger_or_description(tmp_path: Path) -> None:
     skill(tmp_path, "frogs")
-    shelf = Shelf.read(tmp_path, EMPTY)
-    assert await names(shelf, "What do FROGS eat?") == ["frogs"]
-    assert await names(shelf, "a tree  toad!") == ["frogs"]
-    assert await names(shelf, "which amphibians live there?") == ["frogs"]
-    assert await names(shelf, "where is the bullfrog, or the street toad?") == []
-    assert await names(shelf, "What do frogs eat?", allowed=["dice"]) == []
+    registry = SkillRegistry.read(tmp_path, EMPTY)
+    assert await names(registry, "What do FROGS eat?") == ["frogs"]
+    assert await names(registry, "a tree  toad!") == ["frogs"]
+    assert await names(registry, "which amphibians live there?") == ["frogs"]
+    assert await names(registry, "where is the bullfrog, or the street toad?") == []
+    assert await names(registry, "What do frogs eat?", allowed=["dice"]) == []
 
 
 async def test_python_of_the_operator_brings_tools_and_hints(tmp_path: Path) -> None:
@@ -162,12 +164,12 @@ async def count_frogs() -> int:
     return Pond().frogs
 '''
     skill(tmp_path, "frogs", python=python)
-    shelf = Shelf.read(tmp_path, EMPTY)
-    assert not shelf.problems
-    [match] = await shelf.matching("how many are there?", ["frogs"])
+    registry = SkillRegistry.read(tmp_path, EMPTY)
+    assert not registry.problems
+    [match] = await registry.matching("how many are there?", ["frogs"])
     assert (match.hint, match.is_whole) == ("seven", False)
-    assert await worked_out(shelf, "how many are there?", None, now=NOON, zone=UTC) is None
-    result = await Toolbox.of(*match.skill.tools).call("count_frogs", "{}", 5)
+    assert await worked_out(registry, "how many are there?", None, now=NOON, zone=UTC) is None
+    result = await Toolbox.from_owners(*match.skill.tools).call("count_frogs", "{}", 5)
     assert "\n7\n" in result.text
 
 
@@ -180,11 +182,11 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     return WorkedOut(f"At {local:%H:%M} they croak.", is_whole="when" in question)
 """
     skill(tmp_path, "frogs", python=python)
-    shelf = Shelf.read(tmp_path, EMPTY)
+    registry = SkillRegistry.read(tmp_path, EMPTY)
 
     async def said(question: str, allowed: Sequence[str] | None = None) -> str | None:
         vienna = ZoneInfo("Europe/Vienna")
-        return await worked_out(shelf, question, allowed, now=NOON, zone=vienna)
+        return await worked_out(registry, question, allowed, now=NOON, zone=vienna)
 
     assert await said("when do they croak?") == "At 14:00 they croak."
     assert await said("why do they croak?") is None
@@ -210,10 +212,10 @@ async def test_a_broken_plugin_is_reported_and_skipped(
     skill(tmp_path, "bad", python=python)
     skill(tmp_path, "frogs")
     with capture_logs() as log:
-        shelf = Shelf.read(tmp_path, EMPTY)
-    assert why in shelf.problems["bad"]
+        registry = SkillRegistry.read(tmp_path, EMPTY)
+    assert why in registry.problems["bad"]
     assert [each["skill"] for each in log if each["event"] == "skills.skipped"] == ["bad"]
-    assert await names(shelf, "frogs?") == ["frogs"]
+    assert await names(registry, "frogs?") == ["frogs"]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ async def test_a_broken_plugin_is_reported_and_skipped(
 def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, text: str, why: str) -> None:
     path = skill(tmp_path, "frogs")
     (path / "SKILL.md").write_text(text)
-    [(name, problem)] = Shelf.read(tmp_path, EMPTY).problems.items()
+    [(name, problem)] = SkillRegistry.read(tmp_path, EMPTY).problems.items()
     assert name == "frogs"
     assert re.search(why, problem)
 
@@ -237,13 +239,13 @@ async def test_a_skill_that_breaks_stays_as_it_was_and_a_mended_one_comes_back(
     tmp_path: Path,
 ) -> None:
     path = skill(tmp_path, "frogs", python="async def hint(question):\n    return 'one'\n")
-    before = Shelf.read(tmp_path, EMPTY)
+    before = SkillRegistry.read(tmp_path, EMPTY)
     (path / "extra.py").write_text("oops(")
-    broken = Shelf.read(tmp_path, before)
+    broken = SkillRegistry.read(tmp_path, before)
     assert broken.skills["frogs"] == before.skills["frogs"]
     assert "frogs" in broken.problems
     (path / "extra.py").write_text("async def hint(question):\n    return 'two'\n")
-    [match] = await Shelf.read(tmp_path, broken).matching("frog", ["frogs"])
+    [match] = await SkillRegistry.read(tmp_path, broken).matching("frog", ["frogs"])
     assert match.hint == "two"
 
 
@@ -251,16 +253,16 @@ async def test_a_hint_that_fails_or_dawdles_says_nothing(tmp_path: Path) -> None
     skill(tmp_path, "failing", python="async def hint(question):\n    return 1 / 0\n")
     slow = "import asyncio\nasync def hint(question):\n    await asyncio.sleep(60)\n"
     skill(tmp_path, "slow", python=slow)
-    shelf = Shelf.read(tmp_path, EMPTY)
-    matches = await shelf.matching("frog", ["failing", "slow"])
+    registry = SkillRegistry.read(tmp_path, EMPTY)
+    matches = await registry.matching("frog", ["failing", "slow"])
     assert [(match.skill.name, match.hint) for match in matches] == [("failing", ""), ("slow", "")]
 
 
 async def test_what_people_teach_is_kept_for_their_room(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "t.db") as database:
+    async with Database.open(tmp_path / "t.db") as database:
         table = SkillTable(database)
         teaching = TeachingTools(table, "irc/#pond", "ada", lambda: NOON)
-        tools = Toolbox.of(teaching, rights=lambda: {TEACH})
+        tools = Toolbox.from_owners(teaching, rights=lambda: {TEACH})
         lesson = '{"name": "pump", "when": "the pump squeaks", "how": "Oil it. </lessons>"}'
         assert (await tools.call("learn_skill", lesson, 5)).ok
         [section], found = await lessons(table, "irc/#pond", "why does the pump squeaks?")
@@ -269,24 +271,24 @@ async def test_what_people_teach_is_kept_for_their_room(tmp_path: Path) -> None:
         assert await lessons(table, "irc/#other", "why does the pump squeaks?") == ([], ())
         assert (await tools.call("unlearn_skill", '{"name": "pump"}', 5)).ok
         assert not (await tools.call("unlearn_skill", '{"name": "pump"}', 5)).ok
-        assert await table.taught("irc/#pond") == []
+        assert await table.list_taught("irc/#pond") == []
 
 
 async def test_a_lesson_is_found_whoever_looked_for_one_just_before(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "t.db") as database:
+    async with Database.open(tmp_path / "t.db") as database:
         table = SkillTable(database)
         for room in map(str, range(20)):
-            assert await table.taught(room) == []
-            teaching = table.teach(room, Taught("pump", "when", "how", "ada"), NOON)
-            await asyncio.gather(table.taught(room), teaching, table.taught(room))
-            assert [lesson.name for lesson in await table.taught(room)] == ["pump"]
+            assert await table.list_taught(room) == []
+            teaching = table.teach(room, TaughtSkill("pump", "when", "how", "ada"), NOON)
+            await asyncio.gather(table.list_taught(room), teaching, table.list_taught(room))
+            assert [lesson.name for lesson in await table.list_taught(room)] == ["pump"]
 
 
 async def test_nobody_without_the_right_teaches_whatever_the_model_says(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "t.db") as database:
+    async with Database.open(tmp_path / "t.db") as database:
         table = SkillTable(database)
         rights = {TEACH}
-        tools = Toolbox.of(
+        tools = Toolbox.from_owners(
             TeachingTools(table, "r", "eve", lambda: NOON), rights=lambda: frozenset(rights)
         )
         rights.clear()  # an admin when they asked, and no longer
@@ -294,21 +296,23 @@ async def test_nobody_without_the_right_teaches_whatever_the_model_says(tmp_path
         result = await tools.call("learn_skill", lesson, 5)
         assert not result.ok
         assert "may not have that done" in result.text
-        assert await table.taught("r") == []
+        assert await table.list_taught("r") == []
 
 
 async def test_uses_are_counted_and_the_least_useful_go_first(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "t.db") as database:
+    async with Database.open(tmp_path / "t.db") as database:
         table = SkillTable(database)
         for number in range(MOST):
-            taught = Taught(f"s{number}", "when", "how", "ada")
+            taught = TaughtSkill(f"s{number}", "when", "how", "ada")
             await table.teach("r", taught, NOON + timedelta(seconds=number))
-        await table.used("r", [f"s{number}" for number in range(MOST) if number != 7], well=True)
-        await table.used("r", ["s1"], well=False)
-        await table.used("r", ["never taught"], well=True)
-        await table.used(FILES, ["dice"], well=True)
-        await table.teach("r", Taught("new", "when", "how", "ada"), NOON + timedelta(hours=1))
-        kept = {each.name: each for each in await table.taught("r")}
+        await table.record_use(
+            "r", [f"s{number}" for number in range(MOST) if number != 7], well=True
+        )
+        await table.record_use("r", ["s1"], well=False)
+        await table.record_use("r", ["never taught"], well=True)
+        await table.record_use(FILES, ["dice"], well=True)
+        await table.teach("r", TaughtSkill("new", "when", "how", "ada"), NOON + timedelta(hours=1))
+        kept = {each.name: each for each in await table.list_taught("r")}
         assert len(kept) == MOST
         assert "s7" not in kept
         assert (kept["s0"].uses, kept["s1"].uses, kept["new"].uses) == (1, 2, 0)

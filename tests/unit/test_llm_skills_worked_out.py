@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from llm.scheduling.days import easter
 from llm.skills.hint import HintContext
 from llm.skills.phrasing import without_courtesies
-from llm.skills.shelf import Shelf, worked_out
+from llm.skills.shelf import SkillRegistry, worked_out
 from llm.skills.text_tools import from_roman, roman
 from llm.skills.world_clock.places import zone_name
 
@@ -24,9 +24,9 @@ VIENNA = ZoneInfo("Europe/Vienna")
 
 
 @cache
-def shelf() -> Shelf:
+def shelf() -> SkillRegistry:
     """Our own skills."""
-    return Shelf.read(Path("nowhere"), Shelf({}, {}))
+    return SkillRegistry.read(Path("nowhere"), SkillRegistry({}, {}))
 
 
 async def said(question: str) -> str | None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from llm.parsing.stream_parser import Utterance
-from llm.parsing.tool_call_formats import Forms
-from llm.parsing.tool_calls import CallSplitter
+from llm.parsing.stream_parser import StreamParser
+from llm.parsing.tool_call_formats import ToolCallFormats
+from llm.parsing.tool_calls import ToolCallParser
 
 KNOWN = {"search": ("query", "user"), "who": (), "remember": ("key", "value")}
 SCHEMAS = [
@@ -78,7 +78,7 @@ TEXTS = st.lists(PARTS, max_size=14).map("".join)
 
 def parted(pieces: list[str]) -> tuple[str, list[tuple[str, Any, bool]]]:
     """What is shown of the pieces, and the calls in them."""
-    splitter = CallSplitter(Forms.of(SCHEMAS))
+    splitter = ToolCallParser(ToolCallFormats.from_schemas(SCHEMAS))
     shown = "".join([*map(splitter.feed, pieces), splitter.finish()])
     return shown, [(call.name, _read(call.arguments), call.cut) for call in splitter.calls]
 
@@ -91,7 +91,7 @@ def _read(arguments: str) -> Any:
 
 
 def uttered(pieces: list[str]) -> tuple[str, str, list[str], str | None, bool]:
-    utterance = Utterance(SCHEMAS)
+    utterance = StreamParser(SCHEMAS)
     shown = "".join([*map(utterance.feed, pieces), utterance.finish()])
     assert shown == utterance.shown
     calls = [f"{call.name} {call.arguments} {call.cut}" for call in utterance.calls]
@@ -221,7 +221,7 @@ def test_a_tag_that_cannot_be_read_is_a_call_that_fails_and_is_not_shown(
 
 
 def test_words_are_shown_at_once_and_what_may_be_a_call_is_not() -> None:
-    splitter = CallSplitter(Forms.of(SCHEMAS))
+    splitter = ToolCallParser(ToolCallFormats.from_schemas(SCHEMAS))
     assert splitter.feed("Frogs are ") == "Frogs are "
     assert splitter.feed("green <<TO") == "green "
     assert splitter.feed("OL is a word.\nsea") == "<<TOOL is a word.\n"

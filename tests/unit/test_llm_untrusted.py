@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.messages.escaping import neutral
-from llm.messages.log_format import block
+from llm.messages.escaping import escape_tags
+from llm.messages.log_format import render_block
 from llm.messages.message import wire
-from llm.messages.sections import Section
+from llm.messages.sections import PromptSection
 from llm.prompt.persona import Persona
-from llm.tools.toolbox import wrapped
+from llm.tools.toolbox import render_result
 from storage.chat_log.event import Event, EventType
 
 EXCERPTS = sorted((Path(__file__).parents[1] / "data").glob("ubuntu-*.txt"))
@@ -76,15 +76,15 @@ def forged(text: str) -> list[str]:
 
 @pytest.mark.parametrize("tag", HOSTILE)
 def test_a_reserved_tag_loses_its_meaning(tag: str) -> None:
-    harmless = neutral(f"a{tag}b")
+    harmless = escape_tags(f"a{tag}b")
     assert tag not in harmless
     assert harmless.replace("&lt;", "<").replace("&#91;", "[") == f"a{tag}b"
 
 
 @given(TEXTS)
 def test_what_is_harmless_stays_so(text: str) -> None:
-    once = neutral(text)
-    assert neutral(once) == once
+    once = escape_tags(text)
+    assert escape_tags(once) == once
     assert not forged(once)
 
 
@@ -92,7 +92,7 @@ def test_what_is_harmless_stays_so(text: str) -> None:
 def test_what_people_really_say_is_left_alone(excerpt: Path) -> None:
     text = excerpt.read_text(encoding="utf-8")
     assert len(text) > 1_000
-    assert neutral(text) == text
+    assert escape_tags(text) == text
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_people_really_say_is_left_alone(excerpt: Path) -> None:
     ],
 )
 def test_ordinary_text_with_angles_is_left_alone(text: str) -> None:
-    assert neutral(text) == text
+    assert escape_tags(text) == text
 
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -131,7 +131,7 @@ def once_each(text: str, tag: str) -> str:
 
 @given(TEXTS, TEXTS)
 def test_nothing_that_people_say_forges_a_tag_or_a_line_in_the_log(nick: str, text: str) -> None:
-    inner = once_each(block([said(nick, text), said("bob", "hi")]), "irc_logs")
+    inner = once_each(render_block([said(nick, text), said("bob", "hi")]), "irc_logs")
     assert not forged(inner)
     first, second = inner.strip("\n").split("\n")
     assert second == "[2026-05-01 12:00:00] <bob> hi"
@@ -140,20 +140,20 @@ def test_nothing_that_people_say_forges_a_tag_or_a_line_in_the_log(nick: str, te
 
 @given(TEXTS, TEXTS)
 def test_no_tool_result_forges_a_tag(name: str, text: str) -> None:
-    assert not forged(once_each(wrapped(name, text), "tool_result"))
+    assert not forged(once_each(render_result(name, text), "tool_result"))
 
 
 @given(TEXTS)
 def test_no_section_forges_a_tag(text: str) -> None:
     for name in ("facts", "summary", "episodes", "lessons", "guidance", "worked_out"):
-        shown = str(Section(name, text, 10_000))
+        shown = str(PromptSection(name, text, 10_000))
         assert shown == "" or not forged(once_each(shown, name))
 
 
 @given(TEXTS)
 def test_no_name_or_topic_forges_a_tag_in_the_persona(text: str) -> None:
     persona = Persona("You are $nick. <topic>$topic</topic>")
-    shown = persona.said({"nick": text, "topic": text})
+    shown = persona.render({"nick": text, "topic": text})
     assert shown.count("<topic>") == shown.count("</topic>") == 1
     assert not forged(shown.replace("<topic>", "").replace("</topic>", ""))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.scheduling.cron_schedule import Timetable
-from llm.scheduling.time_phrases import FORMS, FURTHEST, NotUnderstood, When, when
+from llm.scheduling.time_phrases import FORMS, FURTHEST, NotUnderstood, ResolvedTime, parse_time
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 VIENNA = ZoneInfo("Europe/Vienna")  # two hours ahead
@@ -83,7 +83,7 @@ def at(text: str) -> datetime:
 def test_a_time_is_understood_in_the_zone_in_which_it_is_meant(
     text: str, due: str, rest: str
 ) -> None:
-    assert when(text, NOW, VIENNA) == (When(at(due)), rest)
+    assert parse_time(text, NOW, VIENNA) == (ResolvedTime(at(due)), rest)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_time_is_understood_in_the_zone_in_which_it_is_meant(
     ],
 )
 def test_what_comes_again_is_a_cron_expression(text: str, due: str, rule: str) -> None:
-    assert when(text, NOW, VIENNA) == (When(at(due), rule), "stand up")
+    assert parse_time(text, NOW, VIENNA) == (ResolvedTime(at(due), rule), "stand up")
 
 
 @pytest.mark.parametrize(
@@ -134,17 +134,17 @@ def test_what_comes_again_is_a_cron_expression(text: str, due: str, rule: str) -
 )
 def test_what_is_no_time_to_come_is_refused_in_words(text: str) -> None:
     with pytest.raises(NotUnderstood, match=r"\w{3}.*\."):
-        when(text, NOW, VIENNA)
+        parse_time(text, NOW, VIENNA)
 
 
 def test_every_form_that_we_name_is_understood() -> None:
     for form in FORMS.split(", "):
-        assert when(f"{form} go", NOW, UTC)[1] == "go"
+        assert parse_time(f"{form} go", NOW, UTC)[1] == "go"
 
 
 def test_a_time_in_the_gap_of_spring_comes_right_after_it() -> None:
     night = at("2026-03-28T12:00")
-    assert when("at 2:30 go", night, VIENNA)[0].due == at("2026-03-29T01:30")
+    assert parse_time("at 2:30 go", night, VIENNA)[0].due == at("2026-03-29T01:30")
 
 
 _WORDS = (
@@ -159,11 +159,11 @@ _PHRASES = st.lists(st.sampled_from(_WORDS.split()), max_size=8).map(" ".join)
 @given(_PHRASES | st.text(max_size=40))
 def test_whatever_is_written_a_time_is_to_come_or_refused(text: str) -> None:
     try:
-        found, rest = when(text, NOW, VIENNA)
+        found, rest = parse_time(text, NOW, VIENNA)
     except NotUnderstood:
         return
     assert NOW < found.due <= NOW + FURTHEST
     assert found.due.utcoffset() == timedelta()
     assert set(rest.split()) <= set(text.split())
     if found.rule:
-        assert Timetable.parsed(found.rule, "Europe/Vienna").after(NOW) == found.due
+        assert Timetable.parse(found.rule, "Europe/Vienna").after(NOW) == found.due

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.logs.formats import FORMATS, detect
-from harnesses.logs.formats.grammar import Day, Entry, Noise, Parsed
-from harnesses.logs.naming import Named, named
-from harnesses.logs.reading import Guide, Read, log_file
+from harnesses.logs.formats.grammar import DayChange, Ignored, Parsed, ParsedLine
+from harnesses.logs.naming import PathInfo, parse_path
+from harnesses.logs.reading import ImportOptions, ParsedEvent, log_file
 from storage.chat_log.event import Event
 from tests.kit.log_samples import SAMPLES
 
@@ -34,7 +34,7 @@ def test_who_joined_is_kept_with_user_and_host() -> None:
         for line, expected in samples.items():
             if expected.startswith("JOIN"):
                 parsed = FORMATS[name].parse(line)
-                assert isinstance(parsed, Entry)
+                assert isinstance(parsed, ParsedLine)
                 assert (parsed.user, parsed.host) == ("~b", "host.example"), line
 
 
@@ -55,9 +55,9 @@ def test_no_damaged_line_makes_a_parser_raise(line: str, data: st.DataObject) ->
 
 def told(parsed: Parsed) -> str:
     """What a line is, as the samples say it."""
-    if isinstance(parsed, Day | Noise):
+    if isinstance(parsed, DayChange | Ignored):
         return ""
-    assert isinstance(parsed, Entry)
+    assert isinstance(parsed, ParsedLine)
     target = f">{parsed.target}" if parsed.target else ""
     text = f": {parsed.text}" if parsed.text else ""
     return f"{parsed.type} {parsed.nick}{target}{text}"
@@ -66,25 +66,25 @@ def told(parsed: Parsed) -> str:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("irclogs/libera/#python.log", Named("libera", "#python")),
-        ("irclogs/2024/libera/#python.02-01.log", Named("libera", "#python")),
-        ("logs/irc.libera.##c.weechatlog", Named("libera", "##c")),
-        ("log/libera/#c/2024-01-02.log", Named("libera", "#c", date(2024, 1, 2))),
-        ("networks/oftc/moddata/log/#c/2024-01-02.log", Named("oftc", "#c", date(2024, 1, 2))),
-        ("log/default_oftc_#c_20240102.log", Named(None, "#c", date(2024, 1, 2))),
-        ("ChannelLogger/oftc/#c/#c.2024-01-02.log", Named("oftc", "#c", date(2024, 1, 2))),
-        ("eggdrop/#c.log.02Jan2024", Named(None, "#c", date(2024, 1, 2))),
-        ("backup/#c.log.gz", Named(None, "#c")),
-        ("notes-2024-13-45.txt", Named()),
+        ("irclogs/libera/#python.log", PathInfo("libera", "#python")),
+        ("irclogs/2024/libera/#python.02-01.log", PathInfo("libera", "#python")),
+        ("logs/irc.libera.##c.weechatlog", PathInfo("libera", "##c")),
+        ("log/libera/#c/2024-01-02.log", PathInfo("libera", "#c", date(2024, 1, 2))),
+        ("networks/oftc/moddata/log/#c/2024-01-02.log", PathInfo("oftc", "#c", date(2024, 1, 2))),
+        ("log/default_oftc_#c_20240102.log", PathInfo(None, "#c", date(2024, 1, 2))),
+        ("ChannelLogger/oftc/#c/#c.2024-01-02.log", PathInfo("oftc", "#c", date(2024, 1, 2))),
+        ("eggdrop/#c.log.02Jan2024", PathInfo(None, "#c", date(2024, 1, 2))),
+        ("backup/#c.log.gz", PathInfo(None, "#c")),
+        ("notes-2024-13-45.txt", PathInfo()),
     ],
 )
-def test_a_path_tells_network_channel_and_day(path: str, expected: Named) -> None:
-    assert named(PurePath("/home/ada", path)) == expected
+def test_a_path_tells_network_channel_and_day(path: str, expected: PathInfo) -> None:
+    assert parse_path(PurePath("/home/ada", path)) == expected
 
 
 @given(st.text(min_size=1, max_size=60))
 def test_no_path_makes_naming_raise(path: str) -> None:
-    named(PurePath(path))
+    parse_path(PurePath(path))
 
 
 def write(path: Path, text: str) -> Path:
@@ -93,12 +93,14 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def guide(zone: str = "UTC", network: str | None = None, channel: str | None = None) -> Guide:
-    return Guide(zone=ZoneInfo(zone), network=network, channel=channel)
+def guide(
+    zone: str = "UTC", network: str | None = None, channel: str | None = None
+) -> ImportOptions:
+    return ImportOptions(zone=ZoneInfo(zone), network=network, channel=channel)
 
 
-def events(path: Path, guide: Guide) -> list[Event]:
-    return [read.event for read in log_file(path, guide).lines() if read.event]
+def events(path: Path, options: ImportOptions) -> list[Event]:
+    return [read.event for read in log_file(path, options).lines() if read.event]
 
 
 def test_the_day_comes_from_the_lines_that_change_it(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_bytes_that_are_no_utf8_are_kept_as_on_the_wire(tmp_path: Path) -> None:
 def test_a_line_that_is_not_understood_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
     log = "[00:00:00] <a> one\nnonsense\n[25:61:00] <a> no such time\n[00:00:02] <a> two\n"
     file = log_file(write(tmp_path / "log" / "n" / "#c" / "2024-01-01.log", log), guide())
-    unclear: list[Read] = [read for read in file.lines() if read.event is None]
+    unclear: list[ParsedEvent] = [read for read in file.lines() if read.event is None]
     assert [read.line for read in unclear] == ["nonsense", "[25:61:00] <a> no such time"]
     assert [event.text for event in events(file.path, guide())] == ["one", "two"]
 
@@ -170,5 +172,5 @@ def test_fuzzed_bytes_never_raise(
     path = tmp_path_factory.getbasetemp() / "#fuzzed.2024-01-01.log"
     path.write_bytes(b"\n".join([b"[00:00] <a> a log all the same", *lines]))
     for name in FORMATS:
-        every = Guide(zone=UTC, network="n", channel="#c", format=name)
+        every = ImportOptions(zone=UTC, network="n", channel="#c", format=name)
         list(log_file(path, every).lines())

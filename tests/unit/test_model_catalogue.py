@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_server.engine_protocol import Traits
-from agent_server.engines.capability_probe import card_traits, show_traits, size_in
+from agent_server.engine_protocol import ModelInfo
+from agent_server.engines.capability_probe import info_from_model_card, info_from_ollama, size_in
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.machine import Gpu, Machine
-from agent_server.models.capabilities import Capabilities, is_tested
-from agent_server.settings.models import OneModel
+from agent_server.models.capabilities import ModelCapabilities, is_tested
+from agent_server.settings.models import ModelConfig
 from terrarium.config import Config
 from tests.docs.reference import ROOT
 
@@ -84,15 +84,18 @@ def test_the_size_of_a_model_is_read_from_its_name(name: str, size: int | None) 
 
 
 def test_the_size_of_a_model_is_read_from_what_servers_tell() -> None:
-    assert card_traits({"id": "m", "meta": {"n_params": 134_515_008}}).parameters == 134_515_008
-    assert show_traits({"details": {"parameter_size": "494.03M"}}).parameters == 494_030_000
+    assert (
+        info_from_model_card({"id": "m", "meta": {"n_params": 134_515_008}}).parameters
+        == 134_515_008
+    )
+    assert info_from_ollama({"details": {"parameter_size": "494.03M"}}).parameters == 494_030_000
 
 
-def settings(**values: object) -> OneModel:
-    return Config({"model": values}, None, Path("data")).section(OneModel)
+def settings(**values: object) -> ModelConfig:
+    return Config({"model": values}, None, Path("data")).section(ModelConfig)
 
 
-SMALL, LARGE, UNKNOWN = Traits(parameters=10**9), Traits(parameters=8 * 10**9), Traits()
+SMALL, LARGE, UNKNOWN = ModelInfo(parameters=10**9), ModelInfo(parameters=8 * 10**9), ModelInfo()
 
 
 @pytest.mark.parametrize(
@@ -113,11 +116,11 @@ SMALL, LARGE, UNKNOWN = Traits(parameters=10**9), Traits(parameters=8 * 10**9), 
     ],
 )
 def test_who_chooses_tools_is_known_tested_or_taken_for_granted(
-    model: dict[str, object], traits: Traits, tested: bool, chooses: bool | None
+    model: dict[str, object], traits: ModelInfo, tested: bool, chooses: bool | None
 ) -> None:
     assert is_tested(settings(**model), traits) == tested
-    assert Capabilities.of(settings(**model), traits).chooses_tools == chooses
-    judged = Capabilities.of(settings(**model), traits, judged=True).chooses_tools
+    assert ModelCapabilities.from_settings(settings(**model), traits).chooses_tools == chooses
+    judged = ModelCapabilities.from_settings(settings(**model), traits, judged=True).chooses_tools
     assert judged == (True if tested else chooses)
 
 

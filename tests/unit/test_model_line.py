@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.core.launcher.model_line import described
+from harnesses.core.launcher.model_line import describe_model
 from llm.client.schemas import CapabilitiesPart, ModelCard
 
 
@@ -22,7 +22,7 @@ BUILT_IN = card(
 
 
 def test_the_built_in_model_says_what_it_lacks_and_which_command_helps() -> None:
-    assert described(BUILT_IN) == (
+    assert describe_model(BUILT_IN) == (
         "model SmolLM2-135M-Instruct (135M): short answers and quotes from the log; no tools, "
         "no memory of its own. Better: terrarium model pull small, then MODEL_PATH=small"
     )
@@ -52,8 +52,10 @@ def test_the_built_in_model_says_what_it_lacks_and_which_command_helps() -> None
     ],
 )  # fmt: skip
 def test_other_models_say_what_they_can(values: dict[str, object], line: str) -> None:
-    assert described(card(**values)) == line
+    assert describe_model(card(**values)) == line
 
 
 def test_a_server_that_says_only_a_name_is_described_by_it() -> None:
-    assert described(ModelCard(id="m", capabilities=CapabilitiesPart())).startswith("model m: ")
+    assert describe_model(ModelCard(id="m", capabilities=CapabilitiesPart())).startswith(
+        "model m: "
+    )

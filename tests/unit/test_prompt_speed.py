@@ -25,7 +25,7 @@ def usage(prompt: int, cached: int) -> dict[str, Any]:
 
 
 async def seen(speed: PromptSpeed, *each: dict[str, Any]) -> list[dict[str, Any]]:
-    return [chunk async for chunk in speed.observed(chunks(*each))]
+    return [chunk async for chunk in speed.observe_chunks(chunks(*each))]
 
 
 async def test_timings_of_the_engine_count_and_the_chunks_pass_as_they_are() -> None:

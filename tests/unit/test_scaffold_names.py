@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.errors import HarnessError
+from harnesses.core.errors import TendrilError
 from harnesses.core.scaffold import scaffold
 
 
@@ -22,7 +22,7 @@ def test_the_package_is_written_with_its_name_everywhere(tmp_path: Path) -> None
         "letter_box/persona.md",
         "tests/test_tendril.py",
     }
-    assert "class LetterBoxTendril(Harness)" in (folder / "letter_box/tendril.py").read_text()
+    assert "class LetterBoxTendril(Tendril)" in (folder / "letter_box/tendril.py").read_text()
     assert "LETTER_BOX_FOLDER" in (folder / "letter_box/tendril.py").read_text()
     assert not any("$" in (folder / name).read_text() for name in written)
     assert compileall.compile_dir(folder, quiet=1)
@@ -43,7 +43,7 @@ def test_the_package_is_written_with_its_name_everywhere(tmp_path: Path) -> None
     ],
 )
 def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str, words: str) -> None:
-    with pytest.raises(HarnessError, match=words):
+    with pytest.raises(TendrilError, match=words):
         scaffold(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -51,6 +51,6 @@ def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str, words:
 def test_a_folder_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mine.txt").write_text("precious")
-    with pytest.raises(HarnessError, match="exists already"):
+    with pytest.raises(TendrilError, match="exists already"):
         scaffold("letters", tmp_path)
     assert [path.name for path in (tmp_path / "letters").iterdir()] == ["mine.txt"]

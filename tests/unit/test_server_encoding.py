@@ -8,11 +8,11 @@ import math
 import pytest
 
 from agent_server.errors import EngineUnavailable
-from agent_server.http.json_encoding import event, to_json
+from agent_server.http.json_encoding import sse_event, to_json
 
 
 def test_an_event_has_one_line_of_data_whatever_is_in_it() -> None:
-    made = event({"text": "a\n\ndata: b\r\n"}, "delta")
+    made = sse_event({"text": "a\n\ndata: b\r\n"}, "delta")
     assert made == b'event: delta\ndata: {"text":"a\\n\\ndata: b\\r\\n"}\n\n'
 
 

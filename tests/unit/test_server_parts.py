@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_server.models.reasoning import ThinkSplitter
+from agent_server.models.reasoning import ReasoningSplitter
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
-from agent_server.tool_calling.detector import Called, Verdict, Watch, sniff
-from agent_server.tool_calling.schema import LONGEST_TEXT, either, many_calls, one_call
-from agent_server.usage import Usage
+from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict, detect
+from agent_server.tool_calling.schema import LONGEST_TEXT, any_of, many_calls, one_call
+from agent_server.usage import RequestUsage
 from terrarium.config import Config, ConfigError
 from terrarium.sse import LONGEST as LONGEST_EVENT
 from terrarium.sse import EventData, EventTooLong
@@ -28,7 +28,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
 
 
 def split(pieces: list[str]) -> tuple[str, str]:
-    splitter = ThinkSplitter()
+    splitter = ReasoningSplitter()
     parts = [*(splitter.feed(piece) for piece in pieces), splitter.end()]
     return "".join(content for content, _ in parts), "".join(thought for _, thought in parts)
 
@@ -70,14 +70,14 @@ def test_text_without_tags_passes_unchanged(text: str, cuts: list[int]) -> None:
         ("{", "open"),
         ('{ "na', "open"),
         ('{"name": "lo', "open"),
-        ('{"name":"look"', Called("look", many=False)),
-        ('{"name": "lookup", ', Called("lookup", many=False)),
-        ('[ { "name" : "look"', Called("look", many=True)),
+        ('{"name":"look"', DetectedCall("look", many=False)),
+        ('{"name": "lookup", ', DetectedCall("lookup", many=False)),
+        ('[ { "name" : "look"', DetectedCall("look", many=True)),
         ("`", "open"),
         ("``", "open"),
         ("```js", "open"),
-        ('```json\n{"name": "look"', Called("look", many=False)),
-        ('```\n[{"name": "look"', Called("look", many=True)),
+        ('```json\n{"name": "look"', DetectedCall("look", many=False)),
+        ('```\n[{"name": "look"', DetectedCall("look", many=True)),
         ("```python", "text"),
         ("`code`", "text"),
         ("Hello", "text"),
@@ -89,7 +89,7 @@ def test_text_without_tags_passes_unchanged(text: str, cuts: list[int]) -> None:
     ],
 )
 def test_a_beginning_is_judged_as_soon_as_it_can_be(text: str, verdict: Verdict) -> None:
-    assert sniff(text, ["look", "lookup"]) == verdict
+    assert detect(text, ["look", "lookup"]) == verdict
 
 
 @given(st.lists(st.integers(0, 60), max_size=12))
@@ -97,14 +97,14 @@ def test_a_beginning_is_judged_as_soon_as_it_can_be(text: str, verdict: Verdict)
 def test_a_call_after_some_words_is_found_however_the_text_is_cut(
     fence: str, cuts: list[int]
 ) -> None:
-    watch, let_go = Watch(["look"]), ""
+    detector, let_go = CallDetector(["look"]), ""
     verdict: Verdict = "open"
     for piece in pieces_of(f'So:\n{{ not one\n{fence}{{"name": "look"', cuts):
-        before = watch.held + piece
-        verdict = watch.feed(piece)
+        before = detector.buffered + piece
+        verdict = detector.feed(piece)
         let_go += before if verdict == "text" else ""
-    assert verdict == Called("look", many=False)
-    assert let_go + watch.words == "So:\n{ not one\n"
+    assert verdict == DetectedCall("look", many=False)
+    assert let_go + detector.words == "So:\n{ not one\n"
 
 
 def tool(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def test_definitions_of_two_tools_with_one_name_stay_apart() -> None:
         }
 
     tools = [tool("a", parameters("integer")), tool("b", parameters("boolean"))]
-    for schema in (one_call(tools), many_calls(tools), either(one_call(tools), {"type": "null"})):
+    for schema in (one_call(tools), many_calls(tools), any_of(one_call(tools), {"type": "null"})):
         text = json.dumps(schema)
         assert schema["$defs"] == {"a.Thing": {"type": "integer"}, "b.Thing": {"type": "boolean"}}
         assert "#/$defs/a.Thing" in text
@@ -167,21 +167,23 @@ def test_an_event_without_an_end_is_refused() -> None:
 def test_a_usage_that_is_no_count_is_nothing(wrong: Any) -> None:
     details = {"cached_tokens": wrong}
     counts = {"prompt_tokens": wrong, "completion_tokens": wrong}
-    assert Usage.from_wire({**counts, "prompt_tokens_details": details}) == Usage()
-    assert Usage.from_wire({**counts, "prompt_tokens_details": wrong}) == Usage()
+    assert RequestUsage.from_wire({**counts, "prompt_tokens_details": details}) == RequestUsage()
+    assert RequestUsage.from_wire({**counts, "prompt_tokens_details": wrong}) == RequestUsage()
 
 
 def test_no_more_tokens_come_from_the_cache_than_the_prompt_has() -> None:
     usage = {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}
-    assert Usage.from_wire(usage) == Usage(3, 0, 3)
+    assert RequestUsage.from_wire(usage) == RequestUsage(3, 0, 3)
 
 
 def test_usage_adds_up_over_asks_and_counts_a_shared_prompt_once() -> None:
-    one, two = Usage(10, 3, 8), Usage(10, 4, 9)
-    assert one + two == Usage(20, 7, 17)
-    assert one.beside(two) == Usage(10, 7, 9)
-    assert Usage.from_wire(one.as_wire()) == one
-    assert Usage.from_wire({"prompt_tokens": 1, "prompt_tokens_details": None}) == Usage(1, 0, 0)
+    one, two = RequestUsage(10, 3, 8), RequestUsage(10, 4, 9)
+    assert one + two == RequestUsage(20, 7, 17)
+    assert one.beside(two) == RequestUsage(10, 7, 9)
+    assert RequestUsage.from_wire(one.as_wire()) == one
+    assert RequestUsage.from_wire(
+        {"prompt_tokens": 1, "prompt_tokens_details": None}
+    ) == RequestUsage(1, 0, 0)
 
 
 def model(**values: Any) -> ModelSettings:

@@ -22,7 +22,7 @@ from tests.kit.patience import PATIENCE
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOME = Place("irc", "#home")
 AWAY = Place("irc", "#away")
-HERE = Scope.of(HOME)
+HERE = Scope.from_places(HOME)
 
 
 def said(text: str, *, place: Place = HOME, minute: int = 0, nick: str = "alice") -> Event:
@@ -38,13 +38,13 @@ def said(text: str, *, place: Place = HOME, minute: int = 0, nick: str = "alice"
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield database
 
 
 @pytest.fixture
 async def log(database: Database) -> AsyncIterator[LogStore]:
-    async with ChatLog.opened(database) as log:
+    async with ChatLog.open(database) as log:
         yield log
 
 
@@ -84,7 +84,7 @@ async def test_ids_are_durable_and_grow_in_the_order_of_appending(log: LogStore)
 
 
 async def test_leaving_the_log_waits_until_everything_is_stored(database: Database) -> None:
-    async with ChatLog.opened(database) as log:
+    async with ChatLog.open(database) as log:
         for number in range(700):
             log.append(said(str(number)))
     assert (await ChatLog(database).stats(Query(scope=HERE))).lines == 700
@@ -125,8 +125,8 @@ async def test_every_field_of_a_query_narrows_it(log: LogStore) -> None:
 async def test_a_scope_shows_its_own_places_only(log: LogStore) -> None:
     await store(log, said("at home"), said("away", place=AWAY))
     assert texts(await log.find(Query(scope=HERE))) == ["at home"]
-    assert texts(await log.find(Query(scope=Scope.of(HOME, AWAY)))) == ["at home", "away"]
-    assert await log.find(Query(scope=Scope.of())) == []
+    assert texts(await log.find(Query(scope=Scope.from_places(HOME, AWAY)))) == ["at home", "away"]
+    assert await log.find(Query(scope=Scope.from_places())) == []
     assert await log.find(Query(scope=HERE, channel="#away")) == []
 
 
@@ -142,7 +142,9 @@ async def test_private_talk_is_seen_only_by_who_names_it(log: LogStore) -> None:
     assert await log.get(PUBLIC, event_id) is None
     assert await log.channels(PUBLIC) == []
     assert (await log.stats(Query(scope=PUBLIC))).lines == 0
-    assert texts(await log.find(Query(scope=Scope.of(Place("irc", "alice"))))) == ["secret"]
+    assert texts(await log.find(Query(scope=Scope.from_places(Place("irc", "alice"))))) == [
+        "secret"
+    ]
 
 
 async def test_statistics_count_what_people_said_in_scope(log: LogStore) -> None:
@@ -158,7 +160,7 @@ async def test_statistics_count_what_people_said_in_scope(log: LogStore) -> None
     assert (stats.lines, stats.people) == (3, 2)
     assert (stats.first, stats.last) == (NOON, NOON + timedelta(minutes=2))
     assert stats.top == (("alice", 2), ("bob", 1))
-    empty = await log.stats(Query(scope=Scope.of()))
+    empty = await log.stats(Query(scope=Scope.from_places()))
     assert (empty.lines, empty.first, empty.top) == (0, None, ())
 
 
@@ -192,74 +194,78 @@ async def test_a_line_waits_until_another_process_lets_go_of_the_file(
 
 
 async def test_an_answer_knows_its_question_that_is_put_in_line_just_before(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         for _ in range(3):
             question = log.write(said("why?"))
             answer = log.write(replace(said("so", nick="Terra"), own=True), question)
             after = log.write(said("ah"))
-            ids = [await answer.written(), await question.written(), await after.written()]
+            ids = [
+                await answer.wait_visible(),
+                await question.wait_visible(),
+                await after.wait_visible(),
+            ]
             found = await log.get(PUBLIC, ids[0])
             assert found is not None
             assert found.reply_to == ids[1] < ids[0] < ids[2]
 
 
 async def test_an_answer_to_what_was_not_kept_answers_nothing(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         question = log.write(None)
         answer = log.write(replace(said("so", nick="Terra"), own=True), question)
-        found = await log.get(PUBLIC, await answer.written())
+        found = await log.get(PUBLIC, await answer.wait_visible())
         assert found is not None
         assert found.reply_to is None
 
 
 async def test_what_keeps_nothing_is_behind_all_that_was_said_before(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         for number in range(20):
             log.write(said(str(number)))
-        assert await log.write(None).written() == 0
+        assert await log.write(None).wait_visible() == 0
         assert len(await log.find(Query(scope=HERE))) == 20
 
 
 async def test_what_was_said_before_a_line_is_known_before_the_line_is_written(
     tmp_path: Path,
 ) -> None:
-    async with Database.opened(tmp_path / "log.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "log.db") as database, ChatLog.open(database) as log:
         first = log.write(said("first"))
-        assert await first.preceded() == first.id
+        assert await first.preceding_id() == first.id
         unlogged, second = log.write(None), log.write(said("second"))
-        assert await unlogged.preceded() == first.id + 1
-        assert await second.preceded() == first.id + 1
+        assert await unlogged.preceding_id() == first.id + 1
+        assert await second.preceding_id() == first.id + 1
         third = log.write(said("third"))
-        assert await third.preceded() == second.id + 1
-        assert not third.is_written
-        assert await third.written() > second.id
-        assert await third.preceded() == third.id
+        assert await third.preceding_id() == second.id + 1
+        assert not third.is_visible
+        assert await third.wait_visible() > second.id
+        assert await third.preceding_id() == third.id
 
 
 async def test_what_is_written_is_read_by_others_and_what_is_settled_is_on_the_disk(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "irc.db"
-    async with Database.opened(path) as database, ChatLog.opened(database) as log:
+    async with Database.open(path) as database, ChatLog.open(database) as log:
         with closing(sqlite3.connect(path)) as other:
-            entry = log.write(said("hello"))
-            event_id = await entry.written()
+            pending_event = log.write(said("hello"))
+            event_id = await pending_event.wait_visible()
             assert other.execute("SELECT id, text FROM events").fetchall() == [(event_id, "hello")]
-            assert await entry.stored == event_id
-            await log.settle()
+            assert await pending_event.durable == event_id
+            await log.flush()
 
 
 async def test_who_no_longer_waits_for_a_line_does_not_keep_it_from_the_log(
     tmp_path: Path,
 ) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
-        entry = log.write(said("hello"))
-        waiting = asyncio.create_task(entry.written())
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+        pending_event = log.write(said("hello"))
+        waiting = asyncio.create_task(pending_event.wait_visible())
         await asyncio.sleep(0)
         waiting.cancel()
         log.append(said("again")).cancel()
-        await log.settle()
-        assert entry.id
+        await log.flush()
+        assert pending_event.id
         assert texts(await log.find(Query(scope=HERE))) == ["hello", "again"]
 
 
@@ -286,10 +292,10 @@ async def test_half_a_character_in_any_field_keeps_no_line_from_the_log(
 
 async def test_a_file_that_stays_locked_does_not_hold_up_the_end_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "irc.db"
-    async with Database.opened(path) as database:
+    async with Database.open(path) as database:
         other = sqlite3.connect(path, isolation_level=None)
         async with asyncio.timeout(PATIENCE):
-            async with ChatLog.opened(database) as log:
+            async with ChatLog.open(database) as log:
                 other.execute("BEGIN IMMEDIATE")
                 stored = log.append(said("too late"))
         assert not stored.done()

@@ -8,10 +8,10 @@ import pytest
 from pydantic import AliasChoices, Field, SecretStr
 
 from storage.settings import StorageSettings, log_path
-from terrarium.config import Config, ConfigError, Section, load
+from terrarium.config import Config, ConfigError, Settings, load
 
 
-class Garden(Section):
+class Garden(Settings):
     table = "garden"
 
     plants: int = Field(3, ge=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.db.database import Database
-from storage.memory.conversations import KEPT, Conversations, Turn, Window
+from storage.memory.conversations import KEPT, Conversations, PromptWindow, Turn
 from storage.protocols import ConversationStore
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
@@ -17,7 +17,7 @@ NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield database
 
 
@@ -76,11 +76,11 @@ async def test_turns_can_be_asked_for_from_one_on(memory: ConversationStore) -> 
 async def test_the_window_is_remembered_also_before_the_first_turn(
     memory: ConversationStore,
 ) -> None:
-    assert await memory.window("c") == Window()
-    await memory.move_window("c", Window(10, 0))
-    await memory.move_window("c", Window(20, 3))
-    assert await memory.window("c") == Window(20, 3)
-    assert await memory.window("d") == Window()
+    assert await memory.window("c") == PromptWindow()
+    await memory.move_window("c", PromptWindow(10, 0))
+    await memory.move_window("c", PromptWindow(20, 3))
+    assert await memory.window("c") == PromptWindow(20, 3)
+    assert await memory.window("d") == PromptWindow()
 
 
 async def test_clearing_leaves_no_row_of_a_conversation(
@@ -89,17 +89,17 @@ async def test_clearing_leaves_no_row_of_a_conversation(
     await memory.add("c", turn("one"))
     await memory.add("c", turn("two"))
     await memory.add("d", turn("stays"))
-    await memory.move_window("c", Window(5, 1))
+    await memory.move_window("c", PromptWindow(5, 1))
     assert await memory.clear("c") == 2
-    assert await memory.window("c") == Window()
+    assert await memory.window("c") == PromptWindow()
     assert texts(await memory.turns("d")) == ["stays"]
-    assert len(await database.all("SELECT * FROM turns")) == 1
-    assert len(await database.all("SELECT * FROM conversations")) == 1
+    assert len(await database.fetch_all("SELECT * FROM turns")) == 1
+    assert len(await database.fetch_all("SELECT * FROM conversations")) == 1
     assert await memory.clear("c") == 0
 
 
 async def test_memory_is_there_after_the_file_was_closed(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         await Conversations(database).add("c", turn("yesterday"))
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         assert texts(await Conversations(database).turns("c")) == ["yesterday"]

@@ -21,41 +21,41 @@ SCRIPTS = len(list(Path(storage.__file__).parent.glob("migrations/*.sql")))
 
 
 async def test_a_new_file_is_made_with_its_folders_and_is_up_to_date(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "new" / "x.db") as database:
-        row = await database.one("PRAGMA user_version")
+    async with Database.open(tmp_path / "new" / "x.db") as database:
+        row = await database.fetch_one("PRAGMA user_version")
     assert row is not None
     assert row[0] == SCRIPTS > 0
 
 
 async def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
     for _ in range(2):
-        async with Database.opened(tmp_path / "x.db") as database:
+        async with Database.open(tmp_path / "x.db") as database:
             async with database.transaction() as db:
                 await db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
-            rows = await database.all("SELECT * FROM outbox")
+            rows = await database.fetch_all("SELECT * FROM outbox")
     assert len(rows) == 2
 
 
 async def test_two_openings_at_once_of_a_new_file_both_succeed(tmp_path: Path) -> None:
     async def opened(name: str) -> int:
-        async with Database.opened(tmp_path / name) as database:
-            return len(await database.all("SELECT * FROM events"))
+        async with Database.open(tmp_path / name) as database:
+            return len(await database.fetch_all("SELECT * FROM events"))
 
     for name in map(str, range(10)):
         assert await asyncio.gather(*(opened(name) for _ in range(8))) == [0] * 8
 
 
 async def test_an_error_in_a_transaction_takes_all_of_it_back(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         with suppress(ZeroDivisionError):
             async with database.transaction() as db:
                 await db.execute("INSERT INTO schedule VALUES ('job', 1)")
                 raise ZeroDivisionError
-        assert await database.all("SELECT * FROM schedule") == []
+        assert await database.fetch_all("SELECT * FROM schedule") == []
 
 
 async def test_transactions_of_two_tasks_come_one_after_the_other(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         async with database.transaction() as db:
             await db.execute("INSERT INTO schedule VALUES ('job', 0)")
 
@@ -67,19 +67,19 @@ async def test_transactions_of_two_tasks_come_one_after_the_other(tmp_path: Path
                 await db.execute("UPDATE schedule SET last_run = ?", [row[0] + 1])
 
         await asyncio.gather(*(add() for _ in range(20)))
-        row = await database.one("SELECT last_run FROM schedule")
+        row = await database.fetch_one("SELECT last_run FROM schedule")
     assert row is not None
     assert row["last_run"] == 20
 
 
 async def test_readers_cannot_write(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         with pytest.raises(Unavailable, match="readonly"):
-            await database.all("DELETE FROM events RETURNING 1")
+            await database.fetch_all("DELETE FROM events RETURNING 1")
 
 
 async def test_few_rows_are_looked_at_in_place_and_many_in_a_thread(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         for rows, here in ((10, True), (100_000, False), (10, True)):
             every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
             sql = f"{every} LIMIT {rows}"
@@ -87,20 +87,20 @@ async def test_few_rows_are_looked_at_in_place_and_many_in_a_thread(tmp_path: Pa
             def counted(db: sqlite3.Connection, sql: str = sql) -> tuple[int, int]:
                 return len(db.execute(sql).fetchall()), threading.get_ident()
 
-            found, thread = await database.look(counted)
+            found, thread = await database.read_inline(counted)
             assert found == rows
             assert (thread == threading.get_ident()) is here
 
 
 async def test_few_rows_are_looked_at_in_place_however_often(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n LIMIT 800"
 
         def thread(db: sqlite3.Connection) -> int:
             assert len(db.execute(every).fetchall()) == 800
             return threading.get_ident()
 
-        threads = [await database.look(thread) for _ in range(100)]
+        threads = [await database.read_inline(thread) for _ in range(100)]
     assert threads.count(threading.get_ident()) > 80  # on a busy machine one may take too long
 
 
@@ -110,41 +110,41 @@ async def test_few_rows_are_put_in_place_unless_somebody_else_writes(tmp_path: P
         return threading.get_ident()
 
     path = tmp_path / "x.db"
-    async with Database.opened(path) as database:
-        assert await database.put(thread) == threading.get_ident()
+    async with Database.open(path) as database:
+        assert await database.write_inline(thread) == threading.get_ident()
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             assert other.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
             other.execute("BEGIN IMMEDIATE")
-            putting = asyncio.create_task(database.put(thread))
-            await database.all("SELECT 1")
+            putting = asyncio.create_task(database.write_inline(thread))
+            await database.fetch_all("SELECT 1")
             assert not putting.done()
             other.execute("COMMIT")
             assert await putting != threading.get_ident()
-        assert await database.put(thread) == threading.get_ident()
-        assert len(await database.all("SELECT * FROM outbox")) == 3
+        assert await database.write_inline(thread) == threading.get_ident()
+        assert len(await database.fetch_all("SELECT * FROM outbox")) == 3
 
 
 async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> None:
     def put(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', ?, 0, 0)", ["t" * 4_000])
 
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         for _ in range(1_000):
-            await database.put(put)
+            await database.write_inline(put)
             await database.sync()
         assert (tmp_path / "x.db-wal").stat().st_size < 4_000_000
 
 
 async def test_what_cannot_be_looked_at_is_unavailable(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         with pytest.raises(Unavailable, match="no such table: nowhere"):
-            await database.look(lambda db: db.execute("SELECT * FROM nowhere").fetchall())
+            await database.read_inline(lambda db: db.execute("SELECT * FROM nowhere").fetchall())
         with pytest.raises(Unavailable, match="readonly"):
-            await database.look(lambda db: db.execute("DELETE FROM outbox").fetchall())
+            await database.read_inline(lambda db: db.execute("DELETE FROM outbox").fetchall())
 
 
 async def test_the_version_changes_when_somebody_else_has_written(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as one, Database.opened(tmp_path / "x.db") as two:
+    async with Database.open(tmp_path / "x.db") as one, Database.open(tmp_path / "x.db") as two:
         before = await one.version()
         assert await one.version() == before
         async with two.transaction() as db:
@@ -158,7 +158,7 @@ async def test_a_file_of_a_newer_terrarium_is_left_alone(tmp_path: Path) -> None
         newer.execute("PRAGMA user_version = 1000")
     newer.close()
     with pytest.raises(NewerSchema, match=r"x\.db.*newer.*--data"):
-        async with Database.opened(path):
+        async with Database.open(path):
             pass
 
 
@@ -166,7 +166,7 @@ async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_text("this is a letter, and no database at all\n" * 40)
     with pytest.raises(Unavailable, match=r"x\.db"):
-        async with Database.opened(path):
+        async with Database.open(path):
             pass
     assert path.read_text().startswith("this is a letter")
 
@@ -174,7 +174,7 @@ async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(Unavailable, match="taken"):
-        async with Database.opened(tmp_path / "taken" / "x.db"):
+        async with Database.open(tmp_path / "taken" / "x.db"):
             pass
 
 
@@ -186,7 +186,7 @@ def test_times_survive_to_the_microsecond(time: datetime) -> None:
 async def test_a_write_that_is_cancelled_at_any_moment_leaves_the_file_writable(
     tmp_path: Path,
 ) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
 
         async def write() -> None:
             async with database.transaction() as db:
@@ -200,7 +200,7 @@ async def test_a_write_that_is_cancelled_at_any_moment_leaves_the_file_writable(
             with suppress(asyncio.CancelledError):
                 await writing
             await write()
-        rows = await database.all("SELECT * FROM outbox")
+        rows = await database.fetch_all("SELECT * FROM outbox")
     assert len(rows) >= 40
 
 
@@ -210,7 +210,7 @@ async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
     def insert(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
 
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         for steps in range(20):
             writing = asyncio.create_task(database.write(insert, lasting=steps % 2 == 0))
             for _ in range(steps):
@@ -219,7 +219,7 @@ async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
             with suppress(asyncio.CancelledError):
                 await writing
             await database.write(insert)
-        rows = await database.all("SELECT * FROM outbox")
+        rows = await database.fetch_all("SELECT * FROM outbox")
     assert len(rows) >= 20
 
 
@@ -228,13 +228,13 @@ async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
         db.execute("INSERT INTO schedule VALUES ('job', 1)")
         raise ZeroDivisionError
 
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         for lasting in (True, False):
             with pytest.raises(ZeroDivisionError):
                 await database.write(fail, lasting=lasting)
         with pytest.raises(ZeroDivisionError):
-            await database.put(fail)
-        assert await database.all("SELECT * FROM schedule") == []
+            await database.write_inline(fail)
+        assert await database.fetch_all("SELECT * FROM schedule") == []
 
 
 async def test_whatever_lasts_waits_for_the_disk_also_after_what_did_not(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ async def test_whatever_lasts_waits_for_the_disk_also_after_what_did_not(tmp_pat
         return int(db.execute("PRAGMA synchronous").fetchone()[0])
 
     full, normal = 2, 1
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         assert await database.write(level) == full
         assert await database.write(level, lasting=False) == normal
         await database.sync()
@@ -250,7 +250,7 @@ async def test_whatever_lasts_waits_for_the_disk_also_after_what_did_not(tmp_pat
 
 
 async def test_a_disk_that_fails_is_told_of(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "x.db") as database:
+    async with Database.open(tmp_path / "x.db") as database:
         await database.write(lambda db: db.execute("DELETE FROM schedule").rowcount)
         (tmp_path / "x.db-wal").rename(tmp_path / "elsewhere")
         (tmp_path / "x.db-wal").symlink_to("x.db-wal")
@@ -260,7 +260,7 @@ async def test_a_disk_that_fails_is_told_of(tmp_path: Path) -> None:
 
 async def test_a_file_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
-    async with Database.opened(path) as database:
+    async with Database.open(path) as database:
         with sqlite3.connect(path) as other:
             other.execute("DROP TABLE schedule")
         with pytest.raises(Unavailable, match="schedule"):

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from storage.chat_log.event import EVERYTHING, Event, EventType, Place
 from storage.db.database import Database
-from storage.db.secure_delete import erasing
+from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
-from storage.memory.taught_skills import SkillTable, Taught
-from storage.privacy.erasure import Forgotten, Named, Person, count, forget, other_files
-from storage.privacy.quote_detector import Quotes
+from storage.memory.taught_skills import SkillTable, TaughtSkill
+from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget, other_files
+from storage.privacy.quote_detector import QuoteDetector
 from storage.queues.attention_state import AttentionStore, Signal
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
-from storage.usage.token_spending import Expense, Spending
-from storage.usage.usage import Amount
+from storage.usage.token_spending import Spending, TokenSpend
+from storage.usage.usage import UsageAmount
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"
@@ -46,7 +46,7 @@ def said(text: str, minute: int = 0, **values: object) -> Event:
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[tuple[Database, ChatLog]]:
-    async with Database.opened(path) as database, ChatLog.opened(database) as log:
+    async with Database.open(path) as database, ChatLog.open(database) as log:
         yield database, log
 
 
@@ -87,9 +87,9 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
         await memory.add("irc/#frogs/bob", turn(2, "and now?", "", "Nothing."))
         hour = timedelta(hours=1)
         await Pastes(database).add(Place("irc", "#frogs"), "bob", f"She said {SECRET}.", (), hour)
-        async with Database.opened(tmp_path / "outbox.db") as outbox:
+        async with Database.open(tmp_path / "outbox.db") as outbox:
             await Outbox(outbox).put("k", Place("irc", "#frogs"), f"Of today: {SECRET} number 3")
-        async with Database.opened(tmp_path / "web.db") as web:
+        async with Database.open(tmp_path / "web.db") as web:
             await Conversations(web).add("browser/1", turn(0, "ada?", quoted, "Hm."))
         (tmp_path / "usage.db").write_bytes(b"somebody else's")
         assert SECRET.encode() in raw(tmp_path)
@@ -108,13 +108,13 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
 
 
 async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(tmp_path: Path) -> None:
-    expense = Expense(NOON.date(), f"irc/{SECRET}", f"irc/irc/{SECRET}", "answer")
+    expense = TokenSpend(NOON.date(), f"irc/{SECRET}", f"irc/irc/{SECRET}", "answer")
     async with opened(tmp_path / "irc.db") as (database, log):
         await stored(log, said("hello"))
-        await Spending(database).add({expense: Amount(1, 20, 0, 3)})
+        await Spending(database).add({expense: UsageAmount(1, 20, 0, 3)})
         await forget(database, log, ADA)
         spent = await Spending(database).by_purpose(NOON.date(), NOON.date())
-        assert spent == {"answer": Amount(1, 20, 0, 3)}
+        assert spent == {"answer": UsageAmount(1, 20, 0, 3)}
         assert SECRET.encode() not in raw(tmp_path)
 
 
@@ -129,9 +129,11 @@ async def test_what_somebody_has_taught_or_is_quoted_in_what_others_taught_goes(
             ("quote", f"As she said: the {SECRET} squeaks when it rains", "bob"),
             ("other", "Ask bob.", "bob"),
         ):
-            await table.teach("irc/#frogs", Taught(name, "when it squeaks", how, teacher), NOON)
+            await table.teach(
+                "irc/#frogs", TaughtSkill(name, "when it squeaks", how, teacher), NOON
+            )
         await forget(database, log, ADA)
-        assert [skill.name for skill in await table.taught("irc/#frogs")] == ["other"]
+        assert [skill.name for skill in await table.list_taught("irc/#frogs")] == ["other"]
         assert SECRET.encode() not in raw(tmp_path)
 
 
@@ -174,8 +176,8 @@ async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(tmp_path
             said("two", network="oftc"),
             said("three", nick="bob", account="bobby"),
         )
-        assert (await forget(database, log, Named("irc", nick="ada"))).events == 1
-        assert (await forget(database, log, Named(None, account="bobby"))).events == 1
+        assert (await forget(database, log, NamedPerson("irc", nick="ada"))).events == 1
+        assert (await forget(database, log, NamedPerson(None, account="bobby"))).events == 1
         assert await texts(log) == ["two"]
 
 
@@ -207,26 +209,26 @@ async def test_others_words_stay_also_when_they_sound_alike(tmp_path: Path) -> N
 
 
 def test_a_quotation_is_known_by_five_words_or_a_rare_one() -> None:
-    quotes = Quotes()
-    quotes.add([said("the spare key lies under the green pot by the door"), said("so it goes")])
-    quotes.add([said("see https://example.org/a/b")])
+    detector = QuoteDetector()
+    detector.add([said("the spare key lies under the green pot by the door"), said("so it goes")])
+    detector.add([said("see https://example.org/a/b")])
     for repeated in (
         "Ada: 'The spare key lies under the green pot'.",
         "it was (https://example.org/a/b).",
         "[2026-05-01 12:00:00] <ada> anything",
     ):
-        assert quotes.within(repeated), repeated
+        assert detector.within(repeated), repeated
     for other in ("so it goes", "the key", "under the green pot", "[2026-05-01 12:00:00] <bob> x"):
-        assert not quotes.within(other), other
+        assert not detector.within(other), other
 
 
 async def test_in_a_file_too_big_to_write_anew_it_is_overwritten(tmp_path: Path) -> None:
     async with opened(tmp_path / "irc.db") as (database, log):
         ids = await stored(log, *(said(f"{SECRET} {number}") for number in range(2_000)))
-        async with erasing(database, small=0):
+        async with secure_delete(database, small=0):
             await log.remove(ids)
             await log.scrub()
-        free = await database.one("PRAGMA freelist_count")
+        free = await database.fetch_one("PRAGMA freelist_count")
         assert free is not None
         assert free[0] > 0  # it was not written anew
         assert SECRET.encode() not in raw(tmp_path)
@@ -236,7 +238,7 @@ async def test_erasing_leaves_nothing_of_what_was_deleted_before(tmp_path: Path)
     async with opened(tmp_path / "irc.db") as (database, log):
         await log.remove(await stored(log, said(SECRET)))
         await log.scrub()
-        async with erasing(database):
+        async with secure_delete(database):
             pass
         assert SECRET.encode() not in raw(tmp_path)
 
@@ -256,12 +258,14 @@ async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_
             log, said("ada: reminder: tea xyzzy", 60, nick="Terra", own=True, reply_to=asked)
         )
         attention, reminders = AttentionStore(database), Reminders(database)
-        kept = await attention.put(Signal("thought", place, NOON, person="bob"))
-        await attention.put(Signal("thought", place, NOON, person="Ada"))
-        await attention.put(Signal("direct_message", place, NOON, person="_", anchor=asked))
+        kept = await attention.add_signal(Signal("thought", place, NOON, person="bob"))
+        await attention.add_signal(Signal("thought", place, NOON, person="Ada"))
+        await attention.add_signal(
+            Signal("direct_message", place, NOON, person="_", event_id=asked)
+        )
         await reminders.add(Reminder(ADA.owner, place, False, "tea xyzzy", NOON))
         await forget(database, log, ADA)
-        assert (await attention.past()).signals == (kept,)
+        assert (await attention.load()).signals == (kept,)
         assert await reminders.all() == []
         assert await texts(log) == []
         assert b"xyzzy" not in raw(tmp_path)
@@ -276,5 +280,5 @@ async def test_one_who_has_only_reminders_can_be_forgotten_too(tmp_path: Path) -
         assert await forget(database, log, ADA) == Forgotten()
         assert SECRET.encode() not in raw(tmp_path)
         await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
-        assert await forget(database, log, Named(None, "ADA")) == Forgotten()
+        assert await forget(database, log, NamedPerson(None, "ADA")) == Forgotten()
         assert SECRET.encode() not in raw(tmp_path)

@@ -41,7 +41,7 @@ class Queue(Jobs):
 
 @pytest.fixture
 async def queue(tmp_path: Path) -> AsyncIterator[Queue]:
-    async with Database.opened(tmp_path / "jobs.db") as database:
+    async with Database.open(tmp_path / "jobs.db") as database:
         yield Queue(database)
 
 
@@ -75,7 +75,7 @@ async def test_the_same_key_is_the_same_job_also_when_it_is_done(queue: Queue) -
     assert await queue.add("work", {"n": 2}, key="once") == first
     job = await queue.one()
     assert (job.id, job.payload) == (first, {"n": 1})
-    await queue.done(job)
+    await queue.finish(job)
     assert await queue.add("work", {"n": 3}, key="once") == first
     assert await queue.next() is None
 
@@ -86,7 +86,7 @@ async def test_of_one_lane_one_job_runs_at_a_time(queue: Queue) -> None:
     first, second = await queue.one(), await queue.one()
     assert (first.lane, second.lane) == ("frogs", "toads")
     assert await queue.next() is None
-    await queue.done(first)
+    await queue.finish(first)
     assert (await queue.one()).lane == "frogs"
 
 
@@ -97,10 +97,10 @@ async def test_a_failed_attempt_is_repeated_later_each_time_until_the_job_is_dea
     for attempt, wait in ((1, RETRY), (2, 2 * RETRY)):
         job = await queue.one()
         assert job.attempts == attempt
-        assert await queue.failed(job, "Broken")
+        assert await queue.fail(job, "Broken")
         assert await queue.next() is None
         queue.time += wait
-    await queue.failed(await queue.one(), "Broken")
+    await queue.fail(await queue.one(), "Broken")
     assert await queue.states() == ["dead"]
     queue.time += timedelta(hours=1)
     assert await queue.next() is None
@@ -109,7 +109,7 @@ async def test_a_failed_attempt_is_repeated_later_each_time_until_the_job_is_dea
 async def test_a_postponed_job_has_lost_no_attempt(queue: Queue) -> None:
     await queue.add("work", {}, max_attempts=1)
     for _ in range(5):
-        await queue.postponed(await queue.one(), queue.time + RETRY)
+        await queue.postpone(await queue.one(), queue.time + RETRY)
         assert await queue.next() is None
         queue.time += RETRY
     assert (await queue.one()).attempts == 1
@@ -124,7 +124,7 @@ async def test_a_job_waits_for_the_one_that_it_depends_on(queue: Queue) -> None:
         job = await queue.one()
         assert job.payload == {"n": number}
         assert await queue.next() is None
-        await queue.done(job)
+        await queue.finish(job)
     assert await queue.states() == ["done"] * 3
     late = await queue.add("work", {}, depends_on=parent)
     assert (await queue.one()).id == late
@@ -134,7 +134,7 @@ async def test_a_parent_that_comes_to_nothing_fails_all_that_wait_for_it(queue: 
     parent = await queue.add("work", {}, max_attempts=1)
     child = await queue.add("work", {}, depends_on=parent)
     await queue.add("work", {}, depends_on=child)
-    await queue.failed(await queue.one(), "Broken")
+    await queue.fail(await queue.one(), "Broken")
     assert await queue.states() == ["dead", "failed", "failed"]
     assert await queue.next() is None
 
@@ -142,7 +142,7 @@ async def test_a_parent_that_comes_to_nothing_fails_all_that_wait_for_it(queue: 
 async def test_a_child_never_runs_after_its_failed_parent_expired(queue: Queue) -> None:
     parent = await queue.add("work", {}, max_attempts=1)
     await queue.add("work", {}, depends_on=parent)
-    await queue.failed(await queue.one(), "Broken")
+    await queue.fail(await queue.one(), "Broken")
     queue.time += timedelta(hours=72)
     await queue.sweep(queue.time)
     assert await queue.states() == []
@@ -172,9 +172,9 @@ async def test_a_job_whose_lease_is_over_runs_again_and_a_late_word_of_the_first
     queue.time += RETRY
     second = await queue.one()
     assert (second.id, second.attempts) == (first.id, 2)
-    assert not await queue.done(first)
-    assert not await queue.failed(first, "Broken")
-    assert await queue.done(second)
+    assert not await queue.finish(first)
+    assert not await queue.fail(first, "Broken")
+    assert await queue.finish(second)
 
 
 async def test_a_job_that_crashes_its_worker_each_time_ends_dead(queue: Queue) -> None:
@@ -189,9 +189,9 @@ async def test_a_job_that_crashes_its_worker_each_time_ends_dead(queue: Queue) -
 
 async def test_what_is_over_goes_after_a_day_or_three_and_nothing_else_does(queue: Queue) -> None:
     await queue.add("work", {})
-    await queue.done(await queue.one())
+    await queue.finish(await queue.one())
     await queue.add("work", {}, max_attempts=1)
-    await queue.failed(await queue.one(), "Broken")
+    await queue.fail(await queue.one(), "Broken")
     await queue.add("work", {}, run_at=NOON + timedelta(days=9))
     for hours, left in ((23, 3), (24, 2), (71, 2), (72, 1), (500, 1)):
         await queue.sweep(NOON + timedelta(hours=hours))
@@ -203,6 +203,6 @@ async def test_what_is_over_goes_after_a_day_or_three_and_nothing_else_does(queu
 
 async def test_ids_are_never_used_twice(queue: Queue) -> None:
     first = await queue.add("work", {})
-    await queue.done(await queue.one())
+    await queue.finish(await queue.one())
     await queue.sweep(NOON + timedelta(days=1))
     assert await queue.add("work", {}) > first

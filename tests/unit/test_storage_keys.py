@@ -9,19 +9,19 @@ import pytest
 
 from storage.db.database import Database
 from storage.usage.api_keys import Key, KeyExists, Keys, digest
-from storage.usage.usage import Amount, Entry, UsageTable
+from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 
 DAY = date(2026, 11, 21)
 
 
 async def test_a_key_is_kept_as_a_digest_only(tmp_path: Path) -> None:
     path = tmp_path / "server.db"
-    async with Database.opened(path) as database:
+    async with Database.open(path) as database:
         keys = Keys(database)
         wanted = Key("irc", 3, "background", 60, 10_000, 1_000_000, 2)
         secret = await keys.create(wanted)
-        assert await keys.live() == {digest(secret): wanted}
-        (stored,) = await keys.listed()
+        assert await keys.active() == {digest(secret): wanted}
+        (stored,) = await keys.list_all()
         assert secret.startswith(stored.hint)
         assert len(stored.hint) < 10
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())  # noqa: ASYNC240
@@ -30,29 +30,29 @@ async def test_a_key_is_kept_as_a_digest_only(tmp_path: Path) -> None:
 
 
 async def test_a_name_has_one_key_until_it_is_revoked(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "server.db") as database:
+    async with Database.open(tmp_path / "server.db") as database:
         keys = Keys(database)
         first = await keys.create(Key("irc"))
         with pytest.raises(KeyExists, match="irc"):
             await keys.create(Key("irc"))
         assert await keys.revoke("irc")
         assert not await keys.revoke("irc")
-        assert await keys.live() == {}
+        assert await keys.active() == {}
         second = await keys.create(Key("irc"))
         assert second != first
-        assert list(await keys.live()) == [digest(second)]
-        assert [each.revoked is None for each in await keys.listed()] == [False, True]
+        assert list(await keys.active()) == [digest(second)]
+        assert [each.revoked is None for each in await keys.list_all()] == [False, True]
 
 
 async def test_usage_adds_up_by_day_tendril_and_model(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "server.db") as database:
+    async with Database.open(tmp_path / "server.db") as database:
         table = UsageTable(database)
-        irc, web = Entry(DAY, "irc", "terra"), Entry(DAY, "web", "terra")
-        await table.add({irc: Amount(1, 100, 80, 10, 0.5), web: Amount(1, 7, 0, 3)})
-        await table.add({irc: Amount(2, 50, 50, 5, 0.25)})
+        irc, web = UsageKey(DAY, "irc", "terra"), UsageKey(DAY, "web", "terra")
+        await table.add({irc: UsageAmount(1, 100, 80, 10, 0.5), web: UsageAmount(1, 7, 0, 3)})
+        await table.add({irc: UsageAmount(2, 50, 50, 5, 0.25)})
         assert await table.read(DAY, DAY) == [
-            (irc, Amount(3, 150, 130, 15, 0.75)),
-            (web, Amount(1, 7, 0, 3)),
+            (irc, UsageAmount(3, 150, 130, 15, 0.75)),
+            (web, UsageAmount(1, 7, 0, 3)),
         ]
-        assert await table.read(DAY, DAY, "web") == [(web, Amount(1, 7, 0, 3))]
+        assert await table.read(DAY, DAY, "web") == [(web, UsageAmount(1, 7, 0, 3))]
         assert await table.read(date(2026, 11, 22), date(2026, 11, 30)) == []

@@ -14,12 +14,12 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.chat_log.query import Query
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.memory.consolidation_state import Gap, Rooms, RoomTurn
+from storage.memory.consolidation_state import ConsolidationStore, Gap, RoomTurn
 from storage.memory.conversations import Conversations, Turn
-from storage.memory.deletion import leave_out
-from storage.memory.memories import HEARSAY, OWN, Layer, Memories, Memory
+from storage.memory.deletion import redact
+from storage.memory.memories import HEARSAY, OWN, Memories, Memory, MemoryKind
 from storage.memory.vectors import MemoryVectors
-from storage.privacy.erasure import Named, Person, forget
+from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.privacy.retention import expire
 from storage.queues.jobs import Jobs
 from storage.settings import StorageSettings
@@ -45,7 +45,7 @@ def said(text: str, nick: str, minute: int) -> Event:
 
 def fact(subject: str, source: str, key: str, turn: int, text: str = "a frog") -> Memory:
     return Memory(
-        layer=Layer.FACT,
+        layer=MemoryKind.FACT,
         room=ROOM,
         text=text,
         time=NOON,
@@ -59,7 +59,7 @@ def fact(subject: str, source: str, key: str, turn: int, text: str = "a frog") -
     )
 
 
-def made(layer: Layer, turns: list[RoomTurn], text: str) -> Memory:
+def made(layer: MemoryKind, turns: list[RoomTurn], text: str) -> Memory:
     first, last = turns[0].id, turns[-1].id
     return Memory(layer=layer, room=ROOM, text=text, time=NOON, first_turn=first, last_turn=last)
 
@@ -72,7 +72,7 @@ class Frogs:
         self.log = log
         self.conversations = Conversations(database)
         self.memories = Memories(database)
-        self.rooms = Rooms(database)
+        self.rooms = ConsolidationStore(database)
 
     async def filled(self) -> None:
         """Have nine turns, three episodes, a summary, facts, a note, vectors and a job."""
@@ -83,36 +83,36 @@ class Frogs:
             await self.conversations.add(f"{ROOM}/{nick}", turn, ROOM, nick)
         turns = await self.rooms.turns(ROOM, 0, 1_000, 100)
         for some in (turns[:3], turns[3:6]):
-            known = await self.rooms.progress(ROOM)
-            episode = made(Layer.EPISODE, some, f"{some[0].name} was there")
-            await self.rooms.tell(known, some[-1].id, episode, some)
-        known = await self.rooms.progress(ROOM)
-        summary = made(Layer.SUMMARY, turns[:6], f"Of {SECRET} and others.")
-        await self.rooms.fold(known, turns[5].id, summary, turns[:6])
+            watermarks = await self.rooms.progress(ROOM)
+            episode = made(MemoryKind.EPISODE, some, f"{some[0].name} was there")
+            await self.rooms.advance_episodes(watermarks, some[-1].id, episode, some)
+        watermarks = await self.rooms.progress(ROOM)
+        summary = made(MemoryKind.SUMMARY, turns[:6], f"Of {SECRET} and others.")
+        await self.rooms.advance_summary(watermarks, turns[5].id, summary, turns[:6])
         for each in (
             fact(SECRET, SECRET, "pet", turns[0].id),
             fact(SECRET, "bob", "debt", turns[1].id),
             fact("bob", SECRET, "city", turns[0].id),
             fact("bob", "bob", "pet", turns[1].id),
-            replace(fact(SECRET, SECRET, "", 0), layer=Layer.NOTE, text=f"noted by {SECRET}"),
+            replace(fact(SECRET, SECRET, "", 0), layer=MemoryKind.NOTE, text=f"noted by {SECRET}"),
         ):
             await self.memories.add(each)
         missing = await MemoryVectors(self.database).missing(ROOM, 100)
         vectors = {memory: [1.0, 2.0] for memory, _ in missing}
         await MemoryVectors(self.database).add("e", vectors)
-        await self.rooms.show(await self.rooms.progress(ROOM), f"shown: {SECRET}", 6)
+        await self.rooms.save_prompt_view(await self.rooms.progress(ROOM), f"shown: {SECRET}", 6)
         private = f"irc/{SECRET}"
         await Jobs(self.database).add("memory.tell", {"room": private}, key=f"tell/{private}")
         await self.rooms.progress(private)
 
-    async def texts(self, layer: Layer) -> list[str]:
+    async def texts(self, layer: MemoryKind) -> list[str]:
         """The texts of a layer, in order."""
         return [memory.text for memory in await self.memories.newest(ROOM, layer, -1)]
 
 
 @asynccontextmanager
 async def frogs(path: Path) -> AsyncIterator[Frogs]:
-    async with Database.opened(path) as database, ChatLog.opened(database) as log:
+    async with Database.open(path) as database, ChatLog.open(database) as log:
         place = Frogs(database, log)
         await place.filled()
         yield place
@@ -130,9 +130,9 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(tmp_path: P
         assert SECRET.encode() not in raw(tmp_path)
         facts = await place.memories.facts(ROOM)
         assert [(each.subject, each.key) for each in facts] == [("bob", "pet")]
-        assert await place.texts(Layer.NOTE) == []
-        assert await place.texts(Layer.SUMMARY) == []
-        assert await place.texts(Layer.EPISODE) == ["cid was there"]
+        assert await place.texts(MemoryKind.NOTE) == []
+        assert await place.texts(MemoryKind.SUMMARY) == []
+        assert await place.texts(MemoryKind.EPISODE) == ["cid was there"]
         assert await place.memories.search(ROOM, SECRET, 10) == []
         assert len(await place.memories.search(ROOM, "frog", 10)) == 1
     assert SECRET.encode() not in raw(tmp_path)
@@ -143,27 +143,31 @@ async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_sai
 ) -> None:
     async with frogs(tmp_path / "irc.db") as place:
         await forget(place.database, place.log, ADA)
-        known = await place.rooms.progress(ROOM)
-        assert (known.folded, known.wanted, known.told) == (0, 6, 6)
+        watermarks = await place.rooms.progress(ROOM)
+        assert (watermarks.folded, watermarks.wanted, watermarks.told) == (0, 6, 6)
         assert await place.rooms.gaps(ROOM) == [Gap(1, 3)]
         turns = await place.rooms.turns(ROOM, 0, 3, 100)
         assert [turn.name for turn in turns] == ["bob", "bob"]
-        assert await place.rooms.fill(known, Gap(1, 3), made(Layer.EPISODE, turns, "Bob."), turns)
+        assert await place.rooms.fill(
+            watermarks, Gap(1, 3), made(MemoryKind.EPISODE, turns, "Bob."), turns
+        )
         assert await place.rooms.gaps(ROOM) == []
-        assert await place.texts(Layer.EPISODE) == ["Bob.", "cid was there"]
+        assert await place.texts(MemoryKind.EPISODE) == ["Bob.", "cid was there"]
 
 
 async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
     tmp_path: Path,
 ) -> None:
     async with frogs(tmp_path / "irc.db") as place:
-        known = await place.rooms.progress(ROOM)
+        watermarks = await place.rooms.progress(ROOM)
         turns = await place.rooms.turns(ROOM, 6, 8, 100)
         await forget(place.database, place.log, ADA)
-        late = made(Layer.EPISODE, turns, f"{SECRET} again")
-        assert not await place.rooms.tell(known, 8, late, turns)
-        assert not await place.rooms.study(known, 8, [fact(SECRET, SECRET, "x", 8)], NOON)
-        assert not await place.rooms.show(known, SECRET, 8)
+        late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
+        assert not await place.rooms.advance_episodes(watermarks, 8, late, turns)
+        assert not await place.rooms.advance_facts(
+            watermarks, 8, [fact(SECRET, SECRET, "x", 8)], NOON
+        )
+        assert not await place.rooms.save_prompt_view(watermarks, SECRET, 8)
         assert SECRET.encode() not in raw(tmp_path)
 
 
@@ -173,8 +177,8 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
     async with frogs(tmp_path / "irc.db") as place:
         ids = [event.id for event in await place.log.find(_everything())]
         await place.log.remove(ids)
-        await place.database.outside("DELETE FROM turns")
-        await forget(place.database, place.log, Named("irc", nick=SECRET.upper()))
+        await place.database.execute_outside_transaction("DELETE FROM turns")
+        await forget(place.database, place.log, NamedPerson("irc", nick=SECRET.upper()))
         assert SECRET.encode() not in raw(tmp_path)
         assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
 
@@ -182,14 +186,14 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
 async def test_in_another_tendrils_file_goes_what_quotes_them(tmp_path: Path) -> None:
     async with (
         frogs(tmp_path / "irc.db") as place,
-        Database.opened(tmp_path / "web.db") as web,
+        Database.open(tmp_path / "web.db") as web,
     ):
         for text in (f"they said: {SECRET} asks 0", "a frog"):
-            note = Memory(layer=Layer.NOTE, room="browser/1", text=text, time=NOON)
+            note = Memory(layer=MemoryKind.NOTE, room="browser/1", text=text, time=NOON)
             await Memories(web).add(note)
         await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
         await forget(place.database, place.log, ADA, [tmp_path / "web.db"])
-        left = await Memories(web).newest("browser/1", Layer.NOTE, -1)
+        left = await Memories(web).newest("browser/1", MemoryKind.NOTE, -1)
         assert [memory.text for memory in left] == ["a frog"]
         assert SECRET.encode() not in raw(tmp_path)
 
@@ -214,15 +218,15 @@ async def test_whoever_has_opted_out_is_shown_nowhere_and_nothing_is_learnt_of_t
     async with frogs(tmp_path / "irc.db") as place:
         await OptOuts(place.database).add("irc", SECRET, None)
         assert {each.subject for each in await place.memories.facts(ROOM)} == {"bob"}
-        assert await place.texts(Layer.SUMMARY) == []
-        await leave_out(place.database, "irc", SECRET)
-        known = await place.rooms.progress(ROOM)
-        assert known.wanted == 6
+        assert await place.texts(MemoryKind.SUMMARY) == []
+        await redact(place.database, "irc", SECRET)
+        watermarks = await place.rooms.progress(ROOM)
+        assert watermarks.wanted == 6
         assert await place.rooms.gaps(ROOM) == [Gap(1, 3)]
         turns = await place.rooms.turns(ROOM, 0, 100, 100)
         assert SECRET not in {turn.person for turn in turns}
-        await place.rooms.study(known, 8, [fact(SECRET, "bob", "car", 7)], NOON)
-        rows = await place.database.all("SELECT 1 FROM memories WHERE key = 'car'")
+        await place.rooms.advance_facts(watermarks, 8, [fact(SECRET, "bob", "car", 7)], NOON)
+        rows = await place.database.fetch_all("SELECT 1 FROM memories WHERE key = 'car'")
         assert rows == []
 
 
@@ -234,20 +238,20 @@ async def test_memories_go_with_the_time_for_which_things_are_kept(tmp_path: Pat
         await expire(place.database, place.log, settings, late + timedelta(minutes=30))
         (left,) = await place.memories.facts(ROOM)
         assert left.key == "new"
-        assert await place.texts(Layer.SUMMARY) == await place.texts(Layer.EPISODE) == []
-        assert (await place.rooms.remembered(ROOM, "bob", "car", 5)).shown == ""
+        assert await place.texts(MemoryKind.SUMMARY) == await place.texts(MemoryKind.EPISODE) == []
+        assert (await place.rooms.load_for_prompt(ROOM, "bob", "car", 5)).shown == ""
 
 
 async def test_two_jobs_that_read_the_same_turns_store_them_once(tmp_path: Path) -> None:
     async with frogs(tmp_path / "irc.db") as place:
-        known = await place.rooms.progress(ROOM)
+        watermarks = await place.rooms.progress(ROOM)
         turns = await place.rooms.turns(ROOM, 6, 8, 100)
-        episode = made(Layer.EPISODE, turns, "once")
+        episode = made(MemoryKind.EPISODE, turns, "once")
         results = await asyncio.gather(
-            *(place.rooms.tell(known, 8, episode, turns) for _ in range(3))
+            *(place.rooms.advance_episodes(watermarks, 8, episode, turns) for _ in range(3))
         )
         assert sorted(results) == [False, False, True]
-        assert (await place.texts(Layer.EPISODE)).count("once") == 1
+        assert (await place.texts(MemoryKind.EPISODE)).count("once") == 1
 
 
 def _everything() -> Query:

@@ -13,8 +13,8 @@ import storage
 from storage.chat_log.event import PUBLIC, Place, Scope
 from storage.db.database import Database, to_micros
 from storage.log import ChatLog, Query
-from storage.memory.conversations import Conversations, Window
-from storage.search.models import Search
+from storage.memory.conversations import Conversations, PromptWindow
+from storage.search.models import SearchQuery
 
 FIRST = Path(storage.__file__).parent / "migrations" / "0001_initial.sql"
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -53,8 +53,8 @@ def old_file(tmp_path: Path) -> Path:
 
 
 async def test_events_keep_their_order_and_get_ids_that_follow_time(old_file: Path) -> None:
-    async with Database.opened(old_file) as database:
-        events = await ChatLog(database).find(Query(scope=Scope.of(POND)))
+    async with Database.open(old_file) as database:
+        events = await ChatLog(database).find(Query(scope=Scope.from_places(POND)))
     assert events[0].type == "JOIN"
     assert [event.text for event in events][1:] == ["are frogs awake?", "some frogs are", "thanks"]
     assert events[2].reply_to == events[1].id
@@ -63,12 +63,12 @@ async def test_events_keep_their_order_and_get_ids_that_follow_time(old_file: Pa
 
 
 async def test_what_is_in_an_old_file_is_found_and_counted(old_file: Path) -> None:
-    async with Database.opened(old_file) as database:
+    async with Database.open(old_file) as database:
         log = ChatLog(database)
-        found = await log.search(Search(text="frogs", within=Query(scope=PUBLIC)))
-        parts = await log.search(Search(text="*rog*", within=Query(scope=PUBLIC)))
+        found = await log.search(SearchQuery(text="frogs", within=Query(scope=PUBLIC)))
+        parts = await log.search(SearchQuery(text="*rog*", within=Query(scope=PUBLIC)))
         timed = await log.search(
-            Search(text="some until:2026-05-01T12:01", within=Query(scope=PUBLIC))
+            SearchQuery(text="some until:2026-05-01T12:01", within=Query(scope=PUBLIC))
         )
         stats = await log.stats(Query(scope=PUBLIC))
         channels = await log.channels(PUBLIC)
@@ -79,15 +79,15 @@ async def test_what_is_in_an_old_file_is_found_and_counted(old_file: Path) -> No
 
 
 async def test_turns_and_windows_point_at_the_same_events_as_before(old_file: Path) -> None:
-    async with Database.opened(old_file) as database:
-        question = (await ChatLog(database).find(Query(scope=Scope.of(POND))))[1]
+    async with Database.open(old_file) as database:
+        question = (await ChatLog(database).find(Query(scope=Scope.from_places(POND))))[1]
         turns = await Conversations(database).turns("irc/#pond")
         window = await Conversations(database).window("irc/#pond")
-    assert [turn.anchor for turn in turns] == [question.id, 0, 0]
-    assert window == Window(log_start=question.id, turn_start=1)
+    assert [turn.question_event_id for turn in turns] == [question.id, 0, 0]
+    assert window == PromptWindow(log_start=question.id, turn_start=1)
 
 
 async def test_what_is_said_after_the_change_follows_what_was_said_before(old_file: Path) -> None:
-    async with Database.opened(old_file) as database, ChatLog.opened(database) as log:
+    async with Database.open(old_file) as database, ChatLog.open(database) as log:
         (last,) = await log.find(Query(scope=PUBLIC, limit=1))
         assert await log.append(last) > last.id

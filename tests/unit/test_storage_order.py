@@ -11,7 +11,7 @@ import pytest
 from storage.chat_log.event import PUBLIC, Event, EventType, Place
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.search.models import Order, Search
+from storage.search.models import Order, SearchQuery
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 POND, LAKE = Place("irc", "#pond"), Place("irc", "#lake")
@@ -27,13 +27,13 @@ def said(text: str, *, minute: float = 0, place: Place = POND) -> Event:
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield ChatLog(database)
 
 
 async def found(log: ChatLog, text: str) -> list[str]:
     """The texts that a search finds, the newest first."""
-    page = await log.search(Search(text=text, within=Query(scope=PUBLIC), order=Order.TIME))
+    page = await log.search(SearchQuery(text=text, within=Query(scope=PUBLIC), order=Order.TIME))
     return [hit.event.text for hit in page.hits]
 
 

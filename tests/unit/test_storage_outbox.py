@@ -12,44 +12,44 @@ HOME = Place("irc", "#home")
 
 
 async def test_messages_wait_in_order_until_they_have_been_said(tmp_path: Path) -> None:
-    async with Database.opened(outbox_path(tmp_path)) as database:
+    async with Database.open(outbox_path(tmp_path)) as database:
         outbox = Outbox(database)
         await outbox.put("a", HOME, "first")
         await outbox.put("b", Place("oftc", "#away"), "second")
-        first, second = await outbox.waiting()
+        first, second = await outbox.list_unsent()
         assert (first.place, first.text) == (HOME, "first")
         assert (second.place, second.text) == (Place("oftc", "#away"), "second")
-        await outbox.sent(first)
-        assert list(await outbox.waiting()) == [second]
+        await outbox.mark_sent(first)
+        assert list(await outbox.list_unsent()) == [second]
 
 
 async def test_the_same_key_is_the_same_message_also_after_it_was_said(tmp_path: Path) -> None:
-    async with Database.opened(outbox_path(tmp_path)) as database:
+    async with Database.open(outbox_path(tmp_path)) as database:
         outbox = Outbox(database)
         await outbox.put("a", HOME, "first")
         await outbox.put("a", HOME, "again")
-        (parcel,) = await outbox.waiting()
-        assert parcel.text == "first"
-        await outbox.sent(parcel)
+        (message,) = await outbox.list_unsent()
+        assert message.text == "first"
+        await outbox.mark_sent(message)
         await outbox.put("a", HOME, "again")
-        assert list(await outbox.waiting()) == []
+        assert list(await outbox.list_unsent()) == []
 
 
 async def test_the_text_of_a_message_that_was_said_is_not_kept(tmp_path: Path) -> None:
-    async with Database.opened(outbox_path(tmp_path)) as database:
+    async with Database.open(outbox_path(tmp_path)) as database:
         outbox = Outbox(database)
         await outbox.put("a", HOME, "private matter")
-        await outbox.sent((await outbox.waiting())[0])
-        rows = await database.all("SELECT text FROM outbox")
+        await outbox.mark_sent((await outbox.list_unsent())[0])
+        rows = await database.fetch_all("SELECT text FROM outbox")
     assert [row["text"] for row in rows] == [""]
 
 
 async def test_one_process_hands_over_to_another_and_a_restart_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    async with Database.opened(outbox_path(tmp_path)) as sender:
+    async with Database.open(outbox_path(tmp_path)) as sender:
         await Outbox(sender).put("a", HOME, "hello")
-        async with Database.opened(outbox_path(tmp_path)) as receiver:
-            assert [parcel.text for parcel in await Outbox(receiver).waiting()] == ["hello"]
-    async with Database.opened(outbox_path(tmp_path)) as receiver:
-        assert [parcel.text for parcel in await Outbox(receiver).waiting()] == ["hello"]
+        async with Database.open(outbox_path(tmp_path)) as receiver:
+            assert [message.text for message in await Outbox(receiver).list_unsent()] == ["hello"]
+    async with Database.open(outbox_path(tmp_path)) as receiver:
+        assert [message.text for message in await Outbox(receiver).list_unsent()] == ["hello"]

@@ -14,7 +14,7 @@ from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.passages.passages import Passages, Spoken
+from storage.passages.passages import LineFilter, Passages
 from storage.passages.question_words import question_words
 from tests.kit.ubuntu import spoken
 
@@ -40,7 +40,7 @@ def said(
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield database
 
 
@@ -54,11 +54,11 @@ async def log(database: Database) -> ChatLog:
 
 
 async def asked(log: ChatLog, question: str, scope: Scope = PUBLIC) -> Passages:
-    return await log.passages(question, Query(scope=scope, limit=10), Spoken(nicks=("Terra",)))
+    return await log.passages(question, Query(scope=scope, limit=10), LineFilter(nicks=("Terra",)))
 
 
 def texts(passages: Passages) -> list[str]:
-    return [passage.event.text for passage in passages.said]
+    return [passage.event.text for passage in passages.answers]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_a_question_is_answered_by_the_reply_to_who_asked_it(log: ChatLog)
     )
     found = await asked(log, QUESTION)
     assert texts(found) == ["bob: at six, as always"]
-    [passage] = found.said
+    [passage] = found.answers
     assert passage.asked is not None
     assert passage.asked.nick == "bob"
 
@@ -126,15 +126,15 @@ async def test_of_equal_lines_the_newest_comes_first_or_the_oldest(log: ChatLog)
     await log.add([said(text, minute=400 + n) for n, text in enumerate(lines)])
     within = Query(scope=PUBLIC, limit=3)
     assert texts(await log.passages(QUESTION, within)) == lines[::-1]
-    found = await log.passages(QUESTION, within, Spoken(oldest=True))
+    found = await log.passages(QUESTION, within, LineFilter(oldest=True))
     assert texts(found) == lines
 
 
 async def test_nobody_finds_what_is_out_of_scope(log: ChatLog) -> None:
     await log.add([said(PUMP, minute=400, place=LAKE)])
-    assert texts(await asked(log, QUESTION, Scope.of(POND))) == []
-    assert texts(await asked(log, QUESTION, Scope.of(LAKE))) == [PUMP]
-    assert texts(await asked(log, QUESTION, Scope.of())) == []
+    assert texts(await asked(log, QUESTION, Scope.from_places(POND))) == []
+    assert texts(await asked(log, QUESTION, Scope.from_places(LAKE))) == [PUMP]
+    assert texts(await asked(log, QUESTION, Scope.from_places())) == []
 
 
 async def test_the_model_reads_nothing_of_who_has_opted_out(
@@ -155,7 +155,7 @@ async def test_a_line_of_years_ago_is_found_by_its_speaker(log: ChatLog) -> None
     old = said("our cat is called Bergamot", nick="ines", minute=-5_000_000)
     await log.add([old, *(said("my cat sleeps", minute=n + 0.5) for n in range(300))])
     found = await asked(log, "what is the name of ines's cat?")
-    assert old.text in [passage.event.text for passage in found.found]
+    assert old.text in [passage.event.text for passage in found.items]
 
 
 @given(text=st.text(max_size=200))

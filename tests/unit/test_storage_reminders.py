@@ -17,9 +17,9 @@ TEA = Reminder(ADA, Place("irc", "#frogs"), False, "tea", NOON)
 
 async def test_reminders_survive_a_restart_the_next_one_first(tmp_path: Path) -> None:
     late = replace(TEA, due=NOON + timedelta(hours=1), rule="0 9 * * *", zone="Europe/Vienna")
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         second, first = [await Reminders(database).add(each) for each in (late, TEA)]
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         kept = Reminders(database)
         assert await kept.all() == [first, second]
         assert second is not None
@@ -31,7 +31,7 @@ async def test_reminders_survive_a_restart_the_next_one_first(tmp_path: Path) ->
 
 
 async def test_a_borrowed_nick_sees_and_cancels_nothing(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         kept = Reminders(database)
         plain = await kept.add(TEA)
         account = await kept.add(replace(TEA, owner=replace(ADA, account="ada")))
@@ -42,11 +42,11 @@ async def test_a_borrowed_nick_sees_and_cancels_nothing(tmp_path: Path) -> None:
             replace(ADA, network="oftc"),
             replace(ADA, host="cafe.example", account="mallory"),
         ):
-            assert await kept.of(thief) == []
+            assert await kept.for_owner(thief) == []
             assert not await kept.remove(plain.id, thief)
-        assert await kept.of(ADA) == [plain]
+        assert await kept.for_owner(ADA) == [plain]
         elsewhere = Owner("irc", "ada_", "u", "cafe.example", "Ada")
-        assert await kept.of(elsewhere) == [account]
+        assert await kept.for_owner(elsewhere) == [account]
         assert await kept.remove(account.id, elsewhere)
         assert await kept.remove(plain.id, ADA)
 
@@ -54,7 +54,7 @@ async def test_a_borrowed_nick_sees_and_cancels_nothing(tmp_path: Path) -> None:
 async def test_forgotten_reminders_are_those_of_the_person_or_of_all_under_a_name(
     tmp_path: Path,
 ) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         kept = Reminders(database)
         owners = [
             ADA,
@@ -74,7 +74,7 @@ async def test_forgotten_reminders_are_those_of_the_person_or_of_all_under_a_nam
 async def test_nobody_has_more_than_twenty_and_others_have_room_all_the_same(
     tmp_path: Path,
 ) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         kept = Reminders(database)
         assert all([await kept.add(TEA) for _ in range(MOST)])
         assert await kept.add(TEA) is None

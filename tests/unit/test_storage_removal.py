@@ -14,7 +14,7 @@ import pytest
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.search.models import Search
+from storage.search.models import SearchQuery
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -27,12 +27,12 @@ def said(text: str, *, days: float = 0, nick: str = "ada", channel: str = "#pond
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield ChatLog(database)
 
 
 async def count(log: ChatLog, text: str) -> int:
-    return (await log.search(Search(text=text, within=Query(scope=EVERYTHING)))).count
+    return (await log.search(SearchQuery(text=text, within=Query(scope=EVERYTHING)))).count
 
 
 def tables(path: Path) -> set[str]:

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from storage.chat_log.event import EVERYTHING, Event, EventType
-from storage.chat_log.opt_outs import OptOuts, Rules
+from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
-from storage.memory.taught_skills import FILES, SkillTable, Taught
+from storage.memory.taught_skills import FILES, SkillTable, TaughtSkill
 from storage.privacy.retention import expire
-from storage.runs.runs import Ended, Run, Runs
+from storage.runs.runs import Run, RunEnd, Runs
 from storage.settings import StorageSettings
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -35,7 +35,7 @@ async def test_only_what_is_older_than_its_channel_allows_is_removed(tmp_path: P
     settings = StorageSettings(
         retention_days=30, channel_retention_days={"#Toads": 2, "irc/#keep": 0}
     )
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         events = [
             said(f"{channel} {days}", channel, days)
             for channel in ("#frogs", "#toads", "#keep")
@@ -61,40 +61,40 @@ async def test_only_what_is_older_than_its_channel_allows_is_removed(tmp_path: P
 
 async def test_the_trace_of_a_turn_goes_with_its_question(tmp_path: Path) -> None:
     settings = StorageSettings(channel_retention_days={"#frogs": 2})
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         runs = Runs(database)
         for days in (3, 1):
             asked = said(f"{days} days ago", days=days)
             run = Run(f"{days}", "irc/#frogs/ada", "standard", "terra", asked.time)
-            await runs.begin(replace(run, anchor=await log.append(asked)))
-            await runs.end(run.key, Ended(asked.time, "answered"), [])
+            await runs.begin(replace(run, question_event_id=await log.append(asked)))
+            await runs.end(run.key, RunEnd(asked.time, "answered"), [])
         assert await expire(database, log, settings, NOW) == 1
-        assert [row[0] for row in await database.all("SELECT key FROM runs")] == ["1"]
+        assert [row[0] for row in await database.fetch_all("SELECT key FROM runs")] == ["1"]
 
 
 async def test_what_was_taught_goes_with_the_rest_of_the_memory(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         table = SkillTable(database)
-        await table.used(FILES, ["dice"], well=True)
+        await table.record_use(FILES, ["dice"], well=True)
         for name, days in (("old", 11), ("new", 9)):
-            taught = Taught(name, "when", "how", "ada")
+            taught = TaughtSkill(name, "when", "how", "ada")
             await table.teach("irc/#frogs", taught, NOW - timedelta(days=days))
         await expire(database, log, StorageSettings(retention_days=10), NOW)
-        assert [skill.name for skill in await table.taught("irc/#frogs")] == ["new"]
+        assert [skill.name for skill in await table.list_taught("irc/#frogs")] == ["new"]
         assert list(await table.scores(FILES)) == ["dice"]
 
 
 async def test_by_default_everything_stays(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         await log.append(said("old", days=20_000))
         assert await expire(database, log, StorageSettings(), NOW) == 0
 
 
 async def test_an_opt_out_is_of_the_nick_in_any_case_and_of_the_account(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         opt_outs = OptOuts(database)
         await opt_outs.add("irc", "Ada[x]", "AdaL")
-        rules = await OptOuts(database).load()
+        opt_out_rules = await OptOuts(database).load()
     line = said("hm")
     for hidden in (
         replace(line, nick="ada{X}"),
@@ -102,25 +102,25 @@ async def test_an_opt_out_is_of_the_nick_in_any_case_and_of_the_account(tmp_path
         replace(line, type=EventType.NICK, target="ada[x]"),
         replace(line, type=EventType.KICK, nick="op", target="ADA[x]"),
     ):
-        assert not rules.keeps(hidden), hidden
+        assert not opt_out_rules.keeps(hidden), hidden
     for kept in (line, replace(line, nick="ada[x]", network="oftc"), replace(line, own=True)):
-        assert rules.keeps(kept), kept
+        assert opt_out_rules.keeps(kept), kept
 
 
 async def test_only_the_account_that_opted_a_nick_out_takes_it_back(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         opt_outs = OptOuts(database)
         await opt_outs.add("irc", "ada", "ada")
         await opt_outs.add("irc", "ada", "mallory")
         assert not await opt_outs.remove("irc", "ada", None)
         assert not await opt_outs.remove("irc", "ada", "mallory")
         assert await opt_outs.remove("irc", "ada_", "ADA")
-        assert opt_outs.rules == Rules()
+        assert opt_outs.opt_out_rules == OptOutRules()
         await opt_outs.add("irc", "bob", None)
         assert await opt_outs.remove("irc", "Bob", None)
 
 
 def test_a_marked_line_is_not_kept() -> None:
-    rules = Rules()
-    assert not rules.keeps(said("this is [NoLog] between us"))
-    assert rules.keeps(said("no log here"))
+    opt_out_rules = OptOutRules()
+    assert not opt_out_rules.keeps(said("this is [NoLog] between us"))
+    assert opt_out_rules.keeps(said("no log here"))

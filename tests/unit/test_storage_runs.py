@@ -12,15 +12,15 @@ from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import ChatLog
-from storage.privacy.erasure import Named, Person, forget
-from storage.privacy.quote_detector import Quotes
-from storage.runs.reader import newest, one
-from storage.runs.runs import Effect, Ended, Run, Runs, Step
+from storage.privacy.erasure import NamedPerson, Person, forget
+from storage.privacy.quote_detector import QuoteDetector
+from storage.runs.reader import newest_runs, read_run
+from storage.runs.runs import Effect, Run, RunEnd, Runs, Step
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"
 RUN = Run("k", "irc/#frogs/ada", "standard", "terra", NOON)
-ENDED = Ended(NOON + timedelta(seconds=3), "answered", "", 10, 4, 2, 1, answer="It is so.")
+ENDED = RunEnd(NOON + timedelta(seconds=3), "answered", "", 10, 4, 2, 1, answer="It is so.")
 STEPS = [Step("model", "terra", True, 900, "1 call", 10, 4, 2), Step("tool", "look", False, 5)]
 
 
@@ -30,13 +30,13 @@ def raw(folder: Path) -> bytes:
 
 
 async def test_a_run_is_read_back_with_its_steps(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         runs = Runs(database)
         await runs.begin(RUN)
-        [running] = await newest(tmp_path, 5)
+        [running] = await newest_runs(tmp_path, 5)
         assert (running.outcome, running.ended, running.took) == ("running", None, None)
         await runs.end("k", ENDED, STEPS)
-    found = await one(tmp_path, "irc-1")
+    found = await read_run(tmp_path, "irc-1")
     assert found
     assert found.steps == tuple(STEPS)
     assert (found.took, found.prompt, found.cached) == (timedelta(seconds=3), 10, 4)
@@ -44,13 +44,13 @@ async def test_a_run_is_read_back_with_its_steps(tmp_path: Path) -> None:
 
 
 async def test_words_are_kept_where_they_may_be_and_never_of_a_private_one(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         runs = Runs(database)
         for key, private in (("a", False), ("b", True)):
             words = {"worded": True, "question": SECRET, "private": private}
             await runs.begin(replace(RUN, key=key, **words))  # type: ignore[arg-type]
             await runs.end(key, replace(ENDED, answer=f"{key} {SECRET}"), [])
-    first, second = await one(tmp_path, "irc-1"), await one(tmp_path, "irc-2")
+    first, second = await read_run(tmp_path, "irc-1"), await read_run(tmp_path, "irc-2")
     assert first
     assert second
     assert (first.question, first.answer) == (SECRET, f"a {SECRET}")
@@ -58,7 +58,7 @@ async def test_words_are_kept_where_they_may_be_and_never_of_a_private_one(tmp_p
 
 
 async def test_an_effect_is_known_to_the_next_attempt_at_its_run(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         runs = Runs(database)
         assert await runs.begin(RUN) == []
         for key in ("done", "open", "undone"):
@@ -71,18 +71,18 @@ async def test_an_effect_is_known_to_the_next_attempt_at_its_run(tmp_path: Path)
 
 
 async def test_an_effect_of_a_run_that_is_gone_cannot_begin(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         runs = Runs(database)
         await runs.begin(RUN)
         assert await runs.clear("irc/#frogs/ada") == 1
         with pytest.raises(Unavailable):
             await runs.begin_effect("k", Effect("a", "say"))
         await runs.end("k", ENDED, STEPS)
-        assert await database.all("SELECT * FROM run_steps") == []
+        assert await database.fetch_all("SELECT * FROM run_steps") == []
 
 
 async def test_old_runs_are_removed_and_those_that_go_on_are_not(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         runs = Runs(database)
         for days in (20, 15, 13):
             old = replace(RUN, key=str(days), started=NOON - timedelta(days=days))
@@ -90,12 +90,12 @@ async def test_old_runs_are_removed_and_those_that_go_on_are_not(tmp_path: Path)
             if days != 20:
                 await runs.end(old.key, ENDED, STEPS)
         await runs.expire(NOON, 14)
-        rows = await database.all("SELECT key FROM runs ORDER BY started")
+        rows = await database.fetch_all("SELECT key FROM runs ORDER BY started")
         assert [row[0] for row in rows] == ["20", "13"]
-        assert len(await database.all("SELECT * FROM run_steps")) == len(STEPS)
+        assert len(await database.fetch_all("SELECT * FROM run_steps")) == len(STEPS)
         assert await runs.interrupt() == 1
         await runs.expire(NOON, 0)
-        assert len(await newest(tmp_path, 5)) == 2
+        assert len(await newest_runs(tmp_path, 5)) == 2
 
 
 async def test_forgetting_somebody_leaves_no_byte_of_their_runs(tmp_path: Path) -> None:
@@ -110,14 +110,14 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(tmp_path: Path) 
         text=f"tell me of {SECRET}",
     )
     async with (
-        Database.opened(tmp_path / "irc.db") as database,
-        ChatLog.opened(database) as log,
-        Database.opened(tmp_path / "cron.db") as other,
+        Database.open(tmp_path / "irc.db") as database,
+        ChatLog.open(database) as log,
+        Database.open(tmp_path / "cron.db") as other,
     ):
         anchor = await log.append(said)
         runs = Runs(database)
         mine = [
-            replace(RUN, key="asked", conversation="irc/#frogs/zoe", anchor=anchor),
+            replace(RUN, key="asked", conversation="irc/#frogs/zoe", question_event_id=anchor),
             replace(RUN, key="named", conversation="irc/#frogs/Ada"),
             replace(RUN, key="worded", conversation="irc/#x/bob", worded=True, question=SECRET),
         ]
@@ -132,17 +132,17 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(tmp_path: Path) 
         assert SECRET.encode() in raw(tmp_path)
         person = Person("irc", "ada", "~ada", "home.example", None)
         await forget(database, log, person, [tmp_path / "cron.db"])
-        kept = await database.all("SELECT key FROM runs")
+        kept = await database.fetch_all("SELECT key FROM runs")
         assert [row[0] for row in kept] == ["bob"]
-        assert await other.all("SELECT * FROM effects") == []
+        assert await other.fetch_all("SELECT * FROM effects") == []
         assert SECRET.encode() not in raw(tmp_path)
 
 
 async def test_who_keeps_the_file_forgets_the_runs_of_a_nick_on_any_network(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "irc.db") as database, ChatLog.opened(database) as log:
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         runs = Runs(database)
         for key, name in (("a", "irc/ada"), ("b", "oftc/#x/ADA"), ("c", "irc/#ada/bob")):
             await runs.begin(replace(RUN, key=key, conversation=name))
-        await forget(database, log, Named(None, nick="ada"))
-        assert [row[0] for row in await database.all("SELECT key FROM runs")] == ["c"]
-        assert await runs.forget((), "oftc", {"bob"}, Quotes()) == 0
+        await forget(database, log, NamedPerson(None, nick="ada"))
+        assert [row[0] for row in await database.fetch_all("SELECT key FROM runs")] == ["c"]
+        assert await runs.forget((), "oftc", {"bob"}, QuoteDetector()) == 0

@@ -12,13 +12,13 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 async def test_the_last_run_of_each_job_is_remembered(tmp_path: Path) -> None:
-    async with Database.opened(tmp_path / "cron.db") as database:
+    async with Database.open(tmp_path / "cron.db") as database:
         schedule = Schedule(database)
         assert await schedule.last_run("digest") is None
-        await schedule.ran("digest", NOON)
-        await schedule.ran("digest", NOON + timedelta(days=1))
-        await schedule.ran("hello", NOON)
-    async with Database.opened(tmp_path / "cron.db") as database:
+        await schedule.record_run("digest", NOON)
+        await schedule.record_run("digest", NOON + timedelta(days=1))
+        await schedule.record_run("hello", NOON)
+    async with Database.open(tmp_path / "cron.db") as database:
         schedule = Schedule(database)
         assert await schedule.last_run("digest") == NOON + timedelta(days=1)
         assert await schedule.last_run("hello") == NOON

@@ -18,7 +18,7 @@ from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
 from storage.db.database import Database
 from storage.db.errors import BadCursor
 from storage.log import ChatLog, Query
-from storage.search.models import Order, Page, Search
+from storage.search.models import Order, SearchPage, SearchQuery
 from storage.search.query_parser import Mode
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -39,12 +39,12 @@ def said(text: str, *, minute: float = 0, nick: str = "ada", place: Place = POND
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield ChatLog(database)
 
 
-def asked(text: str, *, scope: Scope = PUBLIC, limit: int = 50, **more: Any) -> Search:
-    return Search(text=text, within=Query(scope=scope, limit=limit), **more)
+def asked(text: str, *, scope: Scope = PUBLIC, limit: int = 50, **more: Any) -> SearchQuery:
+    return SearchQuery(text=text, within=Query(scope=scope, limit=limit), **more)
 
 
 async def found(log: ChatLog, text: str, **more: Any) -> list[str]:
@@ -53,7 +53,7 @@ async def found(log: ChatLog, text: str, **more: Any) -> list[str]:
     return [hit.event.text for hit in page.hits]
 
 
-async def pages(log: ChatLog, search: Search) -> AsyncIterator[Page]:
+async def pages(log: ChatLog, search: SearchQuery) -> AsyncIterator[SearchPage]:
     """Every page of a search."""
     page = await log.search(search)
     yield page
@@ -118,7 +118,7 @@ async def test_a_query_narrows_whatever_the_text_says(log: ChatLog) -> None:
 
     async def hits(text: str, **narrow: Any) -> list[int]:
         within = Query(scope=PUBLIC, **narrow)
-        page = await log.search(Search(text=text, within=within, order=Order.TIME))
+        page = await log.search(SearchQuery(text=text, within=within, order=Order.TIME))
         return [ids.index(hit.event.id) for hit in page.hits]
 
     for text in ("frogs", "*rog*", "-toads", ""):
@@ -137,14 +137,16 @@ async def test_no_kind_of_search_leaves_its_scope(log: ChatLog) -> None:
     private = replace(said(text, place=ADA, nick="eve"), private=True)
     await log.add([said(text, nick="eve"), said(text, place=LAKE, nick="eve"), private])
     for search in EVERY_KIND:
-        page = await log.search(asked(search, scope=Scope.of(LAKE)))
+        page = await log.search(asked(search, scope=Scope.from_places(LAKE)))
         assert [hit.event.channel for hit in page.hits] == ["#lake"], search
         assert page.count == 1
         assert page.facets.channels == ((LAKE, 1),)
         everybody = await log.search(asked(search))
         assert {hit.event.channel for hit in everybody.hits} == {"#lake", "#pond"}, search
-        assert (await log.search(asked(search, scope=Scope.of()))).hits == ()
-        assert (await log.search(asked(f"{search} in:#pond", scope=Scope.of(LAKE)))).count == 0
+        assert (await log.search(asked(search, scope=Scope.from_places()))).hits == ()
+        assert (
+            await log.search(asked(f"{search} in:#pond", scope=Scope.from_places(LAKE)))
+        ).count == 0
 
 
 async def test_private_talk_neither_shows_nor_counts_however_much_there_is(log: ChatLog) -> None:
@@ -193,7 +195,7 @@ async def test_no_mixture_of_operators_is_an_error_or_leaves_its_scope(
     log: ChatLog, text: str
 ) -> None:
     await log.add([said("frogs a b c++"), said("frogs a b c++", place=LAKE)])
-    page = await log.search(asked(text, scope=Scope.of(LAKE), limit=500))
+    page = await log.search(asked(text, scope=Scope.from_places(LAKE), limit=500))
     assert {hit.event.channel for hit in page.hits} <= {"#lake"}
 
 
@@ -210,7 +212,7 @@ async def test_a_search_finds_exactly_the_lines_that_have_all_words_and_lack_one
     lines: list[list[str]], have: list[str], lack: str
 ) -> None:
     with TemporaryDirectory() as folder:
-        async with Database.opened(Path(folder) / "irc.db") as database:
+        async with Database.open(Path(folder) / "irc.db") as database:
             log = ChatLog(database)
             await log.add([said(" ".join(line), minute=n) for n, line in enumerate(lines)])
             fitting = [
@@ -333,8 +335,8 @@ async def test_a_cursor_that_nobody_gave_away_is_refused(log: ChatLog, cursor: s
 
 async def test_searches_run_beside_one_another_and_beside_a_writer(tmp_path: Path) -> None:
     async with (
-        Database.opened(tmp_path / "irc.db") as database,
-        ChatLog.opened(database) as log,
+        Database.open(tmp_path / "irc.db") as database,
+        ChatLog.open(database) as log,
     ):
         stored = [log.append(said(f"frogs {n}", minute=n)) for n in range(300)]
         searches = [log.search(asked("frogs")) for _ in range(20)]

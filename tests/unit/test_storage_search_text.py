@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.search.query_parser import Clause, Kind, Mode, Parsed, Term, parse
+from storage.search.query_parser import Clause, Mode, ParsedQuery, Term, TermKind, parse
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PIECES = st.sampled_from(
@@ -21,12 +21,12 @@ PIECES = st.sampled_from(
 )
 
 
-def read(text: str, mode: Mode = Mode.AND) -> Parsed:
+def read(text: str, mode: Mode = Mode.AND) -> ParsedQuery:
     return parse(text, mode, now=NOW)
 
 
 def word(text: str) -> Term:
-    return Term(Kind.WORD, text)
+    return Term(TermKind.WORD, text)
 
 
 def test_words_must_all_occur_and_alternatives_are_clauses() -> None:
@@ -59,23 +59,23 @@ def test_what_must_not_occur_is_said_by_a_minus_or_by_not(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "term"),
     [
-        ("frogs,", Term(Kind.WORD, "frogs")),
-        ('"frogs"', Term(Kind.WORD, "frogs")),
-        ('"frogs are awake"', Term(Kind.PHRASE, "frogs are awake")),
-        ('"frogs are', Term(Kind.PHRASE, "frogs are")),
-        ("don't", Term(Kind.PHRASE, "don't")),
-        ("apt-get", Term(Kind.PHRASE, "apt-get")),
-        ("frog*", Term(Kind.PREFIX, "frog")),
-        ("f*", Term(Kind.WORD, "f")),
-        ("*rog*", Term(Kind.PART, "rog")),
-        ("lib/frog.py", Term(Kind.PART, "lib/frog.py")),
-        ("https://pond.example/?a=b", Term(Kind.PART, "https://pond.example/?a=b")),
-        ("foo::bar()", Term(Kind.PART, "foo::bar")),
-        ("c++", Term(Kind.PART, "c++")),
-        ("--force", Term(Kind.PART, "--force")),
-        ("蛙が鳴く", Term(Kind.PART, "蛙が鳴く")),
-        ('"蛙 が"', Term(Kind.PART, "蛙 が")),
-        ('":)"', Term(Kind.PART, ":)")),
+        ("frogs,", Term(TermKind.WORD, "frogs")),
+        ('"frogs"', Term(TermKind.WORD, "frogs")),
+        ('"frogs are awake"', Term(TermKind.PHRASE, "frogs are awake")),
+        ('"frogs are', Term(TermKind.PHRASE, "frogs are")),
+        ("don't", Term(TermKind.PHRASE, "don't")),
+        ("apt-get", Term(TermKind.PHRASE, "apt-get")),
+        ("frog*", Term(TermKind.PREFIX, "frog")),
+        ("f*", Term(TermKind.WORD, "f")),
+        ("*rog*", Term(TermKind.PART, "rog")),
+        ("lib/frog.py", Term(TermKind.PART, "lib/frog.py")),
+        ("https://pond.example/?a=b", Term(TermKind.PART, "https://pond.example/?a=b")),
+        ("foo::bar()", Term(TermKind.PART, "foo::bar")),
+        ("c++", Term(TermKind.PART, "c++")),
+        ("--force", Term(TermKind.PART, "--force")),
+        ("蛙が鳴く", Term(TermKind.PART, "蛙が鳴く")),
+        ('"蛙 が"', Term(TermKind.PART, "蛙 が")),
+        ('":)"', Term(TermKind.PART, ":)")),
     ],
 )
 def test_a_term_is_looked_for_as_it_is_written(text: str, term: Term) -> None:
@@ -120,7 +120,7 @@ def test_a_filter_that_makes_no_sense_is_text(text: str) -> None:
 
 def test_in_phrase_mode_everything_is_the_phrase() -> None:
     parsed = read('frogs or "from:ada', Mode.PHRASE)
-    assert parsed.terms == (Term(Kind.PHRASE, "frogs or from:ada"),)
+    assert parsed.terms == (Term(TermKind.PHRASE, "frogs or from:ada"),)
 
 
 def test_what_somebody_has_pasted_does_not_become_an_endless_search() -> None:

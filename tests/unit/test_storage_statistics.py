@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.chat_log.event import EVERYTHING, PUBLIC, SPOKEN, Event, EventType, Place, Scope
-from storage.chat_log.statistics import Day
+from storage.chat_log.statistics import DayStats
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 
@@ -39,7 +39,7 @@ def said(time: datetime = NOON, *, nick: str = "ada", place: Place = POND) -> Ev
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
-    async with Database.opened(tmp_path / "irc.db") as database:
+    async with Database.open(tmp_path / "irc.db") as database:
         yield ChatLog(database)
 
 
@@ -60,7 +60,9 @@ EVENTS = st.lists(
     ),
     max_size=25,
 )
-SCOPES = st.sampled_from([PUBLIC, EVERYTHING, Scope.of(POND), Scope.of(POND, ADA), Scope.of()])
+SCOPES = st.sampled_from(
+    [PUBLIC, EVERYTHING, Scope.from_places(POND), Scope.from_places(POND, ADA), Scope.from_places()]
+)
 
 
 @settings(max_examples=50, deadline=None)
@@ -74,7 +76,7 @@ async def test_counts_stay_true_whatever_is_added_and_removed(
     since, until = (NOON + hours * HOUR for hours in span) if span else (None, None)
     query = Query(scope=scope, own=own, since=since, until=until, limit=99)
     with TemporaryDirectory() as folder:
-        async with Database.opened(Path(folder) / "irc.db") as database:
+        async with Database.open(Path(folder) / "irc.db") as database:
             log = ChatLog(database)
             ids = await log.add(events)
             assert await log.remove([ids[index] for index in gone]) == len(gone)
@@ -93,7 +95,7 @@ async def test_counts_stay_true_whatever_is_added_and_removed(
 
 async def test_the_heat_map_has_a_row_for_each_weekday_from_monday(log: ChatLog) -> None:
     await log.add([said(), said(NOON + HOUR), said(NOON + 25 * HOUR), said(place=ADA)])
-    for scope in (PUBLIC, Scope.of(POND)):
+    for scope in (PUBLIC, Scope.from_places(POND)):
         heat = await log.heat_map(Query(scope=scope))
         assert [len(row) for row in heat] == [24] * 7
         assert (heat[4][12], heat[4][13], heat[5][13]) == (1, 1, 1)
@@ -106,15 +108,18 @@ async def test_days_are_days_of_the_zone_that_is_asked_for(log: ChatLog) -> None
     winter = datetime(2026, 1, 10, 22, 30, tzinfo=UTC)
     await log.add([said(winter), said(), said(late), answer])
     query = Query(scope=PUBLIC)
-    assert await log.days(query) == [Day(date(2026, 1, 10), 1, 0), Day(date(2026, 5, 1), 3, 1)]
-    assert await log.days(query, ZoneInfo("Europe/Vienna")) == [
-        Day(date(2026, 1, 10), 1, 0),
-        Day(date(2026, 5, 1), 1, 0),
-        Day(date(2026, 5, 2), 2, 1),
+    assert await log.days(query) == [
+        DayStats(date(2026, 1, 10), 1, 0),
+        DayStats(date(2026, 5, 1), 3, 1),
     ]
-    assert await log.days(replace(query, since=NOON + HOUR)) == [Day(date(2026, 5, 1), 2, 1)]
-    assert await log.days(replace(query, until=NOON)) == [Day(date(2026, 1, 10), 1, 0)]
-    assert await log.days(Query(scope=Scope.of(LAKE))) == []
+    assert await log.days(query, ZoneInfo("Europe/Vienna")) == [
+        DayStats(date(2026, 1, 10), 1, 0),
+        DayStats(date(2026, 5, 1), 1, 0),
+        DayStats(date(2026, 5, 2), 2, 1),
+    ]
+    assert await log.days(replace(query, since=NOON + HOUR)) == [DayStats(date(2026, 5, 1), 2, 1)]
+    assert await log.days(replace(query, until=NOON)) == [DayStats(date(2026, 1, 10), 1, 0)]
+    assert await log.days(Query(scope=Scope.from_places(LAKE))) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -128,7 +133,7 @@ async def test_every_line_is_on_its_day_in_zones_of_whole_hours(
     zone = ZoneInfo(name)
     aware = sorted(time.replace(tzinfo=UTC) for time in times)
     with TemporaryDirectory() as folder:
-        async with Database.opened(Path(folder) / "irc.db") as database:
+        async with Database.open(Path(folder) / "irc.db") as database:
             await ChatLog(database).add([said(time) for time in aware])
             days = await ChatLog(database).days(Query(scope=PUBLIC), zone)
     lines = Counter(time.astimezone(zone).date() for time in aware)
@@ -153,7 +158,7 @@ async def test_a_person_is_shown_as_far_as_the_scope_goes(log: ChatLog) -> None:
     assert (person.first, person.last) == (NOON, NOON + 30 * HOUR)
     assert person.places == ((POND, 2), (LAKE, 1))
     assert [(day.date.day, day.lines) for day in person.days] == [(1, 2), (2, 1)]
-    assert await log.person(Scope.of(LAKE), "bob") is None
+    assert await log.person(Scope.from_places(LAKE), "bob") is None
 
 
 async def test_context_is_the_neighbours_on_the_channel_and_stays_in_scope(log: ChatLog) -> None:
@@ -163,4 +168,4 @@ async def test_context_is_the_neighbours_on_the_channel_and_stays_in_scope(log: 
     assert [event.id for event in context.before] == [ids[0]]
     assert context.event.id == ids[2]
     assert [event.id for event in context.after] == [ids[4]]
-    assert await log.context(Scope.of(LAKE), ids[2], before=1, after=1) is None
+    assert await log.context(Scope.from_places(LAKE), ids[2], before=1, after=1) is None

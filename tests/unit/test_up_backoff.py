@@ -22,10 +22,10 @@ def test_what_ran_long_enough_begins_anew_and_what_did_not_goes_on() -> None:
     clock = Clock()
     backoff = Backoff(1, 30, stable=60, clock=clock)
     assert [backoff.delay(), backoff.delay()] == [1, 2]
-    backoff.started()
+    backoff.mark_started()
     clock.now += 59
     assert backoff.delay() == 4
-    backoff.started()
+    backoff.mark_started()
     clock.now += 60
     assert backoff.delay() == 1
 
@@ -33,7 +33,7 @@ def test_what_ran_long_enough_begins_anew_and_what_did_not_goes_on() -> None:
 def test_time_that_passes_while_nothing_runs_does_not_count_as_sound() -> None:
     clock = Clock()
     backoff = Backoff(1, 30, stable=60, clock=clock)
-    backoff.started()
+    backoff.mark_started()
     backoff.delay()
     clock.now += 600
     assert backoff.delay() == 2

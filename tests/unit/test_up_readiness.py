@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harnesses.core.launcher.readiness import Check, tendril_ready, until_ready
-from harnesses.core.tendril.status import Status
+from harnesses.core.launcher.readiness import Check, tendril_ready, wait_until_ready
+from harnesses.core.tendril.status import StatusFile
 
 
 def after(*answers: str | None) -> Check:
@@ -22,13 +22,13 @@ def after(*answers: str | None) -> Check:
 async def test_it_waits_until_all_is_well_at_the_same_time_and_says_what_for() -> None:
     said: list[str] = []
     checks = {"a": after(None, "gone", None), "b": after("asleep", "asleep", None)}
-    await until_ready(checks, said.append, every=0)
+    await wait_until_ready(checks, said.append, every=0)
     assert said == ["waiting for b: asleep", "waiting for a: gone; b: asleep"]
 
 
 async def test_it_says_nothing_when_it_need_not_wait_long() -> None:
     said: list[str] = []
-    await until_ready({"a": after("asleep", None)}, said.append, every=10)
+    await wait_until_ready({"a": after("asleep", None)}, said.append, every=10)
     assert said == []
 
 
@@ -36,7 +36,7 @@ async def test_a_tendril_is_ready_when_the_process_that_runs_now_says_so(tmp_pat
     pids: dict[str, int] = {}
     check = tendril_ready(tmp_path, "irc", pids)
     assert await check() == "it is starting"
-    status = Status(tmp_path, "irc")
+    status = StatusFile(tmp_path, "irc")
     status.ready()
     assert await check() == "it is starting"  # an earlier process of that name said so
     pids["irc"] = os.getpid()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from harnesses.core.terminal import harmless
+from harnesses.core.terminal import strip_control_chars
 
 
 def test_escape_sequences_and_raw_bytes_cannot_command_a_terminal() -> None:
-    assert harmless("\x1b]0;owned\x07 \x9b2J \udcff \r") == "�]0;owned� �2J � �"
+    assert strip_control_chars("\x1b]0;owned\x07 \x9b2J \udcff \r") == "�]0;owned� �2J � �"
 
 
 def test_words_of_any_script_and_lines_stay_as_they_are() -> None:
-    assert harmless("héllo\tмир\n日本 🌱") == "héllo\tмир\n日本 🌱"
+    assert strip_control_chars("héllo\tмир\n日本 🌱") == "héllo\tмир\n日本 🌱"

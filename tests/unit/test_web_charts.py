@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
-from harnesses.web.rendering.charts import LEVELS, bars, shade, spark, turned
-from storage.chat_log.statistics import Day
+from harnesses.web.rendering.charts import LEVELS, bars, shade, shift_timezone, spark
+from storage.chat_log.statistics import DayStats
 
 SUMMER = datetime(2026, 7, 1, tzinfo=UTC)
 
@@ -18,9 +18,9 @@ def heat(day: int, hour: int) -> tuple[tuple[int, ...], ...]:
 
 def test_silent_days_have_their_place_among_the_others() -> None:
     days = [
-        Day(date(2026, 3, 1), 10, 5),
-        Day(date(2026, 3, 3), 20, 0),
-        Day(date(2020, 1, 1), 99, 0),
+        DayStats(date(2026, 3, 1), 10, 5),
+        DayStats(date(2026, 3, 3), 20, 0),
+        DayStats(date(2020, 1, 1), 99, 0),
     ]
     shown = bars(days, 4, date(2026, 3, 4))
     assert [(bar.day.day, bar.height, bar.reply_height) for bar in shown] == [
@@ -44,9 +44,9 @@ def test_the_most_is_darkest_and_one_line_is_not_nothing() -> None:
 
 
 def test_a_week_is_turned_to_the_hours_of_a_zone_across_its_ends() -> None:
-    assert turned(heat(6, 23), ZoneInfo("Europe/Vienna"), SUMMER) == heat(0, 1)
-    assert turned(heat(0, 2), ZoneInfo("America/New_York"), SUMMER) == heat(6, 22)
-    assert turned(heat(3, 12), ZoneInfo("UTC"), SUMMER) == heat(3, 12)
+    assert shift_timezone(heat(6, 23), ZoneInfo("Europe/Vienna"), SUMMER) == heat(0, 1)
+    assert shift_timezone(heat(0, 2), ZoneInfo("America/New_York"), SUMMER) == heat(6, 22)
+    assert shift_timezone(heat(3, 12), ZoneInfo("UTC"), SUMMER) == heat(3, 12)
 
 
 def test_a_small_line_goes_from_edge_to_edge_and_stays_inside() -> None:

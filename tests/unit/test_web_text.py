@@ -7,22 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup, escape
 
-from harnesses.web.rendering.text import NICK_COLOURS, answer_html, nick_colour, plain, said
+from harnesses.web.rendering.text import (
+    NICK_COLOURS,
+    answer_html,
+    nick_colour,
+    render_line,
+    strip_formatting,
+)
 
 
 def test_html_that_somebody_said_stays_text() -> None:
-    assert said("<script>alert(1)</script>") == Markup("&lt;script&gt;alert(1)&lt;/script&gt;")
-    assert "<img" not in said('"><img src=x onerror=alert(1)>')
+    assert render_line("<script>alert(1)</script>") == Markup(
+        "&lt;script&gt;alert(1)&lt;/script&gt;"
+    )
+    assert "<img" not in render_line('"><img src=x onerror=alert(1)>')
 
 
 def test_irc_formatting_and_control_bytes_are_left_out() -> None:
-    assert plain("\x02bold\x02 \x0304,12red\x03 \x04ff0000hex\x0f a\x00b\x1bc") == (
+    assert strip_formatting("\x02bold\x02 \x0304,12red\x03 \x04ff0000hex\x0f a\x00b\x1bc") == (
         "bold red hex abc"
     )
 
 
 def test_direction_overrides_are_left_out() -> None:
-    assert plain("exe.\u202egpj\u2066 a\u2069") == "exe.gpj a"
+    assert strip_formatting("exe.\u202egpj\u2066 a\u2069") == "exe.gpj a"
 
 
 @pytest.mark.parametrize(
@@ -36,27 +44,29 @@ def test_direction_overrides_are_left_out() -> None:
 def test_an_address_becomes_a_link_without_the_punctuation_around_it(
     text: str, address: str
 ) -> None:
-    assert f'<a href="{address}"' in said(text)
+    assert f'<a href="{address}"' in render_line(text)
 
 
 @pytest.mark.parametrize(
     "text", ["javascript:alert(1)", "data:text/html,x", "http://", "https://."]
 )
 def test_what_is_no_web_address_is_no_link(text: str) -> None:
-    assert "javascript:" not in said(text).replace("javascript:alert(1)", "")
-    assert 'href="javascript' not in said(text)
-    assert 'href="data' not in said(text)
+    assert "javascript:" not in render_line(text).replace("javascript:alert(1)", "")
+    assert 'href="javascript' not in render_line(text)
+    assert 'href="data' not in render_line(text)
 
 
 def test_what_was_found_is_marked_and_nothing_else() -> None:
-    assert said("Frogs <b> frog", [(0, 5), (7, 8)]) == Markup(
+    assert render_line("Frogs <b> frog", [(0, 5), (7, 8)]) == Markup(
         "<mark>Frogs</mark> &lt;<mark>b</mark>&gt; frog"
     )
 
 
 def test_marks_stay_in_their_places_among_formatting_and_addresses() -> None:
-    assert said("\x02a\x02 \x0304,02red frog", [(14, 18)]) == Markup("a red <mark>frog</mark>")
-    marked = said("at http://frogs.example/b now", [(10, 15), (24, 29)])
+    assert render_line("\x02a\x02 \x0304,02red frog", [(14, 18)]) == Markup(
+        "a red <mark>frog</mark>"
+    )
+    marked = render_line("at http://frogs.example/b now", [(10, 15), (24, 29)])
     assert '<a href="http://frogs.example/b"' in marked
     assert ">http://<mark>frogs</mark>.example/<mark>b</mark></a><mark> now</mark>" in marked
 
@@ -71,10 +81,13 @@ def marked_texts(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
 @given(marked_texts())
 def test_no_text_can_open_an_element_of_its_own(found: tuple[str, list[tuple[int, int]]]) -> None:
     text, marks = found
-    html = said(text, marks)
+    html = render_line(text, marks)
     rest = html.replace("<mark>", "").replace("</mark>", "").replace("</a>", "")
     assert all(part.startswith('a href="http') for part in rest.lower().split("<")[1:])
-    assert Markup(html).striptags().split() == Markup(escape(plain(text))).striptags().split()
+    assert (
+        Markup(html).striptags().split()
+        == Markup(escape(strip_formatting(text))).striptags().split()
+    )
 
 
 def test_markdown_is_formatted() -> None:

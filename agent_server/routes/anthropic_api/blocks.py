@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agent_server.schemas.messages import Wire
+from agent_server.schemas.messages import StrictModel
 
 Cache = Annotated[dict[str, Any] | None, Field(exclude=True)]
 
 
-class TextBlock(Wire):
+class TextBlock(StrictModel):
     """Words."""
 
     type: Literal["text"]
@@ -26,30 +26,30 @@ class TextBlock(Wire):
     citations: list[Any] | None = Field(None, exclude=True)
 
 
-class Base64Source(Wire):
+class Base64Source(StrictModel):
     """A picture inside the request."""
 
     type: Literal["base64"]
     media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
     data: str
 
-    def address(self) -> str:
+    def image_url(self) -> str:
         """The picture as a URL."""
         return f"data:{self.media_type};base64,{self.data}"
 
 
-class UrlSource(Wire):
+class UrlSource(StrictModel):
     """A picture elsewhere."""
 
     type: Literal["url"]
     url: str
 
-    def address(self) -> str:
+    def image_url(self) -> str:
         """The picture as a URL."""
         return self.url
 
 
-class ImageBlock(Wire):
+class ImageBlock(StrictModel):
     """A picture, for models that can see."""
 
     type: Literal["image"]
@@ -57,7 +57,7 @@ class ImageBlock(Wire):
     cache_control: Cache = None
 
 
-class ToolUseBlock(Wire):
+class ToolUseBlock(StrictModel):
     """A call of an earlier answer."""
 
     type: Literal["tool_use"]
@@ -69,7 +69,7 @@ class ToolUseBlock(Wire):
     toolset_name: None = Field(None, exclude=True)
 
 
-class ToolResultBlock(Wire):
+class ToolResultBlock(StrictModel):
     """What a call came to."""
 
     type: Literal["tool_result"]
@@ -84,7 +84,7 @@ class ToolResultBlock(Wire):
         return f"Error: {said}" if self.is_error else said
 
 
-class ThinkingBlock(Wire):
+class ThinkingBlock(StrictModel):
     """What the model thought before an earlier answer."""
 
     type: Literal["thinking"]
@@ -92,7 +92,7 @@ class ThinkingBlock(Wire):
     signature: str = ""
 
 
-class RedactedThinkingBlock(Wire):
+class RedactedThinkingBlock(StrictModel):
     """A thought that only Anthropic can read: left out."""
 
     type: Literal["redacted_thinking"]
@@ -105,28 +105,31 @@ AssistantBlock = Annotated[
 ]
 
 
-class UserTurn(Wire):
+class AnthropicUserMessage(StrictModel):
     """What a person said, or the results of calls."""
 
     role: Literal["user"]
     content: str | Annotated[list[UserBlock], Field(min_length=1)]
 
 
-class AssistantTurn(Wire):
+class AnthropicAssistantMessage(StrictModel):
     """An earlier answer."""
 
     role: Literal["assistant"]
     content: str | Annotated[list[AssistantBlock], Field(min_length=1)]
 
 
-class SystemTurn(Wire):
+class AnthropicSystemMessage(StrictModel):
     """Rules in the middle of a conversation."""
 
     role: Literal["system"]
     content: str | Annotated[list[TextBlock], Field(min_length=1)]
 
 
-Turn = Annotated[UserTurn | AssistantTurn | SystemTurn, Field(discriminator="role")]
+Turn = Annotated[
+    AnthropicUserMessage | AnthropicAssistantMessage | AnthropicSystemMessage,
+    Field(discriminator="role"),
+]
 
 
 def words(content: str | list[TextBlock]) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.http.error_responses import anthropic_error
-from agent_server.http.json_encoding import event
-from agent_server.http.streaming import Events, broken
-from agent_server.schemas.chat_answer import Head
-from agent_server.usage import Usage
+from agent_server.http.json_encoding import sse_event
+from agent_server.http.streaming import Events, log_stream_error
+from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.usage import RequestUsage
 
 Event = dict[str, Any]
 
@@ -27,16 +27,16 @@ STOPS = {
 }
 
 
-class Message:
+class MessageBuilder:
     """One answer. `thinking` says whether thoughts are part of it."""
 
-    def __init__(self, head: Head, *, thinking: bool) -> None:
-        self._head = head
+    def __init__(self, meta: ChunkMeta, *, thinking: bool) -> None:
+        self._meta = meta
         self._thinking = thinking
         self._blocks = 0
         self._open: tuple[str, int] | None = None  # the kind of the block, the index of its call
         self._finish: Mapping[str, Any] = {}
-        self._usage = Usage()
+        self._usage = RequestUsage()
 
     def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """The message, from a gathered chat answer. Raises EngineUnavailable."""
@@ -44,50 +44,50 @@ class Message:
         message = choice["message"]
         blocks: list[dict[str, Any]] = []
         if self._thinking and message.get("reasoning_content"):
-            blocks.append(_thought(message["reasoning_content"]))
+            blocks.append(_thinking_block(message["reasoning_content"]))
         if message["content"]:
             blocks.append({"type": "text", "text": message["content"]})
         for call in message.get("tool_calls") or ():
             function = call["function"]
             value = _arguments(function["arguments"])
-            blocks.append({**_use(call["id"], function["name"]), "input": value})
-        usage = _usage(Usage.from_wire(answer["usage"] or {}))
+            blocks.append({**_tool_use_block(call["id"], function["name"]), "input": value})
+        usage = _usage(RequestUsage.from_wire(answer["usage"] or {}))
         return {**self._start(), "content": blocks, **_stop(choice), "usage": usage}
 
     async def events(self, first: Chunk, chunks: Chunks) -> Events:
         """The events of a stream. The tokens of the prompt are known at its end only."""
         try:
-            for made in (*self._beginning(), *self._take(first)):
-                yield event(made, made["type"])
+            for made in (*self._beginning(), *self._on_chunk(first)):
+                yield sse_event(made, made["type"])
             async for chunk in chunks:
-                for made in self._take(chunk):
-                    yield event(made, made["type"])
+                for made in self._on_chunk(chunk):
+                    yield sse_event(made, made["type"])
             for made in self._end():
-                yield event(made, made["type"])
+                yield sse_event(made, made["type"])
         except ApiError as error:
-            yield event(anthropic_error(broken(error)), "error")
+            yield sse_event(anthropic_error(log_stream_error(error)), "error")
 
     def _start(self) -> dict[str, Any]:
-        return {"id": self._head.id, "type": "message", "role": "assistant",
-                "model": self._head.model}  # fmt: skip
+        return {"id": self._meta.id, "type": "message", "role": "assistant",
+                "model": self._meta.model}  # fmt: skip
 
     def _beginning(self) -> Iterator[Event]:
         empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
-        message = {**self._start(), **empty, "usage": _usage(Usage())}
+        message = {**self._start(), **empty, "usage": _usage(RequestUsage())}
         yield {"type": "message_start", "message": message}
         yield {"type": "ping"}
 
-    def _take(self, chunk: Chunk) -> Iterator[Event]:
+    def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
-            self._usage = Usage.from_wire(chunk["usage"])
+            self._usage = RequestUsage.from_wire(chunk["usage"])
         for choice in chunk["choices"]:
             delta = choice["delta"]
             thought, text = delta.get("reasoning_content"), delta.get("content")
             if thought and self._thinking:
-                yield from self._in(("thinking", 0), _thought(""))
+                yield from self._open_block(("thinking", 0), _thinking_block(""))
                 yield self._delta({"type": "thinking_delta", "thinking": thought})
             if text:
-                yield from self._in(("text", 0), {"type": "text", "text": ""})
+                yield from self._open_block(("text", 0), {"type": "text", "text": ""})
                 yield self._delta({"type": "text_delta", "text": text})
             for call in delta.get("tool_calls") or ():
                 yield from self._call(call)
@@ -96,12 +96,12 @@ class Message:
 
     def _call(self, call: Mapping[str, Any]) -> Iterator[Event]:
         function = call.get("function") or {}
-        begun = _use(call.get("id") or "", function.get("name") or "")
-        yield from self._in(("tool_use", call.get("index", 0)), begun)
+        begun = _tool_use_block(call.get("id") or "", function.get("name") or "")
+        yield from self._open_block(("tool_use", call.get("index", 0)), begun)
         if function.get("arguments"):
             yield self._delta({"type": "input_json_delta", "partial_json": function["arguments"]})
 
-    def _in(self, block: tuple[str, int], begun: dict[str, Any]) -> Iterator[Event]:
+    def _open_block(self, block: tuple[str, int], begun: dict[str, Any]) -> Iterator[Event]:
         """Open `block` unless it is open already."""
         if self._open == block:
             return
@@ -125,11 +125,11 @@ class Message:
         yield {"type": "message_stop"}
 
 
-def _thought(text: str) -> dict[str, Any]:
+def _thinking_block(text: str) -> dict[str, Any]:
     return {"type": "thinking", "thinking": text, "signature": ""}
 
 
-def _use(call_id: str, name: str) -> dict[str, Any]:
+def _tool_use_block(call_id: str, name: str) -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": {}}
 
 
@@ -151,7 +151,7 @@ def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
     return {"stop_reason": reason, "stop_sequence": None}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: RequestUsage) -> dict[str, Any]:
     """Here `input_tokens` are those that did not come from the cache."""
     return {
         "input_tokens": usage.prompt - usage.cached,

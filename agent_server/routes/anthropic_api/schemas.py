@@ -12,11 +12,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from agent_server.routes.anthropic_api.blocks import Cache, TextBlock, Turn
 from agent_server.schemas.chat import INT32, NAME, Effort, Probability, Schema
-from agent_server.schemas.messages import Wire
-from agent_server.schemas.strict import Known
+from agent_server.schemas.messages import StrictModel
+from agent_server.schemas.strict import StrictRequest
 
 
-class CustomTool(Wire):
+class CustomTool(StrictModel):
     """A tool that the client runs."""
 
     name: str = Field(pattern=NAME)
@@ -28,14 +28,14 @@ class CustomTool(Wire):
     eager_input_streaming: bool | None = Field(None, exclude=True)
 
 
-class AnyChoice(Wire):
+class ToolChoiceAny(StrictModel):
     """Whether a tool must be called."""
 
     type: Literal["auto", "any", "none"]
     disable_parallel_tool_use: bool = False
 
 
-class ToolNamed(Wire):
+class ToolChoiceTool(StrictModel):
     """The one tool that must be called."""
 
     type: Literal["tool"]
@@ -43,7 +43,7 @@ class ToolNamed(Wire):
     disable_parallel_tool_use: bool = False
 
 
-class Thinking(Wire):
+class Thinking(StrictModel):
     """Whether the answer shows what the model thinks, for a model that does.
 
     `max_tokens` is the only limit: no engine stops a thought at `budget_tokens`.
@@ -54,26 +54,26 @@ class Thinking(Wire):
     display: Literal["summarized", "omitted"] | None = None
 
     @property
-    def shown(self) -> bool:
+    def is_shown(self) -> bool:
         """Whether thoughts are part of the answer."""
         return self.type != "disabled" and self.display != "omitted"
 
 
-class JsonFormat(Wire):
+class JsonFormat(StrictModel):
     """The schema that the answer must follow."""
 
     type: Literal["json_schema"]
     schema_: Schema = Field(alias="schema")
 
 
-class OutputConfig(Wire):
+class OutputConfig(StrictModel):
     """The form of the answer and the effort that goes into it."""
 
     effort: Effort | None = None
     format: JsonFormat | None = None
 
 
-class Conversation(Known):
+class CountTokensRequest(StrictRequest):
     """What becomes the prompt; alone it is what count_tokens takes."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -88,7 +88,9 @@ class Conversation(Known):
     messages: Annotated[list[Turn], Field(min_length=1)]
     system: str | list[TextBlock] | None = None
     tools: list[CustomTool] | None = None
-    tool_choice: Annotated[AnyChoice | ToolNamed, Field(discriminator="type")] | None = None
+    tool_choice: Annotated[ToolChoiceAny | ToolChoiceTool, Field(discriminator="type")] | None = (
+        None
+    )
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     speed: Literal["standard"] | None = None
@@ -101,17 +103,17 @@ class Conversation(Known):
         choice = self.tool_choice
         if choice and choice.type not in ("auto", "none") and not names:
             raise ValueError("tool_choice asks for a tool, but tools is empty")
-        if isinstance(choice, ToolNamed) and choice.name not in names:
+        if isinstance(choice, ToolChoiceTool) and choice.name not in names:
             raise ValueError(f"tool_choice names {choice.name!r}: not in tools")
         return self
 
 
-class MessagesRequest(Conversation):
+class MessagesRequest(CountTokensRequest):
     """The body of POST /v1/messages. The three that choose the next token are older fields."""
 
     hints = frozenset(["cache_control", "metadata"])
     refused: ClassVar[Mapping[str, str]] = {
-        **Conversation.refused,
+        **CountTokensRequest.refused,
         "container": "this server runs no code",
         "diagnostics": "this server keeps no diagnostics",
         "inference_geo": "the model runs where this server runs",
@@ -133,4 +135,4 @@ class MessagesRequest(Conversation):
     @property
     def shows_thinking(self) -> bool:
         """Whether thoughts are part of the answer."""
-        return bool(self.thinking and self.thinking.shown)
+        return bool(self.thinking and self.thinking.is_shown)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agent_server.routes.anthropic_api.blocks import (
+    AnthropicAssistantMessage,
+    AnthropicUserMessage,
     AssistantBlock,
-    AssistantTurn,
     ImageBlock,
     TextBlock,
     ThinkingBlock,
@@ -16,19 +17,18 @@ from agent_server.routes.anthropic_api.blocks import (
     ToolUseBlock,
     Turn,
     UserBlock,
-    UserTurn,
     words,
 )
 from agent_server.routes.anthropic_api.schemas import (
-    Conversation,
+    CountTokensRequest,
     CustomTool,
     MessagesRequest,
-    ToolNamed,
+    ToolChoiceTool,
 )
-from agent_server.schemas.chat import ChatRequest, TokenizeMessages, checked
+from agent_server.schemas.chat import ChatRequest, TokenizeMessages, validate
 
 
-def as_chat(request: MessagesRequest) -> ChatRequest:
+def to_chat_request(request: MessagesRequest) -> ChatRequest:
     """The chat request that asks the same. Raises InvalidRequest."""
     request.require_known()
     config = request.output_config
@@ -38,16 +38,16 @@ def as_chat(request: MessagesRequest) -> ChatRequest:
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if config and config.effort:
         body["reasoning_effort"] = config.effort
-    return checked(ChatRequest, body)
+    return validate(ChatRequest, body)
 
 
-def as_count(request: Conversation) -> TokenizeMessages:
+def to_tokenize_request(request: CountTokensRequest) -> TokenizeMessages:
     """What is counted for it. Raises InvalidRequest."""
     request.require_known()
-    return checked(TokenizeMessages, _prompt(request))
+    return validate(TokenizeMessages, _prompt(request))
 
 
-def _prompt(request: Conversation) -> dict[str, Any]:
+def _prompt(request: CountTokensRequest) -> dict[str, Any]:
     messages: list[dict[str, Any]] = []
     if request.system:
         messages.append({"role": "system", "content": words(request.system)})
@@ -61,7 +61,7 @@ def _prompt(request: Conversation) -> dict[str, Any]:
         return body
     if choice.disable_parallel_tool_use:
         body["parallel_tool_calls"] = False
-    if isinstance(choice, ToolNamed):
+    if isinstance(choice, ToolChoiceTool):
         body["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
     else:
         body["tool_choice"] = "required" if choice.type == "any" else choice.type
@@ -77,9 +77,9 @@ def _tool(tool: CustomTool) -> dict[str, Any]:
 
 
 def _messages(turn: Turn) -> Iterator[dict[str, Any]]:
-    if isinstance(turn, AssistantTurn):
+    if isinstance(turn, AnthropicAssistantMessage):
         yield _assistant(turn.content)
-    elif isinstance(turn, UserTurn) and not isinstance(turn.content, str):
+    elif isinstance(turn, AnthropicUserMessage) and not isinstance(turn.content, str):
         yield from _user(turn.content)
     else:
         yield {"role": turn.role, "content": words(turn.content)}  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def _user(blocks: Sequence[UserBlock]) -> Iterator[dict[str, Any]]:
             result = {"tool_call_id": block.tool_use_id, "content": block.words()}
             yield {"role": "tool", **result}
         elif isinstance(block, ImageBlock):
-            parts.append({"type": "image_url", "image_url": {"url": block.source.address()}})
+            parts.append({"type": "image_url", "image_url": {"url": block.source.image_url()}})
         else:
             parts.append({"type": "text", "text": block.text})
     if parts:

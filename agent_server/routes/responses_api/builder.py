@@ -13,12 +13,12 @@ from typing import Any
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import ApiError
-from agent_server.http.json_encoding import event
-from agent_server.http.streaming import Events, broken
-from agent_server.routes.responses_api.output_item import DELTAS, Making, begun, logprob
+from agent_server.http.json_encoding import sse_event
+from agent_server.http.streaming import Events, log_stream_error
+from agent_server.routes.responses_api.output_item import DELTAS, OutputItem, logprob, new_item
 from agent_server.routes.responses_api.schemas import ResponseRequest
-from agent_server.schemas.chat_answer import Head
-from agent_server.usage import Usage
+from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.usage import RequestUsage
 
 Event = dict[str, Any]
 
@@ -26,28 +26,28 @@ INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why an answer ended too early: the engine's word and this API's."""
 
 
-class Answer:
+class ResponseBuilder:
     """One response while it is made; `done` is called with it when it is complete."""
 
     def __init__(
-        self, request: ResponseRequest, head: Head, done: Callable[[Answer], None]
+        self, request: ResponseRequest, meta: ChunkMeta, done: Callable[[ResponseBuilder], None]
     ) -> None:
         self._request = request
-        self._head = head
+        self._meta = meta
         self._done = done
         self._sequence = 0
-        self._open: Making | None = None
+        self._open: OutputItem | None = None
         self._items: list[dict[str, Any]] = []
         self._finish = "stop"
         self._status = "in_progress"
         self._error: dict[str, Any] | None = None
-        self._usage: Usage | None = None
+        self._usage: RequestUsage | None = None
 
     async def whole(self, chunks: Chunks) -> dict[str, Any]:
         """Take all chunks; returns the response."""
         async with aclosing(chunks):
             async for chunk in chunks:
-                for _ in self._take(chunk):
+                for _ in self._on_chunk(chunk):
                     pass
         for _ in self._end():
             pass
@@ -56,32 +56,32 @@ class Answer:
     async def events(self, first: Chunk, chunks: Chunks) -> Events:
         """The events of a stream."""
         try:
-            for made in chain(self._beginning(), self._take(first)):
-                yield event(made, made["type"])
+            for made in chain(self._beginning(), self._on_chunk(first)):
+                yield sse_event(made, made["type"])
             async for chunk in chunks:
-                for made in self._take(chunk):
-                    yield event(made, made["type"])
+                for made in self._on_chunk(chunk):
+                    yield sse_event(made, made["type"])
             last = list(self._end())
         except ApiError as error:
-            last = [self._failed(broken(error))]
+            last = [self._failure_event(log_stream_error(error))]
         for made in last:
-            yield event(made, made["type"])
+            yield sse_event(made, made["type"])
 
     def as_wire(self) -> dict[str, Any]:
         """The response as far as it has come."""
         incomplete = INCOMPLETE.get(self._finish) if self._status == "incomplete" else None
         return {
-            "id": self._head.id,
+            "id": self._meta.id,
             "object": "response",
-            "created_at": self._head.created,
+            "created_at": self._meta.created,
             "completed_at": int(time.time()) if self._status == "completed" else None,
             "status": self._status,
             "error": self._error,
             "incomplete_details": {"reason": incomplete} if incomplete else None,
-            "model": self._head.model,
+            "model": self._meta.model,
             "output": self._items,
             "usage": _usage(self._usage) if self._usage else None,
-            **self._request.echoed(),
+            **self._request.request_echo(),
         }
 
     def message(self) -> list[dict[str, Any]]:
@@ -104,64 +104,64 @@ class Answer:
         for kind in ("response.created", "response.in_progress"):
             yield self._event(kind, response=self.as_wire())
 
-    def _take(self, chunk: Chunk) -> Iterator[Event]:
+    def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
-            self._usage = Usage.from_wire(chunk["usage"])
+            self._usage = RequestUsage.from_wire(chunk["usage"])
         for choice in chunk["choices"]:
             delta = choice["delta"]
             if delta.get("reasoning_content"):
-                yield from self._in("reasoning")
-                yield from self._more(delta["reasoning_content"])
+                yield from self._open_item("reasoning")
+                yield from self._add_text(delta["reasoning_content"])
             if delta.get("content"):
-                yield from self._in("message")
+                yield from self._open_item("message")
                 logprobs = (choice.get("logprobs") or {}).get("content")
-                yield from self._more(delta["content"], logprobs or ())
+                yield from self._add_text(delta["content"], logprobs or ())
             for call in delta.get("tool_calls") or ():
-                yield from self._in("function_call", call)
-                yield from self._more((call.get("function") or {}).get("arguments") or "")
+                yield from self._open_item("function_call", call)
+                yield from self._add_text((call.get("function") or {}).get("arguments") or "")
             self._finish = choice.get("finish_reason") or self._finish
 
-    def _in(self, kind: str, call: Mapping[str, Any] | None = None) -> Iterator[Event]:
+    def _open_item(self, kind: str, call: Mapping[str, Any] | None = None) -> Iterator[Event]:
         """Open an item, unless the one that is open goes on."""
         index = call.get("index", 0) if call else None
         if self._open and (self._open.kind, self._open.call) == (kind, index):
             return
         yield from self._close("completed")
-        self._open = Making(kind, index, begun(kind, call))
+        self._open = OutputItem(kind, index, new_item(kind, call))
         self._items.append(self._open.item)
         bare = {**self._open.item, "content": []} if kind != "function_call" else self._open.item
         yield self._item_event("added", bare)
         if kind != "function_call":
             part = self._open.part("")
-            yield self._event("response.content_part.added", **self._place(part=True), part=part)
+            yield self._event("response.content_part.added", **self._position(part=True), part=part)
 
-    def _more(self, text: str, logprobs: Any = ()) -> Iterator[Event]:
-        making = self._open
-        if making is None or not text:
+    def _add_text(self, text: str, logprobs: Any = ()) -> Iterator[Event]:
+        item = self._open
+        if item is None or not text:
             return
-        making.add(text, [logprob(entry) for entry in logprobs])
-        extra = {"logprobs": making.newest} if making.kind == "message" else {}
-        place = self._place(part=making.kind != "function_call")
-        yield self._event(f"response.{DELTAS[making.kind]}.delta", **place, delta=text, **extra)
+        item.add(text, [logprob(entry) for entry in logprobs])
+        extra = {"logprobs": item.newest} if item.kind == "message" else {}
+        place = self._position(part=item.kind != "function_call")
+        yield self._event(f"response.{DELTAS[item.kind]}.delta", **place, delta=text, **extra)
 
     def _close(self, status: str) -> Iterator[Event]:
-        making = self._open
-        if making is None:
+        item = self._open
+        if item is None:
             return
-        making.end(status)
-        place = self._place(part=making.kind != "function_call")
-        done = f"response.{DELTAS[making.kind]}.done"
-        if making.kind == "function_call":
-            name = making.item["name"]
-            yield self._event(done, **place, arguments=making.text, name=name)
-        elif making.kind == "reasoning":
-            yield self._event(done, **place, text=making.text)
+        item.end(status)
+        place = self._position(part=item.kind != "function_call")
+        done = f"response.{DELTAS[item.kind]}.done"
+        if item.kind == "function_call":
+            name = item.item["name"]
+            yield self._event(done, **place, arguments=item.text, name=name)
+        elif item.kind == "reasoning":
+            yield self._event(done, **place, text=item.text)
         else:
-            yield self._event(done, **place, text=making.text, logprobs=making.logprobs)
-        if making.kind != "function_call":
-            part = making.item["content"][0]
+            yield self._event(done, **place, text=item.text, logprobs=item.logprobs)
+        if item.kind != "function_call":
+            part = item.item["content"][0]
             yield self._event("response.content_part.done", **place, part=part)
-        yield self._item_event("done", making.item)
+        yield self._item_event("done", item.item)
         self._open = None
 
     def _end(self) -> Iterator[Event]:
@@ -171,7 +171,7 @@ class Answer:
         self._done(self)
         yield self._event(f"response.{status}", response=self.as_wire())
 
-    def _failed(self, error: ApiError) -> Event:
+    def _failure_event(self, error: ApiError) -> Event:
         self._status = "failed"
         self._error = {"code": "server_error", "message": error.message}
         return self._event("response.failed", response=self.as_wire())
@@ -180,7 +180,7 @@ class Answer:
         kind = f"response.output_item.{step}"
         return self._event(kind, output_index=len(self._items) - 1, item=item)
 
-    def _place(self, *, part: bool) -> dict[str, Any]:
+    def _position(self, *, part: bool) -> dict[str, Any]:
         place = {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1}
         return {**place, "content_index": 0} if part else place
 
@@ -189,7 +189,7 @@ class Answer:
         return {"type": kind, "sequence_number": self._sequence - 1, **rest}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: RequestUsage) -> dict[str, Any]:
     """Engines do not tell how many tokens were thoughts."""
     return {
         "input_tokens": usage.prompt,

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from agent_server.schemas.messages import Wire
+from agent_server.schemas.messages import StrictModel
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
-class TextPart(Wire):
+class ResponseTextPart(StrictModel):
     """Words, of a person or of an earlier answer."""
 
     type: Literal["input_text", "output_text"]
@@ -30,7 +30,7 @@ class TextPart(Wire):
         return {"type": "text", "text": self.text}
 
 
-class RefusalPart(Wire):
+class RefusalPart(StrictModel):
     """An earlier refusal."""
 
     type: Literal["refusal"]
@@ -41,7 +41,7 @@ class RefusalPart(Wire):
         return {"type": "text", "text": self.refusal}
 
 
-class ImagePart(Wire):
+class ResponseImagePart(StrictModel):
     """A picture, for models that can see."""
 
     type: Literal["input_image"]
@@ -55,10 +55,10 @@ class ImagePart(Wire):
         return {"type": "image_url", "image_url": picture}
 
 
-Part = Annotated[TextPart | RefusalPart | ImagePart, Field(discriminator="type")]
+Part = Annotated[ResponseTextPart | RefusalPart | ResponseImagePart, Field(discriminator="type")]
 
 
-class MessageItem(Wire):
+class MessageItem(StrictModel):
     """What somebody said."""
 
     type: Literal["message"] = "message"
@@ -68,7 +68,7 @@ class MessageItem(Wire):
     status: Status | None = None
     phase: Literal["commentary", "final_answer"] | None = None
 
-    def said(self) -> str | list[dict[str, Any]]:
+    def chat_content(self) -> str | list[dict[str, Any]]:
         """The content of a chat message; words alone where a picture is not possible."""
         if isinstance(self.content, str):
             return self.content
@@ -78,7 +78,7 @@ class MessageItem(Wire):
         return "".join(part.get("text", "") for part in parts)
 
 
-class CallItem(Wire):
+class CallItem(StrictModel):
     """A call of an earlier answer."""
 
     type: Literal["function_call"]
@@ -89,30 +89,30 @@ class CallItem(Wire):
     status: Status | None = None
 
 
-class ResultItem(Wire):
+class ResultItem(StrictModel):
     """What a call came to."""
 
     type: Literal["function_call_output"]
     call_id: str
-    output: str | list[TextPart]
+    output: str | list[ResponseTextPart]
     id: str | None = None
     status: Status | None = None
 
 
-class Thought(Wire):
+class ReasoningText(StrictModel):
     """A part of what the model thought."""
 
     type: Literal["reasoning_text", "summary_text"]
     text: str
 
 
-class ReasoningItem(Wire):
+class ReasoningItem(StrictModel):
     """What the model thought before an earlier answer."""
 
     type: Literal["reasoning"]
     id: str | None = None
-    summary: list[Thought] | None = None
-    content: list[Thought] | None = None
+    summary: list[ReasoningText] | None = None
+    content: list[ReasoningText] | None = None
     encrypted_content: None = None
     status: Status | None = None
 
@@ -143,19 +143,19 @@ def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
             call = {"id": item.call_id, "type": "function", "function": function}
             answer.setdefault("tool_calls", []).append(call)
         elif isinstance(item, MessageItem) and item.role == "assistant" and _fits(answer):
-            answer["content"] = item.said()
+            answer["content"] = item.chat_content()
         else:
-            yield from _closed(answer)
+            yield from _close_message(answer)
             answer = {}
             if isinstance(item, ResultItem):
                 output = item.output
                 words = output if isinstance(output, str) else "".join(p.text for p in output)
                 yield {"role": "tool", "tool_call_id": item.call_id, "content": words}
             elif item.role == "assistant":
-                answer["content"] = item.said()
+                answer["content"] = item.chat_content()
             else:
-                yield {"role": item.role, "content": item.said()}
-    yield from _closed(answer)
+                yield {"role": item.role, "content": item.chat_content()}
+    yield from _close_message(answer)
 
 
 def _fits(answer: dict[str, Any]) -> bool:
@@ -163,7 +163,7 @@ def _fits(answer: dict[str, Any]) -> bool:
     return "content" not in answer and "tool_calls" not in answer
 
 
-def _closed(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _close_message(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if answer:
         content = answer.get("content") or (None if "tool_calls" in answer else "")
         yield {**answer, "role": "assistant", "content": content}

@@ -14,7 +14,7 @@ DELTAS = {
 """What the events of each kind of item are about."""
 
 
-class Making:
+class OutputItem:
     """The item that is being written; `call` is the index of its call."""
 
     def __init__(self, kind: str, call: int | None, item: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class Making:
         }  # fmt: skip
 
 
-def begun(kind: str, call: Mapping[str, Any] | None) -> dict[str, Any]:
+def new_item(kind: str, call: Mapping[str, Any] | None) -> dict[str, Any]:
     """An item of which nothing is written yet; `call` is the first part of a tool call."""
     common = {"type": kind, "status": "in_progress"}
     if kind == "reasoning":

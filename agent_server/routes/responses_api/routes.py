@@ -12,15 +12,15 @@ from starlette.responses import Response
 
 from agent_server.engine_protocol import Chunks
 from agent_server.errors import InvalidRequest, NotFound
-from agent_server.http.json_encoding import Whole
-from agent_server.http.streaming import begin, unless_gone
-from agent_server.metering.request_context import visit
-from agent_server.routes.dependencies import Session, TheMind
-from agent_server.routes.responses_api.builder import Answer
+from agent_server.http.json_encoding import JsonBody
+from agent_server.http.streaming import cancel_on_disconnect, start_stream
+from agent_server.metering.request_context import current_request
+from agent_server.routes.dependencies import ModelPoolDep, Session
+from agent_server.routes.responses_api.builder import ResponseBuilder
 from agent_server.routes.responses_api.schemas import ResponseRequest
-from agent_server.routes.responses_api.store import Kept, ResponseStore
-from agent_server.schemas.chat_answer import Head
-from agent_server.schemas.responses import Deleted, ResponseBody, answers
+from agent_server.routes.responses_api.store import ResponseStore, StoredResponse
+from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.schemas.responses import DeletedResponse, ResponseBody, answers
 
 router = APIRouter(prefix="/v1/responses")
 
@@ -36,24 +36,24 @@ TheStore = Annotated[ResponseStore, Depends(_store)]
 
 @router.post("", response_model=None, responses=answers(ResponseBody, stream=True))
 async def respond(
-    request: Request, body: ResponseRequest, mind: TheMind, store: TheStore, session: Session
+    request: Request, body: ResponseRequest, pool: ModelPoolDep, store: TheStore, session: Session
 ) -> Response:
     """Answer an input, as one response or as a stream of events."""
-    owner, head = visit().key.name, Head(mind.name, id=f"resp_{uuid.uuid4().hex}")
-    before = _before(store, owner, body.previous_response_id)
+    owner, meta = current_request().key.name, ChunkMeta(pool.name, id=f"resp_{uuid.uuid4().hex}")
+    before = _previous_response(store, owner, body.previous_response_id)
     history = before.messages if before else ()
-    session = session or body.prompt_cache_key or (before.session if before else head.id)
+    session = session or body.prompt_cache_key or (before.session if before else meta.id)
 
-    def keep(answer: Answer) -> None:
+    def store_response(answer: ResponseBuilder) -> None:
         if body.store is not False:
             messages = [*history, *body.messages(), *answer.message()]
-            store.put(owner, Kept(answer.as_wire(), messages, session))
+            store.save(owner, StoredResponse(answer.as_wire(), messages, session))
 
-    answer = Answer(body, head, keep)
-    chunks = _named(lambda: mind.answer(body.as_chat(history), head, session))
+    answer = ResponseBuilder(body, meta, store_response)
+    chunks = _rename_param(lambda: pool.answer(body.as_chat(history), meta, session))
     if body.stream:
-        return await begin(request, chunks, answer.events)
-    return Whole(await unless_gone(request.receive, answer.whole(chunks)))
+        return await start_stream(request, chunks, answer.events)
+    return JsonBody(await cancel_on_disconnect(request.receive, answer.whole(chunks)))
 
 
 @router.get("/{identity}", response_model=None, responses=answers(ResponseBody))
@@ -61,18 +61,20 @@ async def retrieve(identity: str, store: TheStore, stream: bool = False) -> Resp
     """A response that was made before."""
     if stream:
         raise InvalidRequest("a response that is complete is not streamed again", param="stream")
-    return Whole(_found(store.get(visit().key.name, identity), identity).response)
+    return JsonBody(
+        _require_stored(store.get(current_request().key.name, identity), identity).response
+    )
 
 
-@router.delete("/{identity}", responses=answers(Deleted))
+@router.delete("/{identity}", responses=answers(DeletedResponse))
 async def delete(identity: str, store: TheStore) -> dict[str, Any]:
     """Forget a response, and the conversation that led to it."""
-    if not store.drop(visit().key.name, identity):
-        _found(None, identity)
+    if not store.delete(current_request().key.name, identity):
+        _require_stored(None, identity)
     return {"id": identity, "object": "response", "deleted": True}
 
 
-async def _named(begin: Callable[[], Chunks]) -> Chunks:
+async def _rename_param(begin: Callable[[], Chunks]) -> Chunks:
     """The answer; an error about the messages is about the input that they were made of."""
     try:
         async with aclosing(begin()) as chunks:
@@ -84,14 +86,16 @@ async def _named(begin: Callable[[], Chunks]) -> Chunks:
         raise
 
 
-def _found(kept: Kept | None, identity: str) -> Kept:
+def _require_stored(kept: StoredResponse | None, identity: str) -> StoredResponse:
     if kept is None:
         text = f"there is no response {identity!r} here: never kept, deleted, or too long ago"
         raise NotFound(text, param="response_id", code="response_not_found")
     return kept
 
 
-def _before(store: ResponseStore, owner: str, identity: str | None) -> Kept | None:
+def _previous_response(
+    store: ResponseStore, owner: str, identity: str | None
+) -> StoredResponse | None:
     if identity is None:
         return None
     kept = store.get(owner, identity)

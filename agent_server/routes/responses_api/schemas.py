@@ -20,10 +20,10 @@ from agent_server.schemas.chat import (
     FunctionSpec,
     Probability,
     Schema,
-    checked,
+    validate,
 )
-from agent_server.schemas.messages import Wire
-from agent_server.schemas.strict import Known
+from agent_server.schemas.messages import StrictModel
+from agent_server.schemas.strict import StrictRequest
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -35,17 +35,17 @@ class FunctionTool(FunctionSpec):
 
     def as_chat(self) -> dict[str, Any]:
         """The same in a chat request."""
-        return {"type": "function", "function": _said(self, "type")}
+        return {"type": "function", "function": _without_nulls(self, "type")}
 
 
-class FunctionChoice(Wire):
+class FunctionChoice(StrictModel):
     """The one tool that must be called."""
 
     type: Literal["function"]
     name: str
 
 
-class TextFormat(Wire):
+class TextFormat(StrictModel):
     """The form of the answer: text, any JSON object, or JSON that follows a schema."""
 
     type: Literal["text", "json_object", "json_schema"] = "text"
@@ -65,30 +65,30 @@ class TextFormat(Wire):
         """The `response_format` of a chat request."""
         if self.type != "json_schema":
             return {"type": self.type}
-        return {"type": "json_schema", "json_schema": _said(self, "type")}
+        return {"type": "json_schema", "json_schema": _without_nulls(self, "type")}
 
 
-class TextConfig(Wire):
+class TextConfig(StrictModel):
     """How the answer is written."""
 
     format: TextFormat = TextFormat()
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class Reasoning(Wire):
+class Reasoning(StrictModel):
     """How much the model is to think; its thoughts are returned as they are, never summarised."""
 
     effort: Effort | None = None
     summary: None = None
 
 
-class StreamOptions(Wire):
+class ResponseStreamOptions(StrictModel):
     """The only kind of stream there is."""
 
     include_obfuscation: Literal[False] = False
 
 
-class ResponseRequest(Known):
+class ResponseRequest(StrictRequest):
     """The body."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -124,7 +124,7 @@ class ResponseRequest(Known):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     include: list[Literal["message.output_text.logprobs"]] | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: ResponseStreamOptions | None = None
     truncation: Literal["disabled"] | None = None
     metadata: dict[str, str] | None = Field(None, max_length=16)
     service_tier: Literal["auto", "default"] | None = None
@@ -163,9 +163,9 @@ class ResponseRequest(Known):
             body["reasoning_effort"] = self.reasoning.effort
         if self.wants_logprobs:
             body.update(logprobs=True, top_logprobs=self.top_logprobs)
-        return checked(ChatRequest, body)
+        return validate(ChatRequest, body)
 
-    def echoed(self) -> dict[str, Any]:
+    def request_echo(self) -> dict[str, Any]:
         """What a response repeats of its request."""
         text = self.text or TextConfig()
         tools = [tool.model_dump() for tool in self.tools or ()]
@@ -197,7 +197,7 @@ class ResponseRequest(Known):
         return self.tool_choice
 
 
-def _said(model: Wire, *but: str) -> dict[str, Any]:
+def _without_nulls(model: StrictModel, *but: str) -> dict[str, Any]:
     """What a client said, without nulls, which some engines do not take."""
     dumped = model.model_dump(by_alias=True)
     return {key: value for key, value in dumped.items() if value is not None and key not in but}

@@ -18,7 +18,7 @@ LARGEST = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredResponse:
     """A response, the chat messages up to it and with it, and the session they belong to."""
 
     response: Mapping[str, Any]
@@ -37,17 +37,17 @@ class ResponseStore:
     def __init__(self, *, most: int = MOST, largest: int = LARGEST) -> None:
         self._most = most
         self._largest = largest
-        self._kept: OrderedDict[tuple[str, str], tuple[Kept, int]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[StoredResponse, int]] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self._kept)
 
-    def put(self, owner: str, kept: Kept) -> None:
+    def save(self, owner: str, kept: StoredResponse) -> None:
         """Keep a response. One that is too large for the whole store is not kept."""
         size = kept.size
-        self.drop(owner, kept.response["id"])
+        self.delete(owner, kept.response["id"])
         if size > self._largest:
             return
         self._kept[owner, kept.response["id"]] = (kept, size)
@@ -56,7 +56,7 @@ class ResponseStore:
             _, (_, freed) = self._kept.popitem(last=False)
             self._size -= freed
 
-    def get(self, owner: str, identity: str) -> Kept | None:
+    def get(self, owner: str, identity: str) -> StoredResponse | None:
         """The response of that id."""
         found = self._kept.get((owner, identity))
         if found is None:
@@ -64,7 +64,7 @@ class ResponseStore:
         self._kept.move_to_end((owner, identity))
         return found[0]
 
-    def drop(self, owner: str, identity: str) -> bool:
+    def delete(self, owner: str, identity: str) -> bool:
         """Forget one; False when there is none."""
         found = self._kept.pop((owner, identity), None)
         if found is None:

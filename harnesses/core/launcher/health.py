@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harnesses.core.tendril.status import State, report
+from harnesses.core.tendril.status import ProcessState, report
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What was looked at, whether it is well, and for people how it is or what to do."""
 
     what: str
@@ -17,14 +17,18 @@ class Finding:
     text: str
 
 
-def examine_process(data: Path, name: str) -> Finding:
+def examine_process(data: Path, name: str) -> CheckResult:
     """Look at what one process last said of itself."""
     said = report(data, name)
     start = f"start it with `terrarium up` or `terrarium run {name}`"
     if said is None:
-        return Finding(name, False, f"it has never run in {data}; {start}")
-    if said.state is State.STOPPED:
-        return Finding(name, False, f"it was stopped at {said.time:%Y-%m-%d %H:%M} UTC; {start}")
-    if not said.fresh:
-        return Finding(name, False, f"it was last seen at {said.time:%Y-%m-%d %H:%M} UTC; {start}")
-    return Finding(name, said.state is State.READY, said.detail or f"it is {said.state}")
+        return CheckResult(name, False, f"it has never run in {data}; {start}")
+    if said.state is ProcessState.STOPPED:
+        return CheckResult(
+            name, False, f"it was stopped at {said.time:%Y-%m-%d %H:%M} UTC; {start}"
+        )
+    if not said.is_fresh:
+        return CheckResult(
+            name, False, f"it was last seen at {said.time:%Y-%m-%d %H:%M} UTC; {start}"
+        )
+    return CheckResult(name, said.state is ProcessState.READY, said.detail or f"it is {said.state}")

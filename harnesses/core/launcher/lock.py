@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harnesses.core.errors import HarnessError
+from harnesses.core.errors import TendrilError
 
 
-class AlreadyRunning(HarnessError):
+class AlreadyRunning(TendrilError):
     """Another `terrarium up` works on this data folder."""
 
     def __init__(self, data: Path, pid: str) -> None:
@@ -22,17 +22,17 @@ class AlreadyRunning(HarnessError):
 
 
 @contextmanager
-def locked(data: Path) -> Iterator[None]:
+def hold_lock(data: Path) -> Iterator[None]:
     """Hold DATA/run/up.lock, which the kernel frees however this process ends.
 
-    Raises AlreadyRunning, and HarnessError when the folder cannot be written.
+    Raises AlreadyRunning, and TendrilError when the folder cannot be written.
     """
     path = data / "run" / "up.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
-        raise HarnessError(
+        raise TendrilError(
             f"the data folder {data} cannot be written: {error.strerror}; "
             "choose another with --data DIR"
         ) from error

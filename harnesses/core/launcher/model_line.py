@@ -28,7 +28,7 @@ async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -
         async with asyncio.timeout(_PATIENCE):
             while (card := await _card(http, url, agent)) and _is_to_come(card):  # noqa: ASYNC110
                 await asyncio.sleep(_POLL)
-    return described(card) if card else None
+    return describe_model(card) if card else None
 
 
 def _is_to_come(card: ModelCard) -> bool:
@@ -46,7 +46,7 @@ async def _card(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> Mod
         return None
 
 
-def described(card: ModelCard) -> str:
+def describe_model(card: ModelCard) -> str:
     """Say what the model of `card` can do, on one line."""
     name = _QUANTISED.sub("", card.weights or card.root or card.id)
     size = f" ({_count(card.parameters)})" if card.parameters else ""

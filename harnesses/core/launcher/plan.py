@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harnesses.core.addresses import table, url
+from harnesses.core.addresses import table_settings, url
 from harnesses.core.errors import UnknownTendril
 from harnesses.core.launcher import tendrils
-from harnesses.core.launcher.ports import Need, free_port
+from harnesses.core.launcher.ports import PortRequirement, free_port
 from harnesses.core.launcher.settings import UpSettings
 from harnesses.core.launcher.supervisor import Program
 from terrarium.config import Config, ConfigError
@@ -25,7 +25,7 @@ _IRCD = "harnesses.irc.ircd"
 
 
 @dataclass(frozen=True, slots=True)
-class Irc:
+class IrcEndpoint:
     """Where people meet the bot, and what they type. `embedded` when the server is our child."""
 
     host: str
@@ -36,7 +36,7 @@ class Irc:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """The programs to keep running, the ports they need, and the addresses they will have.
 
     `pull` is to be run first, to its end, and fetches the model that is called `model` ("" is the
@@ -44,15 +44,15 @@ class Plan:
     """
 
     programs: tuple[Program, ...]
-    needs: tuple[Need, ...]
+    ports: tuple[PortRequirement, ...]
     pull: Program | None
     model: str
     upstream: tuple[str, ...]
     server: str
     web: str | None
-    irc: Irc | None
+    endpoint: IrcEndpoint | None
 
-    def with_built_in(self, config: Config) -> Plan:
+    def with_built_in(self, config: Config) -> LaunchPlan:
         """The same with the model that comes along, in place of one that cannot be had."""
         programs = tuple(
             replace(each, environment={**each.environment, "MODEL_PATH": BUILT_IN})
@@ -61,30 +61,30 @@ class Plan:
         return replace(self, programs=programs, pull=_pull(config, BUILT_IN), model="")
 
     @classmethod
-    def of(cls, config: Config) -> Plan:
+    def from_config(cls, config: Config) -> LaunchPlan:
         """What `config` asks for; ports that are 0 are chosen here. Raises ConfigError."""
-        wanted = _wanted(config)
-        server, model = table(config, "server"), table(config, "model")
-        web = table(config, "web") if "web" in wanted else None
-        irc = _irc(config) if "irc" in wanted else None
-        needs = tuple(_needs(server, web, irc))
+        wanted = _wanted_tendrils(config)
+        server, model = table_settings(config, "server"), table_settings(config, "model")
+        web = table_settings(config, "web") if "web" in wanted else None
+        endpoint = _irc(config) if "irc" in wanted else None
+        needs = tuple(_needs(server, web, endpoint))
         ports = {need.variable: str(need.port) for need in needs}
         environment = {k: v for k, v in ports.items() if k != "UP_IRC_PORT"}
-        if irc and irc.embedded:
-            environment |= {"IRC_SERVER": irc.host, "IRC_PORT": str(irc.port)}
+        if endpoint and endpoint.embedded:
+            environment |= {"IRC_SERVER": endpoint.host, "IRC_PORT": str(endpoint.port)}
         return cls(
-            programs=tuple(_programs(config, wanted, irc, environment)),
-            needs=needs,
+            programs=tuple(_programs(config, wanted, endpoint, environment)),
+            ports=needs,
             pull=_pull(config, model["pulled_name"]),
             model=model["pulled_name"] or "",
             upstream=tuple(model["upstream"]),
             server=url(server["host"], int(ports["SERVER_PORT"])),
             web=url(web["host"], int(ports["WEB_PORT"])) if web else None,
-            irc=irc,
+            endpoint=endpoint,
         )
 
 
-def _wanted(config: Config) -> list[str]:
+def _wanted_tendrils(config: Config) -> list[str]:
     wanted = list(dict.fromkeys(config.section(UpSettings).tendrils))
     known = tendrils.names()
     for name in wanted:
@@ -93,16 +93,16 @@ def _wanted(config: Config) -> list[str]:
     return wanted
 
 
-def _irc(config: Config) -> Irc:
+def _irc(config: Config) -> IrcEndpoint:
     """The server of [irc] or of the first [irc.networks.NAME], else one that comes along."""
-    values = table(config, "irc")
+    values = table_settings(config, "irc")
     networks: Mapping[str, Mapping[str, Any]] = values["networks"]
     network = next(iter(networks.values()), values)
     host = network.get("server")
     port = network.get("port", 6667) if host else config.section(UpSettings).irc_port
     channels = network.get("channels", values["channels"])
     first = channels.split(",")[0] if isinstance(channels, str) else next(iter(channels), "")
-    return Irc(
+    return IrcEndpoint(
         host=host or LOOPBACK,
         port=port or free_port(LOOPBACK),
         channel=first.partition(" ")[0],  # a key may follow
@@ -111,28 +111,36 @@ def _irc(config: Config) -> Irc:
     )
 
 
-def _needs(server: Mapping[str, Any], web: Mapping[str, Any] | None, irc: Irc | None) -> list[Need]:
+def _needs(
+    server: Mapping[str, Any], web: Mapping[str, Any] | None, endpoint: IrcEndpoint | None
+) -> list[PortRequirement]:
     needs = [_need("the agent server", server, "SERVER_PORT", "[server] port")]
     if web:
         needs.append(_need("the web tendril", web, "WEB_PORT", "[web] port"))
-    if irc and irc.embedded:
+    if endpoint and endpoint.embedded:
         needs.append(
-            Need("the embedded IRC server", irc.host, irc.port, "UP_IRC_PORT", "[up] irc_port")
+            PortRequirement(
+                "the embedded IRC server",
+                endpoint.host,
+                endpoint.port,
+                "UP_IRC_PORT",
+                "[up] irc_port",
+            )
         )
     return needs
 
 
-def _need(who: str, values: Mapping[str, Any], variable: str, key: str) -> Need:
+def _need(who: str, values: Mapping[str, Any], variable: str, key: str) -> PortRequirement:
     host: str = values["host"]
-    return Need(who, host, values["port"] or free_port(host), variable, key)
+    return PortRequirement(who, host, values["port"] or free_port(host), variable, key)
 
 
 def _programs(
-    config: Config, wanted: list[str], irc: Irc | None, environment: Mapping[str, str]
+    config: Config, wanted: list[str], endpoint: IrcEndpoint | None, environment: Mapping[str, str]
 ) -> list[Program]:
     programs = [Program("server", terrarium(config, "server"), environment)]
-    if irc and irc.embedded:
-        where = ("--host", irc.host, "--port", str(irc.port))
+    if endpoint and endpoint.embedded:
+        where = ("--host", endpoint.host, "--port", str(endpoint.port))
         programs.append(Program("ircd", (*_PYTHON, _IRCD, *where)))
     runs = (Program(name, terrarium(config, "run", name), environment) for name in wanted)
     return [*programs, *runs]

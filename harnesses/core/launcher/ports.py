@@ -6,12 +6,12 @@ import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harnesses.core.errors import HarnessError, PortTaken
+from harnesses.core.errors import PortTaken, TendrilError
 from terrarium.sockets import listen
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class PortRequirement:
     """A port that `who` will listen on, and the settings that choose another."""
 
     who: str
@@ -21,30 +21,30 @@ class Need:
     key: str
 
 
-def require_free(needs: Iterable[Need]) -> None:
-    """Try to listen on each port. Raises PortTaken, or HarnessError for an unusable address."""
+def require_free(needs: Iterable[PortRequirement]) -> None:
+    """Try to listen on each port. Raises PortTaken, or TendrilError for an unusable address."""
     for need in needs:
         try:
             listen(need.host, need.port).close()
         except OSError as error:
-            raise _explained(need, error) from error
+            raise _explain(need, error) from error
 
 
 def free_port(host: str) -> int:
-    """A port on `host` that nobody listens on now. Raises HarnessError."""
+    """A port on `host` that nobody listens on now. Raises TendrilError."""
     try:
         with listen(host, 0) as probe:
             return int(probe.getsockname()[1])
     except OSError as error:
-        raise HarnessError(f"cannot listen on {host}: {error.strerror or error}") from error
+        raise TendrilError(f"cannot listen on {host}: {error.strerror or error}") from error
 
 
-def _explained(need: Need, error: OSError) -> HarnessError:
+def _explain(need: PortRequirement, error: OSError) -> TendrilError:
     if error.errno == errno.EADDRINUSE:
         taken = PortTaken(need.host, need.port, need.variable, need.key)
         taken.add_note(f"{need.who} needs it")
         return taken
-    return HarnessError(
+    return TendrilError(
         f"{need.who} cannot listen on {need.host} port {need.port}: {error.strerror or error}; "
         f"choose another port with {need.variable}=PORT or `{need.key}` in terrarium.toml"
     )

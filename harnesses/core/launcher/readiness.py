@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx2
 
-from harnesses.core.launcher.plan import Irc
-from harnesses.core.tendril.status import State, report
+from harnesses.core.launcher.plan import IrcEndpoint
+from harnesses.core.tendril.status import ProcessState, report
 
 Check = Callable[[], Awaitable[str | None]]
 """Returns None when all is well, else for people what is missing."""
@@ -19,7 +19,7 @@ _POLL = 0.05  # seconds
 _SLOW = 2.0  # seconds until a server that says nothing counts as away
 
 
-async def until_ready(
+async def wait_until_ready(
     checks: Mapping[str, Check], say: Callable[[str], None], every: float = 10.0
 ) -> None:
     """Return when every check says at the same time that all is well.
@@ -55,15 +55,15 @@ def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
     return check
 
 
-def irc_accepts(irc: Irc) -> Check:
+def irc_accepts(endpoint: IrcEndpoint) -> Check:
     """Whether the IRC server takes connections."""
 
     async def check() -> str | None:
         try:
             async with asyncio.timeout(_SLOW):
-                _, writer = await asyncio.open_connection(irc.host, irc.port)
+                _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
         except (OSError, TimeoutError):
-            return f"nothing answers at {irc.host} port {irc.port}"
+            return f"nothing answers at {endpoint.host} port {endpoint.port}"
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
@@ -79,14 +79,14 @@ def tendril_ready(data: Path, name: str, pids: Mapping[str, int]) -> Check:
         said = report(data, name)
         if said is None or said.pid != pids.get(name):
             return "it is starting"
-        if said.state is State.READY:
+        if said.state is ProcessState.READY:
             return None
         return said.detail or f"it is {said.state}"
 
     return check
 
 
-async def silent(http: httpx2.AsyncClient, upstream: Sequence[str]) -> list[str]:
+async def unreachable(http: httpx2.AsyncClient, upstream: Sequence[str]) -> list[str]:
     """Those of the model's servers that do not answer."""
     away = []
     for url in upstream:

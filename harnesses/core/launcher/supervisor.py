@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from harnesses.core.backoff import Backoff
-from harnesses.core.errors import HarnessError
+from harnesses.core.errors import TendrilError
 from terrarium.supervision import SUPERVISED
 
 EX_CONFIG = 78
@@ -20,7 +20,7 @@ EX_CONFIG = 78
 _STDERR = 2
 
 
-class ChildRefused(HarnessError):
+class ChildConfigError(TendrilError):
     """A child says that its configuration cannot be used."""
 
     def __init__(self, name: str) -> None:
@@ -39,7 +39,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RestartPolicy:
     """Seconds: the first wait before a child is started again, the longest wait, the life of a
     child that counts as sound, and the time a child has to end when it is told to."""
 
@@ -59,32 +59,32 @@ class Supervisor:
         self,
         programs: Sequence[Program],
         say: Callable[[str], None],
-        patience: Patience | None = None,
+        patience: RestartPolicy | None = None,
     ) -> None:
         self.pids: dict[str, int] = {}
         self._programs = programs
         self._say = say
-        self._patience = patience or Patience()
+        self._patience = patience or RestartPolicy()
 
     async def run(self) -> None:
         """Keep all running until cancelled; then all have ended, and their children too.
 
-        Raises ChildRefused (in an ExceptionGroup) when one ends with EX_CONFIG.
+        Raises ChildConfigError (in an ExceptionGroup) when one ends with EX_CONFIG.
         """
         async with asyncio.TaskGroup() as tasks:
             for program in self._programs:
-                tasks.create_task(self._keep(program))
+                tasks.create_task(self._restart_loop(program))
 
-    async def _keep(self, program: Program) -> None:
+    async def _restart_loop(self, program: Program) -> None:
         backoff = Backoff(self._patience.first, self._patience.longest, self._patience.stable)
         while True:
-            backoff.started()
-            how = await self._live(program)
+            backoff.mark_started()
+            how = await self._run_once(program)
             wait = backoff.delay()
             self._say(f"{program.name} {how}; starting it again in {wait:g} s")
             await asyncio.sleep(wait)
 
-    async def _live(self, program: Program) -> str:
+    async def _run_once(self, program: Program) -> str:
         """Run a program to its end; returns how it ended, for people."""
         try:
             async with running(program, self._patience.ending) as process:
@@ -96,7 +96,7 @@ class Supervisor:
         except OSError as error:  # no memory, no process left: the others go on
             return f"could not be started ({error.strerror})"
         if code == EX_CONFIG:
-            raise ChildRefused(program.name)
+            raise ChildConfigError(program.name)
         return f"ended (signal {-code})" if code < 0 else f"ended (exit code {code})"
 
 

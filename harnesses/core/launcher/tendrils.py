@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from harnesses.core.errors import HarnessError, UnknownTendril
-from harnesses.core.tendril.harness import Harness
+from harnesses.core.errors import TendrilError, UnknownTendril
+from harnesses.core.tendril.harness import Tendril
 
 GROUP = "terrarium.tendrils"
 
@@ -15,19 +15,19 @@ def names() -> list[str]:
     return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
-def tendril(name: str) -> type[Harness]:
+def tendril(name: str) -> type[Tendril]:
     """The class of a tendril. Only its own package is imported, so that others may be broken.
 
-    Raises UnknownTendril, and HarnessError when its package cannot be imported.
+    Raises UnknownTendril, and TendrilError when its package cannot be imported.
     """
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise UnknownTendril(name, names())
     entry = next(iter(found))
     try:
-        kind: type[Harness] = entry.load()
+        kind: type[Tendril] = entry.load()
     except (ImportError, AttributeError) as error:
-        raise HarnessError(
+        raise TendrilError(
             f'the tendril "{name}" cannot be loaded from {entry.value}: {error}'
         ) from error
     return kind

@@ -9,24 +9,24 @@ from collections.abc import Callable
 import httpx2
 
 from harnesses.core.addresses import with_agent_address
-from harnesses.core.errors import HarnessError, root_cause
-from harnesses.core.launcher.lock import locked
+from harnesses.core.errors import TendrilError, root_cause
+from harnesses.core.launcher.lock import hold_lock
 from harnesses.core.launcher.model_line import model_line
-from harnesses.core.launcher.plan import Irc, Plan
+from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
 from harnesses.core.launcher.ports import require_free
 from harnesses.core.launcher.readiness import (
     Check,
     irc_accepts,
     server_ready,
-    silent,
     tendril_ready,
-    until_ready,
+    unreachable,
+    wait_until_ready,
 )
 from harnesses.core.launcher.supervisor import (
     EX_CONFIG,
-    ChildRefused,
-    Patience,
+    ChildConfigError,
     Program,
+    RestartPolicy,
     Supervisor,
     running,
 )
@@ -36,21 +36,21 @@ from terrarium.supervision import told_to_stop
 
 Say = Callable[[str], None]
 
-_PATIENCE = Patience()
+_PATIENCE = RestartPolicy()
 
 
 async def up(config: Config, say: Say, announce: Say) -> None:
     """Run what `config` asks for until told to stop; nothing is left running then.
 
     `say` is given lines about what happens, `announce` the text for people once all is ready.
-    Raises ConfigError and HarnessError.
+    Raises ConfigError and TendrilError.
     """
-    plan = Plan.of(config)
-    with locked(config.data):
-        require_free(plan.needs)
+    plan = LaunchPlan.from_config(config)
+    with hold_lock(config.data):
+        require_free(plan.ports)
         try:
             async with asyncio.TaskGroup() as tasks:
-                serving = tasks.create_task(_serve(plan, config, say, announce))
+                serving = tasks.create_task(_run_all(plan, config, say, announce))
                 await told_to_stop()
                 _ignore_more_signals()
                 serving.cancel()
@@ -58,26 +58,26 @@ async def up(config: Config, say: Say, announce: Say) -> None:
             raise root_cause(group) from group
 
 
-async def _serve(plan: Plan, config: Config, say: Say, announce: Say) -> None:
+async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) -> None:
     plan = await _with_model(plan, config, say)
     supervisor = Supervisor(plan.programs, say, _PATIENCE)
     async with asyncio.TaskGroup() as tasks, httpx2.AsyncClient(trust_env=False) as http:
         tasks.create_task(supervisor.run())
-        for url in await silent(http, plan.upstream):
+        for url in await unreachable(http, plan.upstream):
             say(f"no model answers at {url}; going on, it may come later")
-        await until_ready(_checks(plan, config, supervisor, http), say)
-        announce(welcome(plan))
+        await wait_until_ready(_checks(plan, config, supervisor, http), say)
+        announce(banner(plan))
         agent = with_agent_address(config).section(AgentSettings)
         if model := await model_line(http, plan.server, agent):
             announce(f"  {model}")
 
 
-async def _with_model(plan: Plan, config: Config, say: Say) -> Plan:
+async def _with_model(plan: LaunchPlan, config: Config, say: Say) -> LaunchPlan:
     """Fetch the model; where one of the catalogue cannot be had, the built-in one does."""
     try:
         if plan.pull:
             await _pull(plan.pull)
-    except HarnessError:
+    except TendrilError:
         if not plan.model:
             raise
         say(f"the model {plan.model} cannot be fetched now (see above); using the built-in one")
@@ -92,46 +92,46 @@ async def _pull(program: Program) -> None:
     async with running(program, _PATIENCE.ending) as process:
         code = await process.wait()
     if code == EX_CONFIG:
-        raise ChildRefused(program.name)
+        raise ChildConfigError(program.name)
     if code:
-        raise HarnessError(
+        raise TendrilError(
             "the model could not be fetched (it says why above); try again, or name a GGUF file "
             "with MODEL_PATH or an OpenAI-compatible server with MODEL_UPSTREAM"
         )
 
 
 def _checks(
-    plan: Plan, config: Config, supervisor: Supervisor, http: httpx2.AsyncClient
+    plan: LaunchPlan, config: Config, supervisor: Supervisor, http: httpx2.AsyncClient
 ) -> dict[str, Check]:
     checks: dict[str, Check] = {}
     for program in plan.programs:
         if program.name == "server":
             checks[program.name] = server_ready(http, plan.server)
-        elif program.name == "ircd" and plan.irc:
-            checks[program.name] = irc_accepts(plan.irc)
+        elif program.name == "ircd" and plan.endpoint:
+            checks[program.name] = irc_accepts(plan.endpoint)
         else:
             checks[program.name] = tendril_ready(config.data, program.name, supervisor.pids)
     return checks
 
 
-def welcome(plan: Plan) -> str:
+def banner(plan: LaunchPlan) -> str:
     """One line with the addresses, and how to begin."""
-    web, irc = plan.web, plan.irc
+    web, endpoint = plan.web, plan.endpoint
     parts = [f"agent server {plan.server}"]
     parts += [f"web {web}"] if web else []
-    parts += [f"IRC {irc.host}:{irc.port}"] if irc else []
-    hints = _irc_hints(irc) if irc else []
+    parts += [f"IRC {endpoint.host}:{endpoint.port}"] if endpoint else []
+    hints = _irc_hints(endpoint) if endpoint else []
     hints += [("in the browser", web)] if web else []
     hints.append(("stop", "Ctrl-C"))
     return "\n".join(["ready  " + "  ".join(parts), *(f"  {key:<15} {do}" for key, do in hints)])
 
 
-def _irc_hints(irc: Irc) -> list[tuple[str, str]]:
-    port = "" if irc.port == 6667 else f" -p {irc.port}"
+def _irc_hints(endpoint: IrcEndpoint) -> list[tuple[str, str]]:
+    port = "" if endpoint.port == 6667 else f" -p {endpoint.port}"
     return [
-        ("talk to it", f"irssi -c {irc.host}{port}"),
-        ("", f"/join {irc.channel}"),
-        ("", f"{irc.prefix}terrarium what is the capital of France?"),
+        ("talk to it", f"irssi -c {endpoint.host}{port}"),
+        ("", f"/join {endpoint.channel}"),
+        ("", f"{endpoint.prefix}terrarium what is the capital of France?"),
     ]
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from harnesses.core.tendril.lane import Lane
+from harnesses.core.tendril.lane import ConversationQueue
 from harnesses.core.tendril.turn_request import Deliver
 from llm.agent.turn_result import Deferral, Outcome
 from llm.memory.memory import RoomMemory
 from llm.messages.message import Message, Status, Usage
 from storage.db.errors import StorageError
-from storage.db.transactions import to_its_end
+from storage.db.transactions import await_shielded
 
 _log = structlog.get_logger()
 
@@ -22,12 +22,12 @@ Act = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TurnResult:
     """What a person gets. `ok` is False when the text is an apology and nothing was kept; an empty
     text means that there is nothing to say: the question has joined another or was stopped, or the
     model wants to stay silent. `messages` is what memory keeps of it beside the question, by
     `remember`; `status` how it is with the conversation, `deferral` when to look at it again (see
-    `llm.agent.turn_result`), `afterwards` what is to be done when the person has it."""
+    `llm.agent.turn_result`), `on_delivered` what is to be done when the person has it."""
 
     text: str
     ok: bool = True
@@ -36,10 +36,10 @@ class Answer:
     status: Status | None = None
     deferral: Deferral | None = None
     remember: Act | None = field(default=None, compare=False)
-    afterwards: Act | None = field(default=None, compare=False)
+    on_delivered: Act | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, outcome: Outcome, remember: Act, afterwards: Act) -> Answer:
+    def from_outcome(cls, outcome: Outcome, remember: Act, afterwards: Act) -> TurnResult:
         """Make the answer of a turn that ended in `outcome`."""
         return cls(
             outcome.text,
@@ -48,59 +48,64 @@ class Answer:
             status=outcome.status,
             deferral=outcome.deferral,
             remember=remember,
-            afterwards=afterwards,
+            on_delivered=afterwards,
         )
 
 
-NOTHING = Answer("", ok=False)
+NO_REPLY = TurnResult("", ok=False)
 """For a question that has joined another or was stopped."""
 
 
-async def answered(
-    lane: Lane[Answer],
-    work: Callable[[], Awaitable[Answer]],
+async def run_turn(
+    queue: ConversationQueue[TurnResult],
+    work: Callable[[], Awaitable[TurnResult]],
     memory: RoomMemory,
     deliver: Deliver | None,
     *,
     keeps: bool,
-) -> Answer:
+) -> TurnResult:
     """Run `work`, which has its turn in the lane; deliver and remember its answer. Then the next
     question has its turn."""
 
-    async def said() -> Answer:
-        answer = await work()
-        await _end(lane, answer, deliver, memory)
-        return answer
+    async def execute() -> TurnResult:
+        result = await work()
+        await _finish(queue, result, deliver, memory)
+        return result
 
     try:
-        return await lane.run(said(), keeps) or NOTHING
+        return await queue.run(execute(), keeps) or NO_REPLY
     finally:
-        lane.leave()
+        queue.leave()
 
 
-async def _end(
-    lane: Lane[Answer], answer: Answer, deliver: Deliver | None, memory: RoomMemory
+async def _finish(
+    queue: ConversationQueue[TurnResult],
+    result: TurnResult,
+    deliver: Deliver | None,
+    memory: RoomMemory,
 ) -> None:
     """Deliver the answer, and remember it meanwhile, also when the tendril stops just then: the
     person has it. Then do what comes afterwards."""
     async with asyncio.TaskGroup() as tasks:
         if deliver:  # first, as a person waits for it
-            tasks.create_task(_deliver(deliver, answer))
-        await to_its_end(asyncio.ensure_future(_keep(lane, answer, memory)))
-    if answer.afterwards:
-        await answer.afterwards()
+            tasks.create_task(_deliver(deliver, result))
+        await await_shielded(asyncio.ensure_future(_save(queue, result, memory)))
+    if result.on_delivered:
+        await result.on_delivered()
 
 
-async def _deliver(deliver: Deliver, answer: Answer) -> None:
-    await deliver(answer)
+async def _deliver(deliver: Deliver, result: TurnResult) -> None:
+    await deliver(result)
 
 
-async def _keep(lane: Lane[Answer], answer: Answer, memory: RoomMemory) -> None:
+async def _save(
+    queue: ConversationQueue[TurnResult], result: TurnResult, memory: RoomMemory
+) -> None:
     """Remember the question and its answer, unless there is none or the lane discards it."""
     try:
-        async with lane.memory:
-            if answer.ok and answer.remember and not lane.discarded:
-                await answer.remember()
+        async with queue.memory:
+            if result.ok and result.remember and not queue.ephemeral:
+                await result.remember()
                 await memory.after_turn()
     except StorageError as error:  # the person still gets the answer
         _log.error("turn.not_kept", error=str(error))

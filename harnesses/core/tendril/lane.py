@@ -31,7 +31,7 @@ class _Waiting:
     turn: asyncio.Future[bool]
 
 
-class Lane(Generic[T]):
+class ConversationQueue(Generic[T]):
     """`enter`, then `run`, then `leave`; meanwhile others may `stop` or `discard` what runs.
 
     `memory` is to be held while something of the conversation is written or deleted.
@@ -39,7 +39,7 @@ class Lane(Generic[T]):
 
     def __init__(self) -> None:
         self.memory = asyncio.Lock()
-        self.discarded = False
+        self.ephemeral = False
         self._busy = False
         self._waiting: deque[_Waiting] = deque()
         self._running: asyncio.Task[T] | None = None
@@ -66,12 +66,12 @@ class Lane(Generic[T]):
     async def run(self, work: Coroutine[Any, Any, T], keeps: bool = True) -> T | None:
         """What `work` returns, or None when it was stopped; discarded from the start, unless
         memory `keeps` it."""
-        self.discarded = not keeps
+        self.ephemeral = not keeps
         async with asyncio.TaskGroup() as self._tasks:
             self._running = running = self._tasks.create_task(work)
         return None if running.cancelled() else running.result()
 
-    def beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside what runs, also when that is stopped; the next waits for it."""
         self._tasks.create_task(work)
 
@@ -85,7 +85,7 @@ class Lane(Generic[T]):
                 return
         self._busy = False
 
-    async def joining(self) -> list[Message]:
+    async def take_followups(self) -> list[Message]:
         """Return the questions that join what runs now, in order, up to one that has to have a
         turn of its own; they no longer wait."""
         waiting = [each for each in self._waiting if not each.turn.done()]
@@ -94,7 +94,7 @@ class Lane(Generic[T]):
             self._waiting.remove(each)
             each.turn.set_result(False)
         for each in joining:
-            await each.question.written()
+            await each.question.wait_logged()
         return [each.question.message() for each in joining]
 
     def stop(self) -> bool:
@@ -111,30 +111,30 @@ def _is_follow_up(waiting: _Waiting) -> bool:
     return waiting.joins and goes_on(waiting.question.text)
 
 
-class Lanes(Generic[T]):
+class ConversationQueues(Generic[T]):
     """The lanes of all conversations by name, each as long as somebody uses it. Their length is
     how many questions are being answered or wait for it."""
 
     def __init__(self) -> None:
-        self._lanes: WeakValueDictionary[str, Lane[T]] = WeakValueDictionary()
+        self._lanes: WeakValueDictionary[str, ConversationQueue[T]] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return sum(map(len, self._lanes.values()))
 
-    def of(self, conversation: str) -> Lane[T]:
+    def for_conversation(self, conversation: str) -> ConversationQueue[T]:
         """The lane of a conversation."""
-        return self._lanes.setdefault(conversation, Lane())
+        return self._lanes.setdefault(conversation, ConversationQueue())
 
     def stop(self, conversation: str) -> bool:
         """End what runs there and all that waits; whether there was anything."""
-        lane = self._lanes.get(conversation)
-        return lane.stop() if lane else False
+        queue = self._lanes.get(conversation)
+        return queue.stop() if queue else False
 
     async def drop(self, belongs: Callable[[str], bool]) -> None:
         """End all that runs or waits in conversations that `belongs` picks: when this returns,
         memory has whatever it will ever have of that."""
-        for lane in [lane for name, lane in self._lanes.items() if belongs(name)]:
-            lane.discarded = True
-            lane.stop()
-            async with lane.memory:
+        for queue in [queue for name, queue in self._lanes.items() if belongs(name)]:
+            queue.ephemeral = True
+            queue.stop()
+            async with queue.memory:
                 pass

@@ -21,7 +21,7 @@ _STALE = timedelta(seconds=3 * _EVERY)
 _log = structlog.get_logger()
 
 
-class State(StrEnum):
+class ProcessState(StrEnum):
     """What a process can do at the moment."""
 
     STARTING = "starting"
@@ -30,29 +30,29 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
-class Report(BaseModel):
+class StatusReport(BaseModel):
     """The contents of a status file."""
 
     name: str
     pid: int
-    state: State
+    state: ProcessState
     detail: str
     time: datetime
     tokens_today: int = 0
 
     @property
-    def fresh(self) -> bool:
+    def is_fresh(self) -> bool:
         """Whether the process has renewed it lately."""
         return datetime.now(UTC) - self.time < _STALE
 
 
-class Status:
+class StatusFile:
     """This process's own file."""
 
     def __init__(self, data: Path, name: str) -> None:
         self._path = data / "run" / f"{name}.json"
         self._name = name
-        self._state = State.STARTING
+        self._state = ProcessState.STARTING
         self._detail = ""
         self._tokens: Callable[[], int] = int
 
@@ -62,19 +62,19 @@ class Status:
 
     def starting(self) -> None:
         """Say that the process has begun."""
-        self._say(State.STARTING, "")
+        self._say(ProcessState.STARTING, "")
 
     def ready(self, detail: str = "") -> None:
         """Say that the process can be used."""
-        self._say(State.READY, detail)
+        self._say(ProcessState.READY, detail)
 
     def waiting(self, detail: str) -> None:
         """Say what the process waits for before it can be used."""
-        self._say(State.WAITING, detail)
+        self._say(ProcessState.WAITING, detail)
 
-    def stopped(self) -> None:
+    def mark_stopped(self) -> None:
         """Say that the process has ended."""
-        self._say(State.STOPPED, "")
+        self._say(ProcessState.STOPPED, "")
 
     async def renew(self) -> None:
         """Write the file again from time to time, for ever."""
@@ -82,9 +82,9 @@ class Status:
             await asyncio.sleep(_EVERY)
             self._say(self._state, self._detail)
 
-    def _say(self, state: State, detail: str) -> None:
+    def _say(self, state: ProcessState, detail: str) -> None:
         self._state, self._detail = state, detail
-        report = Report(
+        report = StatusReport(
             name=self._name,
             pid=os.getpid(),
             state=state,
@@ -97,7 +97,7 @@ class Status:
         except OSError as error:  # a full disk must not end a process that can do its work
             _log.warning("status.not_written", file=str(self._path), error=str(error))
 
-    def _write(self, report: Report) -> None:
+    def _write(self, report: StatusReport) -> None:
         """Put a whole file in the place of the old one, so that nobody reads half of it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         written = self._path.with_suffix(f".{os.getpid()}.tmp")
@@ -105,15 +105,15 @@ class Status:
         written.replace(self._path)
 
 
-def report(data: Path, name: str) -> Report | None:
+def report(data: Path, name: str) -> StatusReport | None:
     """What the process `name` last said, or None when it never said anything."""
     try:
-        return Report.model_validate_json((data / "run" / f"{name}.json").read_bytes())
+        return StatusReport.model_validate_json((data / "run" / f"{name}.json").read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def reports(data: Path) -> list[Report]:
+def reports(data: Path) -> list[StatusReport]:
     """What every process that ever ran in this data folder last said, by name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
     return [found for name in names if (found := report(data, name))]

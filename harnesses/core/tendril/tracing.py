@@ -9,7 +9,7 @@ import structlog
 
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.agent.trace import Beside, Trace
-from llm.client.client import Call
+from llm.client.client import RequestOptions
 from llm.client.settings import AgentSettings
 from storage.db.errors import StorageError
 from storage.runs.runs import Run, Runs
@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 def trace_of(
     request: TurnRequest,
-    call: Call,
+    options: RequestOptions,
     settings: AgentSettings,
     runs: Runs,
     clock: Clock,
@@ -30,22 +30,22 @@ def trace_of(
 ) -> Trace:
     """Return the trace of a turn, kept with `runs`. It names nobody where the conversation is
     private, and of what nobody keeps it has numbers alone."""
-    view = request.view
+    log_window = request.log_window
     run = Run(
-        request.run or call.id,
+        request.run or options.id,
         request.conversation if request.keeps else "",
         request.profile,
-        call.model or settings.model,
+        options.model or settings.model,
         clock.now(),
-        view.anchor if view else 0,
+        log_window.anchor if log_window else 0,
         request.private or not request.keeps,
         settings.trace_words,
         request.text,
     )
-    return Trace(run, runs, beside, view.line if view else None)
+    return Trace(run, runs, beside, log_window.pending_event if log_window else None)
 
 
-async def keep(runs: Runs, days: Callable[[], int], clock: Clock) -> None:
+async def expire_runs(runs: Runs, days: Callable[[], int], clock: Clock) -> None:
     """Remove traces older than `days`, now and every hour, for ever."""
     while True:
         try:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from llm.agent.limits import Profile
 from llm.client.client import OnText, Priority
 from llm.messages.user_message import Question
-from llm.prompt.log_window import LogView
+from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
 
 if TYPE_CHECKING:
-    from harnesses.core.tendril.answer import Answer
+    from harnesses.core.tendril.answer import TurnResult
 
-Deliver = Callable[["Answer"], Awaitable[None]]
+Deliver = Callable[["TurnResult"], Awaitable[None]]
 """Brings an answer to the person who asked."""
 
 
@@ -24,15 +24,15 @@ class TurnRequest:
     """What `who` asks in `conversation`.
 
     `person` is whom memory takes the asker for, if not `who`; `room` is what the conversation
-    shares with others, as those on a channel do. `view` is the log that belongs to it, `tools` own
-    `@tool` methods beside the tendril's, `rights` tells what the person may have done by them.
-    `values` fill the `$names` of the persona (`persona`, the name or text of another one, instead
-    of the tendril's), `model` is asked instead of the configured one, `on_text` is given each piece
-    of the answer. A question that `joins` becomes part of the one being answered, if it goes on
-    from that; memory `keeps` it or not. `deliver` is given the answer before the next question has
-    its turn. `profile` limits it; the trace of a `private` one names nobody; there may be a
-    `review`; `run` names it for who asks again after a crash (`llm.agent.trace`). `wants_status`:
-    the model is asked how the conversation stands, for follow-ups.
+    shares with others, as those on a channel do. `log_window` is the log that belongs to it,
+    `tools` own `@tool` methods beside the tendril's, `rights` tells what the person may have done
+    by them. `values` fill the `$names` of the persona (`persona`, the name or text of another one,
+    instead of the tendril's), `model` is asked instead of the configured one, `on_text` is given
+    each piece of the answer. A question that `joins` becomes part of the one being answered, if it
+    goes on from that; memory `keeps` it or not. `deliver` is given the answer before the next
+    question has its turn. `profile` limits it; the trace of a `private` one names nobody; there may
+    be a `review`; `run` names it for who asks again after a crash (`llm.agent.trace`).
+    `wants_status`: the model is asked how the conversation stands, for follow-ups.
     """
 
     conversation: str
@@ -40,7 +40,7 @@ class TurnRequest:
     text: str
     person: str = ""
     room: str = ""
-    view: LogView | None = None
+    log_window: LogWindow | None = None
     tools: Sequence[object] = ()
     rights: Rights = frozenset
     values: Mapping[str, str] = field(default_factory=dict)
@@ -64,4 +64,8 @@ class TurnRequest:
 
     def question(self) -> Question:
         """The question as the model is asked it."""
-        return Question(self.who, self.text, self.view.line if self.view and self.joins else None)
+        return Question(
+            self.who,
+            self.text,
+            self.log_window.pending_event if self.log_window and self.joins else None,
+        )

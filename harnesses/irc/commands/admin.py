@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from harnesses.irc.channel_settings import Behaviours, Choices, UnknownKey, key_of, value_of
-from harnesses.irc.policy.command_request import Command, Notice, Request
+from harnesses.irc.channel_settings import (
+    AdminOverrides,
+    BehaviourResolver,
+    UnknownKey,
+    key_of,
+    value_of,
+)
+from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.identity import mask_of
-from llm.prompt.builder import Prompts
+from llm.prompt.builder import PromptBuilder
 from storage.chat_log.event import Place
-from storage.privacy.audit_log import Audit, Deed
+from storage.privacy.audit_log import AuditEntry, AuditLog
 from storage.queues.channel_settings import EVERYWHERE
 from terrarium.config import ConfigError
 
@@ -19,29 +25,29 @@ _SHOWN = 60  # characters of a value in a list
 _BACK = "default"
 
 
-class Office(Protocol):
+class AdminHost(Protocol):
     """What admin commands need of the tendril."""
 
-    behaviours: Behaviours
-    choices: Choices
-    audit: Audit
-    prompts: Prompts
+    behaviours: BehaviourResolver
+    overrides: AdminOverrides
+    audit: AuditLog
+    prompts: PromptBuilder
 
     def reload(self) -> str:
         """Read the configuration anew; what that has changed. Raises ConfigError."""
 
-    async def was_set(self, place: Place, key: str) -> None:
+    async def on_setting_changed(self, place: Place, key: str) -> None:
         """A key of a folded place was set."""
 
-    async def state(self, request: Request) -> str:
+    async def admin_status(self, request: CommandRequest) -> str:
         """How the bot is."""
 
 
 class AdminCommands:
     """The commands by name."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, host: AdminHost) -> None:
+        self._host = host
         self.known: Mapping[str, Command] = {
             "join": self.join,
             "part": self.part,
@@ -52,50 +58,50 @@ class AdminCommands:
             "status": self.status,
         }
 
-    async def join(self, request: Request) -> str:
+    async def join(self, request: CommandRequest) -> str:
         """join #CHANNEL [KEY]: be there from now on"""
         channel, _, key = request.words.partition(" ")
         try:
             request.network.join(channel, key.strip())
         except InvalidMessage:
-            return Notice("Which channel? Write: join #channel, and its key if it has one.")
-        await self._office.choices.join(_folded(request, channel), key.strip())
+            return PrivateReply("Which channel? Write: join #channel, and its key if it has one.")
+        await self._host.overrides.join(_fold_channel(request, channel), key.strip())
         await self._note(request, "join", channel)
-        return Notice(f"I am joining {channel}.")
+        return PrivateReply(f"I am joining {channel}.")
 
-    async def part(self, request: Request) -> str:
+    async def part(self, request: CommandRequest) -> str:
         """part [#CHANNEL]: leave, and stay away"""
         channel, _, reason = request.words.partition(" ")
         channel = channel or request.place.channel
         try:
             request.network.part(channel, reason)
         except InvalidMessage:
-            return Notice("Which channel? Write: part #channel.")
-        await self._office.choices.part(_folded(request, channel))
+            return PrivateReply("Which channel? Write: part #channel.")
+        await self._host.overrides.part(_fold_channel(request, channel))
         await self._note(request, "part", channel, reason)
-        return Notice(f"I have left {channel}.")
+        return PrivateReply(f"I have left {channel}.")
 
-    async def ignore(self, request: Request) -> str:
+    async def ignore(self, request: CommandRequest) -> str:
         """ignore [NICK or MASK]: do not hear somebody; alone, who that is"""
         if not request.words:
-            masks = self._office.choices.ignored(request.network.name)
-            return Notice(f"Not heard: {', '.join(masks) or 'nobody'}.")
+            masks = self._host.overrides.ignore_masks(request.network.name)
+            return PrivateReply(f"Not heard: {', '.join(masks) or 'nobody'}.")
         mask = mask_of(request.words.split()[0])
-        await self._office.choices.ignore(request.network.name, mask, on=True)
+        await self._host.overrides.ignore(request.network.name, mask, on=True)
         await self._note(request, "ignore", mask)
-        return Notice(f"I do not hear {mask} any more.")
+        return PrivateReply(f"I do not hear {mask} any more.")
 
-    async def unignore(self, request: Request) -> str:
+    async def unignore(self, request: CommandRequest) -> str:
         """unignore NICK or MASK: hear somebody again"""
         if not request.words:
-            return Notice("Whom? Write: unignore NICK, or the mask.")
+            return PrivateReply("Whom? Write: unignore NICK, or the mask.")
         mask = mask_of(request.words.split()[0])
-        if not await self._office.choices.ignore(request.network.name, mask, on=False):
-            return Notice(f"{mask} is not on the list.")
+        if not await self._host.overrides.ignore(request.network.name, mask, on=False):
+            return PrivateReply(f"{mask} is not on the list.")
         await self._note(request, "unignore", mask)
-        return Notice(f"I hear {mask} again.")
+        return PrivateReply(f"I hear {mask} again.")
 
-    async def set(self, request: Request) -> str:
+    async def set(self, request: CommandRequest) -> str:
         """set [#CHANNEL] [KEY VALUE]: change a setting ("default": as before); alone, list them"""
         words = request.words.split(maxsplit=1)
         channel = EVERYWHERE
@@ -103,53 +109,55 @@ class AdminCommands:
             channel, words = words[0], " ".join(words[1:]).split(maxsplit=1)
         if not words:
             shown = request.place.channel if channel == EVERYWHERE else channel
-            return Notice(self._listed(_folded(request, shown)))
+            return PrivateReply(self._list_settings(_fold_channel(request, shown)))
         try:
-            return Notice(await self._set(request, channel, words[0], " ".join(words[1:])))
+            return PrivateReply(await self._set(request, channel, words[0], " ".join(words[1:])))
         except (UnknownKey, ValueError) as error:
-            return Notice(str(error))
+            return PrivateReply(str(error))
 
-    async def reload(self, request: Request) -> str:
+    async def reload(self, request: CommandRequest) -> str:
         """reload: read the configuration file anew"""
         try:
-            changed = self._office.reload()
+            changed = self._host.reload()
         except ConfigError as error:
-            return Notice(f"Nothing has changed, as the configuration is wrong: {error}")
+            return PrivateReply(f"Nothing has changed, as the configuration is wrong: {error}")
         await self._note(request, "reload", "")
-        return Notice(changed)
+        return PrivateReply(changed)
 
-    async def status(self, request: Request) -> str:
+    async def status(self, request: CommandRequest) -> str:
         """status: how I am"""
-        return await self._office.state(request)
+        return await self._host.admin_status(request)
 
-    async def _set(self, request: Request, channel: str, word: str, text: str) -> str:
-        key, place = key_of(word), _folded(request, channel)
+    async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:
+        key, place = key_of(word), _fold_channel(request, channel)
         if not text:
-            return f"{key} = {getattr(self._office.behaviours.of(place), key)}"
+            return f"{key} = {getattr(self._host.behaviours.resolve(place), key)}"
         value = None if text == _BACK else value_of(key, text)
         if key == "persona" and value:
-            self._office.prompts.personas.require(value)
-        await self._office.choices.put(place, key, None if value is None else str(value))
-        self._office.behaviours.put(place, key, value)
-        await self._office.was_set(place, key)
+            self._host.prompts.personas.require(value)
+        await self._host.overrides.set_value(place, key, None if value is None else str(value))
+        self._host.behaviours.set_value(place, key, value)
+        await self._host.on_setting_changed(place, key)
         await self._note(request, "set", key, text)
         where = "every channel of this network" if channel == EVERYWHERE else channel
         return f"{key} is {'as configured' if value is None else value} on {where}."
 
-    def _listed(self, place: Place) -> str:
-        behaviour = self._office.behaviours.of(place)
-        sources = {key: how for key, (_, how) in self._office.behaviours.sources(place)}
+    def _list_settings(self, place: Place) -> str:
+        behaviour = self._host.behaviours.resolve(place)
+        sources = {key: how for key, (_, how) in self._host.behaviours.sources(place)}
         return "\n".join(
             f"{key} = {_short(getattr(behaviour, key))} ({sources.get(key, 'default')})"
             for key in type(behaviour).__slots__
         )
 
-    async def _note(self, request: Request, action: str, target: str, reason: str = "") -> None:
-        deed = Deed(request.place, str(request.who), action, target, reason)
-        await self._office.audit.add(deed)
+    async def _note(
+        self, request: CommandRequest, action: str, target: str, reason: str = ""
+    ) -> None:
+        entry = AuditEntry(request.place, str(request.who), action, target, reason)
+        await self._host.audit.add(entry)
 
 
-def _folded(request: Request, channel: str) -> Place:
+def _fold_channel(request: CommandRequest, channel: str) -> Place:
     return Place(request.network.name, request.network.fold(channel))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from harnesses.irc.channel_settings import Behaviour
+from harnesses.irc.channel_settings import ChannelBehaviour
 from harnesses.irc.commands.reminders import owner_of
-from harnesses.irc.policy.command_request import Command, Notice, Request
-from harnesses.irc.policy.log_records import conversation_of, room_of
+from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
+from harnesses.irc.policy.log_records import channel_key, conversation_id
 from harnesses.irc.transport.network import Network
 from llm.memory.memory import TendrilMemory
 from llm.memory.personal import PersonalMemory, fact_key, statement_in
@@ -27,7 +27,7 @@ _BRIDGED = "I cannot tell who you are: you speak to me through a relay."
 _KEPT_OUT = "I keep nothing of what you say here, so I cannot remember that either."
 
 
-class Archive(Protocol):
+class MemoryHost(Protocol):
     """What these commands need of the tendril."""
 
     memory: TendrilMemory
@@ -35,94 +35,100 @@ class Archive(Protocol):
     conversations: Conversations
     opt_outs: OptOuts
 
-    def behaviour(self, network: Network, place: Place) -> Behaviour:
+    def behaviour(self, network: Network, place: Place) -> ChannelBehaviour:
         """What counts at a place."""
 
-    def prefix(self, request: Request) -> str:
+    def prefix(self, request: CommandRequest) -> str:
         """What a command begins with where `request` was given."""
 
 
 class MemoryCommands:
     """The commands by name."""
 
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
+    def __init__(self, host: MemoryHost) -> None:
+        self._host = host
         self.known: Mapping[str, Command] = {
             "remember": self.remember,
             "recall": self.recall,
             "memory": self.memory,
         }
 
-    async def remember(self, request: Request) -> str:
+    async def remember(self, request: CommandRequest) -> str:
         """remember KEY VALUE: keep that for me, here (also: remember that my tea is oolong)"""
         if refusal := self._refusal(request):
             return refusal
         statement = statement_in(request.words)
         if statement is None:
-            prefix = self._archive.prefix(request)
-            return Notice(f"Remember what? {prefix}remember tea oolong")
+            prefix = self._host.prefix(request)
+            return PrivateReply(f"Remember what? {prefix}remember tea oolong")
         value = statement.value
         if statement.key == _ZONE and not is_zone(value):
             zone = zone_name(value)
             if zone is None:
-                return Notice(f"I know no time zone {value}; write it as Europe/Vienna.")
+                return PrivateReply(f"I know no time zone {value}; write it as Europe/Vienna.")
             value = zone
-        key = await memory_of(self._archive.memory, request).remember(value, statement.key)
+        key = await memory_of(self._host.memory, request).remember(value, statement.key)
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
-    async def recall(self, request: Request) -> str:
+    async def recall(self, request: CommandRequest) -> str:
         """recall [KEY]: what I have told you to remember; alone, all of it"""
         if request.who.bridged:
-            return Notice(_BRIDGED)
-        mine = memory_of(self._archive.memory, request)
+            return PrivateReply(_BRIDGED)
+        mine = memory_of(self._host.memory, request)
         key = fact_key(request.words)
         if not key:
-            return Notice(_listed(await mine.facts()))
+            return PrivateReply(_list_facts(await mine.facts()))
         if found := await mine.fact(key):
             return f"Your {found.key} is {found.text}."
         near = [fact for fact in await mine.facts() if key in fact.key or key in fact.text.lower()]
-        return Notice(_listed(near) if near else f"I remember nothing of yours called {key}.")
+        return PrivateReply(
+            _list_facts(near) if near else f"I remember nothing of yours called {key}."
+        )
 
-    async def memory(self, request: Request) -> str:
+    async def memory(self, request: CommandRequest) -> str:
         """memory: what I keep about you, and how to remove it"""
         if request.who.bridged:
-            return Notice(_BRIDGED)
-        archive, prefix = self._archive, self._archive.prefix(request)
-        mine = memory_of(archive.memory, request)
+            return PrivateReply(_BRIDGED)
+        host, prefix = self._host, self._host.prefix(request)
+        mine = memory_of(host.memory, request)
         facts, notes = await mine.facts(), await mine.notes()
-        turns = len(await archive.conversations.turns(_conversation(request)))
-        reminders = len(await Reminders(archive.database).of(owner_of(request)))
+        turns = len(await host.conversations.turns(_conversation(request)))
+        reminders = len(await Reminders(host.database).for_owner(owner_of(request)))
         lines = [
-            _listed(facts),
+            _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_SHOWN:]),
             f"Our conversation here has {turns} turn{'' if turns == 1 else 's'}, and you have"
             f" {reminders} reminder{'' if reminders == 1 else 's'}. {prefix}forget KEY removes"
             f" a fact, {prefix}clear the conversation, {prefix}forget me all that I have of you.",
         ]
-        return Notice("\n".join(lines))
+        return PrivateReply("\n".join(lines))
 
-    def _refusal(self, request: Request) -> str:
+    def _refusal(self, request: CommandRequest) -> str:
         """Why nothing can be remembered for whoever asks; nothing, when it can."""
         who, network = request.who, request.network
         if who.bridged:
-            return Notice(_BRIDGED)
-        hidden = self._archive.opt_outs.rules.hides_person(network.name, who.nick, who.account)
-        logs = self._archive.behaviour(network, request.place).logging
-        return Notice(_KEPT_OUT) if hidden or (logs and request.line.event is None) else ""
+            return PrivateReply(_BRIDGED)
+        hidden = self._host.opt_outs.opt_out_rules.hides_person(network.name, who.nick, who.account)
+        logs = self._host.behaviour(network, request.place).logging
+        return (
+            PrivateReply(_KEPT_OUT)
+            if hidden or (logs and request.pending_event.event is None)
+            else ""
+        )
 
 
-def memory_of(memory: TendrilMemory, request: Request) -> PersonalMemory:
+def memory_of(memory: TendrilMemory, request: CommandRequest) -> PersonalMemory:
     """What is remembered of whoever asks, where they ask."""
     fold = request.network.fold
-    room, person = room_of(request.place, fold), fold(request.who.name)
-    return memory.of(room, _conversation(request), person).personal()
+    room, person = channel_key(request.place, fold), fold(request.who.name)
+    return memory.for_room(room, _conversation(request), person).personal()
 
 
-def _conversation(request: Request) -> str:
-    return conversation_of(request.place, request.who.name, request.network.fold)
+def _conversation(request: CommandRequest) -> str:
+    return conversation_id(request.place, request.who.name, request.network.fold)
 
 
-def _listed(facts: list[Memory]) -> str:
+def _list_facts(facts: list[Memory]) -> str:
     """Facts in one line."""
     if not facts:
         return "I remember no facts about you here."

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import structlog
 from pydantic import Field
 
-from harnesses.irc.policy.command_request import Command, Notice, Request
-from harnesses.irc.policy.log_records import room_of
+from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
+from harnesses.irc.policy.log_records import channel_key
 from harnesses.irc.replies.outbox_delivery import reachable
-from llm.messages.escaping import neutral
+from llm.messages.escaping import escape_tags
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
-from llm.scheduling.time_phrases import FORMS, NotUnderstood, When, when
+from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import ToolError, tool
-from storage.chat_log.pending_event import Entry
+from storage.chat_log.pending_event import PendingEvent
 from storage.db.database import Database, to_micros
 from storage.memory.memories import person_of
 from storage.queues.jobs import Job, Jobs
@@ -45,19 +45,19 @@ _LATE = timedelta(minutes=2)  # from when on we say that it is late
 Say = Callable[[Reminder, str], Awaitable[bool]]
 """Says a text to whom a reminder belongs, where it belongs; whether that was possible."""
 
-Zone = Callable[[Request], Awaitable[str]]
+Zone = Callable[[CommandRequest], Awaitable[str]]
 """The name of the time zone in which whoever asks means their times."""
 
 _log = structlog.get_logger()
 
 
-class Reminding:
+class ReminderService:
     """The reminders of one tendril. `lock` is a file that whoever says reminders holds."""
 
     def __init__(self, database: Database, clock: Clock, zone: Zone, say: Say, lock: Path) -> None:
         self._kept, self._clock, self._zone, self._say = Reminders(database), clock, zone, say
         self._jobs = Jobs(database, clock.now)
-        self._worker = Worker(self._jobs, {_KIND: self._due}, clock, lock)
+        self._worker = Worker(self._jobs, {_KIND: self._fire}, clock, lock)
 
     async def run(self) -> None:
         """Say what is due, for ever; what was due meanwhile, once."""
@@ -65,16 +65,16 @@ class Reminding:
             await self._plan(reminder)
         await self._worker.run()
 
-    async def understood(self, request: Request, text: str) -> tuple[When, str]:
+    async def parse_time(self, request: CommandRequest, text: str) -> tuple[ResolvedTime, str]:
         """The time that a text names, as whoever asks means it, and the rest of it. Raises
         NotUnderstood."""
-        return when(text, self._clock.now(), await self.zone_of(request))
+        return parse_time(text, self._clock.now(), await self.zone_of(request))
 
-    async def zone_of(self, request: Request) -> tzinfo:
+    async def zone_of(self, request: CommandRequest) -> tzinfo:
         """The time zone in which whoever asks means their times. Raises StorageError."""
         return parse_zone(await self._zone(request))
 
-    async def add(self, request: Request, time: When, text: str) -> str:
+    async def add(self, request: CommandRequest, time: ResolvedTime, text: str) -> str:
         """Keep a reminder for whoever asks; what to tell them. Raises NotUnderstood."""
         if not text.strip():
             raise NotUnderstood("Of what?")
@@ -88,34 +88,35 @@ class Reminding:
             time.due,
             time.rule,
             await self._zone(request),
-            await request.line.written(),
+            await request.pending_event.wait_visible(),
         )
         kept = await self._kept.add(reminder)
         if kept is None:
             raise NotUnderstood("There are too many reminders already; cancel one first.")
         await self._plan(kept)
         again = ", and again each time" if kept.rule else ""
-        return f"I will remind you on {_told(kept)}{again}. Its number is {kept.id}."
+        return f"I will remind you on {_format_due(kept)}{again}. Its number is {kept.id}."
 
-    async def listed(self, request: Request) -> str:
+    async def list_text(self, request: CommandRequest) -> str:
         """The reminders of whoever asks."""
-        found = await self._kept.of(owner_of(request))
+        found = await self._kept.for_owner(owner_of(request))
         lines = [
-            f"{reminder.id}: {_told(reminder)}{' (again and again)' if reminder.rule else ''}:"
+            f"{reminder.id}:"
+            f" {_format_due(reminder)}{' (again and again)' if reminder.rule else ''}:"
             f" {reminder.text}"
             for reminder in found
         ]
         return "\n".join(lines) or "I am to remind you of nothing."
 
-    async def cancel(self, request: Request, number: int) -> bool:
+    async def cancel(self, request: CommandRequest, number: int) -> bool:
         """Drop a reminder of whoever asks, an admin anybody's; whether there was one."""
         return await self._kept.remove(number, None if request.admin else owner_of(request))
 
-    async def cancel_own(self, request: Request, words: str) -> int | None:
+    async def cancel_own(self, request: CommandRequest, words: str) -> int | None:
         """Drop the one reminder of whoever asks that has some words in it, or all of them; how
         many that were, None when several fit the words."""
         owner = owner_of(request)
-        own = await self._kept.of(owner)
+        own = await self._kept.for_owner(owner)
         found = [each for each in own if words == "all" or words in each.text.lower()]
         if words != "all" and len(found) > 1:
             return None
@@ -125,7 +126,7 @@ class Reminding:
         key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
         await self._jobs.add(_KIND, {"id": reminder.id}, key=key, run_at=reminder.due)
 
-    async def _due(self, job: Job) -> None:
+    async def _fire(self, job: Job) -> None:
         """Say a reminder, or later where we are not there; then it has been said, or has its next
         time. A crash in between says it again: better twice than never."""
         reminder = await self._kept.get(job.payload["id"])
@@ -133,17 +134,17 @@ class Reminding:
         if reminder is None or reminder.due > now:
             return
         if not await self._say(reminder, _words(reminder, now)):
-            await self._jobs.postponed(job, now + _AGAIN)
+            await self._jobs.postpone(job, now + _AGAIN)
             return
         _log.info("irc.reminded", network=reminder.place.network, reminder=reminder.id)
         if reminder.rule:
-            table = Timetable.parsed(reminder.rule, reminder.zone)
+            table = Timetable.parse(reminder.rule, reminder.zone)
             await self._plan(await self._kept.move(reminder, table.after(now)))
         else:
             await self._kept.remove(reminder.id)
 
 
-def reminding_of(tendril: IrcTendril) -> Reminding:
+def create_service(tendril: IrcTendril) -> ReminderService:
     """The reminders of the IRC tendril."""
 
     async def say(reminder: Reminder, text: str) -> bool:
@@ -151,36 +152,38 @@ def reminding_of(tendril: IrcTendril) -> Reminding:
         network = tendril.networks.get(place.network)
         if network is None or not reachable(network, place.channel):
             return False
-        hides = tendril.opt_outs.rules.hides_person
+        hides = tendril.opt_outs.opt_out_rules.hides_person
         target = tendril.target_at(network, place, reminder.private)
         logged = target.logged and not hides(owner.network, owner.nick, owner.account)
-        asked = Entry(None)  # so that what we say goes when what was asked for is forgotten
-        asked.written_as(reminder.anchor)
+        asked = PendingEvent(None)  # so that what we say goes when what was asked for is forgotten
+        asked.mark_visible(reminder.question_event_id)
         target = replace(target, nick=owner.nick, logged=logged, answers=asked)
-        return await tendril.speech.say(target, text)
+        return await tendril.sender.say(target, text)
 
-    async def zone(request: Request) -> str:
+    async def zone(request: CommandRequest) -> str:
         fold = request.network.fold
-        room, person = room_of(request.place, fold), person_of(fold(request.who.name))
+        room, person = channel_key(request.place, fold), person_of(fold(request.who.name))
         fact = await tendril.memory.memories.fact(room, person, _ZONE)
         return fact.text if fact and is_zone(fact.text) else tendril.agent.zone_name
 
     lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
-    return Reminding(tendril.database, tendril.clock, zone, say, lock)
+    return ReminderService(tendril.database, tendril.clock, zone, say, lock)
 
 
-def owner_of(request: Request) -> Owner:
+def owner_of(request: CommandRequest) -> Owner:
     """Whoever asks, as the owner of a reminder."""
     who = request.who
     return Owner(request.network.name, who.nick, who.user, who.host, who.account)
 
 
 def _words(reminder: Reminder, now: datetime) -> str:
-    late = f", due on {_told(reminder)} while I was away" if now - reminder.due > _LATE else ""
+    late = (
+        f", due on {_format_due(reminder)} while I was away" if now - reminder.due > _LATE else ""
+    )
     return f"reminder{late}: {reminder.text}"
 
 
-def _told(reminder: Reminder) -> str:
+def _format_due(reminder: Reminder) -> str:
     local = reminder.due.astimezone(parse_zone(reminder.zone))
     return f"{local:%a %Y-%m-%d at %H:%M} {reminder.zone}"
 
@@ -188,52 +191,56 @@ def _told(reminder: Reminder) -> str:
 _ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)
 
 
-class Calendar(Protocol):
+class ReminderHost(Protocol):
     """What these commands need of the tendril."""
 
-    reminding: Reminding
+    reminder_service: ReminderService
 
-    def prefix(self, request: Request) -> str:
+    def prefix(self, request: CommandRequest) -> str:
         """What a command begins with where `request` was given."""
 
 
 class ReminderCommands:
     """The commands by name."""
 
-    def __init__(self, calendar: Calendar) -> None:
-        self._calendar = calendar
+    def __init__(self, host: ReminderHost) -> None:
+        self._host = host
         self.known: Mapping[str, Command] = {"remind": self.remind, "reminders": self.reminders}
 
-    async def remind(self, request: Request) -> str:
+    async def remind(self, request: CommandRequest) -> str:
         """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
-        reminding = self._calendar.reminding
+        reminder_service = self._host.reminder_service
         words = _ME.sub("", request.words, count=1)
         try:
             if not words:
                 raise NotUnderstood(f"When, and of what? I understand times like these: {FORMS}.")
-            time, text = await reminding.understood(request, words)
-            return await reminding.add(request, time, text)
+            time, text = await reminder_service.parse_time(request, words)
+            return await reminder_service.add(request, time, text)
         except NotUnderstood as error:
-            return Notice(str(error))
+            return PrivateReply(str(error))
 
-    async def reminders(self, request: Request) -> str:
+    async def reminders(self, request: CommandRequest) -> str:
         """reminders [cancel NUMBER|WORDS|all]: what you are to remind me of; cancel some"""
-        reminding = self._calendar.reminding
+        reminder_service = self._host.reminder_service
         match request.words.lower().split():
             case []:
-                return Notice(await reminding.listed(request))
+                return PrivateReply(await reminder_service.list_text(request))
             case ["cancel", number] if number.isdecimal() and len(number) < 16:
-                cancelled = await reminding.cancel(request, int(number))
-                return Notice("Cancelled." if cancelled else f"You have no reminder {number}.")
+                cancelled = await reminder_service.cancel(request, int(number))
+                return PrivateReply(
+                    "Cancelled." if cancelled else f"You have no reminder {number}."
+                )
             case ["cancel", *words] if words:
-                count = await reminding.cancel_own(request, " ".join(words))
-                return Notice(_cancelled(count, " ".join(words)))
+                count = await reminder_service.cancel_own(request, " ".join(words))
+                return PrivateReply(_cancel_reply(count, " ".join(words)))
             case _:
-                prefix = self._calendar.prefix(request)
-                return Notice(f"Write {prefix}reminders, or: {prefix}reminders cancel NUMBER.")
+                prefix = self._host.prefix(request)
+                return PrivateReply(
+                    f"Write {prefix}reminders, or: {prefix}reminders cancel NUMBER."
+                )
 
 
-def _cancelled(count: int | None, words: str) -> str:
+def _cancel_reply(count: int | None, words: str) -> str:
     """What to say when so many were cancelled; None: several fit, and none was."""
     if count is None:
         return f"Several of your reminders fit {words}: cancel one by its number."
@@ -245,8 +252,8 @@ def _cancelled(count: int | None, words: str) -> str:
 class ReminderTools:
     """The same for the model, in the name of whoever asks, and of nobody else."""
 
-    def __init__(self, reminding: Reminding, request: Request) -> None:
-        self._reminding, self._request = reminding, request
+    def __init__(self, reminder_service: ReminderService, request: CommandRequest) -> None:
+        self._reminder_service, self._request = reminder_service, request
 
     @tool(effect=True)
     async def remind(
@@ -256,21 +263,21 @@ class ReminderTools:
     ) -> str:
         """Remind the person who asks you of something later, here."""
         try:
-            time, rest = await self._reminding.understood(self._request, when)
+            time, rest = await self._reminder_service.parse_time(self._request, when)
             if rest:
                 raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {FORMS}")
-            return await self._reminding.add(self._request, time, text)
+            return await self._reminder_service.add(self._request, time, text)
         except NotUnderstood as error:
             raise ToolError(str(error)) from error
 
     @tool(reads=True)
     async def reminders(self) -> str:
         """List the reminders of the person who asks you, with their numbers."""
-        return neutral(await self._reminding.listed(self._request))
+        return escape_tags(await self._reminder_service.list_text(self._request))
 
     @tool(effect=True)
     async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
         """Cancel a reminder of the person who asks you, by its number."""
-        if not await self._reminding.cancel(self._request, number):
+        if not await self._reminder_service.cancel(self._request, number):
             raise ToolError(f"they have no reminder {number}")
         return "cancelled"

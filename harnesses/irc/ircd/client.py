@@ -53,14 +53,14 @@ class Client(irc3d.IrcClient):  # type: ignore[misc]
         for line in self._buffer.feed(data):
             if self.closed:
                 return
-            self.factory.received(self, line.replace("\0", "").replace("\r", ""))
+            self.factory.on_line(self, line.replace("\0", "").replace("\r", ""))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
         self._timer.cancel()
         self.closed = True
         self.factory.clients.pop(self.uuid, None)
-        self.factory.gone(self, "Connection closed")
+        self.factory.disconnect(self, "Connection closed")
         self.factory.notify("connection_lost", client=self)
 
     @property

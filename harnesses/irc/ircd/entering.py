@@ -71,9 +71,9 @@ def _pong(server: Server, client: Client, message: Message) -> None:
 def _quit(server: Server, client: Client, message: Message) -> None:
     reason = f"Quit: {message.param(0)}" if message.param(0) else "Quit"
     # irc3d answers what came before in the next turn of the loop, and this comes after it.
-    server.loop.call_soon(_gone, server, client, reason)
+    server.loop.call_soon(_leave, server, client, reason)
 
 
-def _gone(server: Server, client: Client, reason: str) -> None:
-    server.gone(client, reason)
+def _leave(server: Server, client: Client, reason: str) -> None:
+    server.disconnect(client, reason)
     client.end("Quit")

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 @command("WHO")
 def _who(server: Server, client: Client, message: Message) -> None:
     mask = message.param(0)
-    room, person = server.room(mask), server.client(mask)
-    for found in list(room.members) if room else [person] if person else []:
-        flags = ("G" if found.away else "H") + (room.shown(found) if room else "")
-        where, source = room.name if room else "*", found.source
+    channel, person = server.find_channel(mask), server.client(mask)
+    for found in list(channel.members) if channel else [person] if person else []:
+        flags = ("G" if found.away else "H") + (channel.symbol(found) if channel else "")
+        where, source = channel.name if channel else "*", found.source
         names = (source.user or "*", source.host or "*", server.source.nick, found.nick)
         client.reply("352", where, *names, flags, f"0 {found.data['realname']}")
     client.reply("315", mask, "End of WHO list")
@@ -35,8 +35,10 @@ def _whois(server: Server, client: Client, message: Message) -> None:
         source = person.source
         names = (source.nick, source.user or "*", source.host or "*", "*")
         client.reply("311", *names, person.data["realname"])
-        if rooms := server.rooms_of(person):
-            client.reply("319", nick, " ".join(room.shown(person) + room.name for room in rooms))
+        if rooms := server.channels_of(person):
+            client.reply(
+                "319", nick, " ".join(channel.symbol(person) + channel.name for channel in rooms)
+            )
         client.reply("312", nick, server.source.nick, "Terrarium")
         if person.away:
             client.reply("301", nick, person.away)

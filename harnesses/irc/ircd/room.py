@@ -12,7 +12,7 @@ SYMBOLS = {"o": "@", "v": "+"}
 
 
 @dataclass(slots=True, eq=False)
-class Room:
+class Channel:
     """A channel: its members with their modes, in the order of joining."""
 
     name: str
@@ -33,7 +33,7 @@ class Room:
             return "n" not in self.modes and "m" not in self.modes
         return "m" not in self.modes or bool(self.members[client])
 
-    def shown(self, client: Client) -> str:
+    def symbol(self, client: Client) -> str:
         """The member's highest symbol, or ""."""
         modes = self.members[client]
         return next((symbol for mode, symbol in SYMBOLS.items() if mode in modes), "")

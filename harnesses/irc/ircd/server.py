@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.room import Room
+from harnesses.irc.ircd.room import Channel
 from harnesses.irc.ircd.table import CHANNELLEN, COMMANDS, NICKLEN, TARGETS
 from harnesses.irc.protocol.casemap import casemap
-from harnesses.irc.protocol.message import Message, Source, parse, untagged
+from harnesses.irc.protocol.message import Message, Source, parse, strip_tags
 from harnesses.irc.transport.irc3_compat import LOGGING, ServerCommands, irc3d
 
 NAME = "terrarium.local"
@@ -40,7 +40,7 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
 
     def __init__(self, includes: Iterable[str] = ()) -> None:
         self._nicks: dict[str, Client] = {}
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, Channel] = {}
         self.source = Source(NAME)
         super().__init__(loop=asyncio.get_running_loop(), servername=NAME)
         self.registry.includes.update(("irc3d.plugins.core", "irc3d.plugins.userlist"))
@@ -48,7 +48,7 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         self.include("irc3d.plugins.command", *includes)
 
     @property
-    def rooms(self) -> list[Room]:
+    def channel_list(self) -> list[Channel]:
         """The channels."""
         return list(self._rooms.values())
 
@@ -56,17 +56,17 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         """Who has `nick`."""
         return self._nicks.get(_fold(nick))
 
-    def room(self, name: str, create: bool = False) -> Room | None:
+    def find_channel(self, name: str, create: bool = False) -> Channel | None:
         """The channel `name`."""
         if create and _fold(name) not in self._rooms:
-            self._rooms[_fold(name)] = Room(name, int(time.time()))
+            self._rooms[_fold(name)] = Channel(name, int(time.time()))
         return self._rooms.get(_fold(name))
 
-    def rooms_of(self, client: Client) -> list[Room]:
+    def channels_of(self, client: Client) -> list[Channel]:
         """The channels that `client` is in."""
-        return [room for room in self._rooms.values() if client in room.members]
+        return [channel for channel in self._rooms.values() if client in channel.members]
 
-    def received(self, client: Client, line: str) -> None:
+    def on_line(self, client: Client, line: str) -> None:
         """Take a line of a client."""
         if not (message := parse(line)):
             return
@@ -80,7 +80,7 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
             client.reply("461", message.command, "Not enough parameters")
         elif command:
             command.run(self, client, message)
-        self.dispatch(untagged(line), client=client)
+        self.dispatch(strip_tags(line), client=client)
 
     def welcome(self, client: Client) -> None:
         """Let `client` in, when it has said all it must."""
@@ -110,7 +110,7 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         if old == nick:
             return
         if client.registered:
-            self._tell(client, Message("NICK", (nick,), client.source))
+            self._broadcast(client, Message("NICK", (nick,), client.source))
         self._nicks.pop(_fold(old or ""), None)
         self._nicks[_fold(nick)] = client
         client.data["nick"] = nick
@@ -119,24 +119,24 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         else:
             self.welcome(client)
 
-    def leave(self, client: Client, room: Room) -> None:
-        """Take `client` out of `room`; an empty one ends."""
-        room.members.pop(client, None)
-        if not room.members:
-            self._rooms.pop(_fold(room.name), None)
+    def leave(self, client: Client, channel: Channel) -> None:
+        """Take `client` out of `find_channel`; an empty one ends."""
+        channel.members.pop(client, None)
+        if not channel.members:
+            self._rooms.pop(_fold(channel.name), None)
 
-    def gone(self, client: Client, reason: str) -> None:
+    def disconnect(self, client: Client, reason: str) -> None:
         """`client` has left the network; a second call does nothing."""
         nick = client.data.get("nick")
         if nick is None or self.client(nick) is not client:
             return
         del self._nicks[_fold(nick)]
         if client.registered:
-            self._tell(client, Message("QUIT", (reason,), client.source), itself=False)
-        for room in self.rooms_of(client):
-            self.leave(client, room)
+            self._broadcast(client, Message("QUIT", (reason,), client.source), itself=False)
+        for channel in self.channels_of(client):
+            self.leave(client, channel)
 
-    def _tell(self, client: Client, message: Message, itself: bool = True) -> None:
-        others = {member for room in self.rooms_of(client) for member in room.members}
+    def _broadcast(self, client: Client, message: Message, itself: bool = True) -> None:
+        others = {member for channel in self.channels_of(client) for member in channel.members}
         for member in (others | {client}) if itself else (others - {client}):
             member.send(message)

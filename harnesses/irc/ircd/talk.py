@@ -21,17 +21,17 @@ def _talk(server: Server, client: Client, message: Message) -> None:
             client.reply("412" if message.param(0) else "411", "Nothing to send")
         return
     for name in message.param(0).split(",")[:TARGETS]:
-        room, person = server.room(name), server.client(name)
-        if room and room.may_speak(client):
-            line = Message(message.command, (room.name, text), client.source)
-            room.send(line, but=client)
+        channel, person = server.find_channel(name), server.client(name)
+        if channel and channel.may_speak(client):
+            line = Message(message.command, (channel.name, text), client.source)
+            channel.send(line, but=client)
         elif person and person.registered:
             person.send(Message(message.command, (person.nick, text), client.source))
             if person.away and not quiet:
                 client.reply("301", person.nick, person.away)
         elif not quiet:
-            why = "Cannot send to channel" if room else "No such nick/channel"
-            client.reply("404" if room else "401", name, why)
+            why = "Cannot send to channel" if channel else "No such nick/channel"
+            client.reply("404" if channel else "401", name, why)
 
 
 @command("AWAY")

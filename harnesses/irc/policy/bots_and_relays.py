@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.identity import Fold, Identity, listed
+from harnesses.irc.protocol.identity import Fold, Identity, matches_any
 from harnesses.irc.settings import IrcSettings
 
 QUICK_TURNS = 3
@@ -29,13 +29,13 @@ _FORMATTING = re.compile(
 )
 
 
-def unbridged(event: IrcEvent, settings: IrcSettings, fold: Fold) -> tuple[IrcEvent, Identity]:
+def resolve_relay(event: IrcEvent, settings: IrcSettings, fold: Fold) -> tuple[IrcEvent, Identity]:
     """The event as of the person whose words a configured relay repeats, and who that is.
 
     A nick with blanks in it gets underscores: it must not look like two people.
     """
-    who = Identity.of(event)
-    if event.type not in ("PRIVMSG", "ACTION") or not listed(who, settings.relays, fold):
+    who = Identity.from_event(event)
+    if event.type not in ("PRIVMSG", "ACTION") or not matches_any(who, settings.relays, fold):
         return event, who
     match = _BRIDGED.fullmatch(_FORMATTING.sub("", event.text))
     if not match:
@@ -51,17 +51,17 @@ def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Fold) ->
         return False
     bots = (*settings.bots, *settings.relays)
     nicks = {fold(entry) for entry in bots}
-    return event.bot or fold(who.nick) in nicks or listed(who, bots, fold)
+    return event.bot or fold(who.nick) in nicks or matches_any(who, bots, fold)
 
 
-class Kicks:
+class KickCounter:
     """How often we were put out of places. `clock` returns seconds and never goes back."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._times: dict[Hashable, list[float]] = {}
 
-    def enough(self, place: Hashable) -> bool:
+    def limit_reached(self, place: Hashable) -> bool:
         """Take note of a kick; whether it is time to stay away."""
         now = self._clock()
         times = [time for time in self._times.get(place, ()) if now - time < KICKS_WITHIN]
@@ -78,7 +78,7 @@ class _Exchange:
     last: float = 0.0
 
 
-class Loops:
+class BotLoopDetector:
     """Finds those who answer us faster than anybody types: another bot, whatever it calls itself.
 
     `clock` returns seconds and never goes back.
@@ -88,7 +88,7 @@ class Loops:
         self._clock = clock
         self._people: OrderedDict[Hashable, _Exchange] = OrderedDict()
 
-    def answered(self, person: Hashable) -> None:
+    def note_reply(self, person: Hashable) -> None:
         """We have said something to a person."""
         exchange = self._people.setdefault(person, _Exchange(0.0))
         exchange.answered = self._clock()
@@ -96,7 +96,7 @@ class Loops:
         if len(self._people) > _KEPT:
             self._people.popitem(last=False)
 
-    def closed(self, person: Hashable, text: str) -> bool:
+    def is_loop(self, person: Hashable, text: str) -> bool:
         """Whether these words, addressed to us, go round in a loop that has to end."""
         exchange = self._people.get(person)
         if exchange is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harnesses.irc.protocol.identity import Identity
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Place, Scope
-from storage.chat_log.pending_event import Entry
+from storage.chat_log.pending_event import PendingEvent
 
 _COMMAND = re.compile(r"(?P<name>[a-zA-Z]+)(?:\s+(?P<words>.*))?", re.DOTALL)
 _OWN_DATA = re.compile(
@@ -20,34 +20,34 @@ ASK = "terrarium"
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class ParsedCommand:
     """A command by name, and the words after it."""
 
     command: str
     words: str
 
 
-def trigger(text: str, *, prefix: str, nick: str, private: bool) -> Trigger | None:
+def parse_command(text: str, *, prefix: str, nick: str, private: bool) -> ParsedCommand | None:
     """What `text` asks: `.command words`, `nick: words`, and in a private message anything."""
     said = text.strip()
     if said.startswith(prefix) and (match := _COMMAND.fullmatch(said, len(prefix))):
-        return Trigger(match["name"].lower(), (match["words"] or "").strip())
+        return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
     if match := re.match(rf"@?{re.escape(nick)}\s*[:,]\s*(?P<words>.*)", said, re.I | re.DOTALL):
-        return _asked(match["words"].strip())
-    return _asked(said) if private and said else None
+        return _question(match["words"].strip())
+    return _question(said) if private and said else None
 
 
-def _asked(words: str) -> Trigger:
+def _question(words: str) -> ParsedCommand:
     """A question, or a command about one's own data: those are not logged, in whichever form."""
     if match := _OWN_DATA.fullmatch(words):
-        return Trigger(match["name"].lower(), (match["words"] or "").strip())
-    return Trigger(ASK, words)
+        return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
+    return ParsedCommand(ASK, words)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A command as somebody gave it. `line` is its line on the way into the log, without an event
-    where nothing is logged; `admin` tells whether they may give admin commands."""
+class CommandRequest:
+    """A command as somebody gave it. `pending_event` is its line on the way into the log, without
+    an event where nothing is logged; `admin` tells whether they may give admin commands."""
 
     network: Network
     place: Place
@@ -55,7 +55,7 @@ class Request:
     who: Identity
     words: str
     scope: Scope
-    line: Entry
+    pending_event: PendingEvent
     admin: bool
 
     @property
@@ -64,11 +64,11 @@ class Request:
         return self.who.nick
 
 
-class Notice(str):
+class PrivateReply(str):
     """The reply of a command that is for the one person only, and not said to all."""
 
     __slots__ = ()
 
 
-Command = Callable[[Request], Awaitable[str]]
+Command = Callable[[CommandRequest], Awaitable[str]]
 """Does what is asked and returns the reply, "" to stay silent."""

@@ -15,27 +15,27 @@ def place_of(event: IrcEvent) -> Place:
     return Place(event.network, event.channel or (event.target if event.own else event.nick))
 
 
-def conversation_of(place: Place, nick: str, fold: Callable[[str], str]) -> str:
+def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
     """The name of the conversation of a person in a place.
 
     Everybody has one of their own on each channel, so that nobody waits for another's answer, and
     nobody else's `clear` ends it. What others ask there is in the log lines that the model sees.
     """
-    room, person = room_of(place, fold), fold(nick)
+    room, person = channel_key(place, fold), fold(nick)
     return room if fold(place.channel) == person else f"{room}/{person}"
 
 
-def is_of(conversation: str, network: str, person: str) -> bool:
+def belongs_to(conversation: str, network: str, person: str) -> bool:
     """Whether a conversation is one with a person, whose name is folded, on a network."""
     return conversation.startswith(f"{network}/") and conversation.endswith(f"/{person}")
 
 
-def room_of(place: Place, fold: Callable[[str], str]) -> str:
+def channel_key(place: Place, fold: Callable[[str], str]) -> str:
     """The name of what all conversations in a place have in common."""
     return f"{place.network}/{fold(place.channel)}"
 
 
-def recorded(event: IrcEvent) -> Event:
+def to_log_event(event: IrcEvent) -> Event:
     """The event as the log keeps it."""
     renamed = event.type == "NICK"
     return Event(
@@ -55,12 +55,12 @@ def recorded(event: IrcEvent) -> Event:
     )
 
 
-def lines_of(event: Event) -> list[Event]:
+def split_lines(event: Event) -> list[Event]:
     """The event once for each line that was said."""
     return [replace(event, text=line) for line in event.text.split("\n")]
 
 
-def said(
+def bot_event(
     place: Place,
     nick: str,
     text: str,

@@ -27,7 +27,7 @@ class _Bucket:
     told: float = -math.inf
 
 
-class Buckets:
+class TokenBuckets:
     """A token bucket each: `rate` tokens a second, ten seconds' worth when full.
 
     `clock` returns seconds and never goes back.
@@ -38,9 +38,9 @@ class Buckets:
         self._refusals_cost = refusals_cost
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
 
-    def take(self, key: Hashable) -> bool:
+    def try_acquire(self, key: Hashable) -> bool:
         """Take a token of this bucket; whether there was one."""
-        bucket = self._filled(key)
+        bucket = self._refill(key)
         if bucket.tokens >= 1:
             bucket.tokens -= 1
             return True
@@ -48,15 +48,15 @@ class Buckets:
             bucket.tokens = max(bucket.tokens - 1, -self._most)
         return False
 
-    def tell(self, key: Hashable) -> bool:
+    def should_notify(self, key: Hashable) -> bool:
         """Whether to tell of a refusal: once a minute."""
-        bucket = self._filled(key)
+        bucket = self._refill(key)
         if bucket.filled - bucket.told < _TOLD_EVERY:
             return False
         bucket.told = bucket.filled
         return True
 
-    def _filled(self, key: Hashable) -> _Bucket:
+    def _refill(self, key: Hashable) -> _Bucket:
         now = self._clock()
         bucket = self._buckets.setdefault(key, _Bucket(self._most, now))
         self._buckets.move_to_end(key)
@@ -67,19 +67,19 @@ class Buckets:
         return bucket
 
 
-class Crowd:
+class ConcurrencyLimit:
     """The people whose questions are being answered or wait for it."""
 
     def __init__(self) -> None:
         self._waiting: Counter[Hashable] = Counter()
         self._told: set[tuple[Hashable, str]] = set()
 
-    def full(self, person: Hashable) -> bool:
+    def is_full(self, person: Hashable) -> bool:
         """Whether a person has asked as much as one may at once."""
         return self._waiting[person] >= WAITING
 
     @contextmanager
-    def waiting(self, person: Hashable) -> Iterator[None]:
+    def hold(self, person: Hashable) -> Iterator[None]:
         """Count a question while it is being answered."""
         self._waiting[person] += 1
         try:
@@ -90,7 +90,7 @@ class Crowd:
                 del self._waiting[person]
                 self._told = {entry for entry in self._told if entry[0] != person}
 
-    def once(self, person: Hashable, text: str) -> bool:
+    def notify_once(self, person: Hashable, text: str) -> bool:
         """Whether to tell a person `text`: once, until nothing of theirs is left to answer."""
         first = (person, text) not in self._told
         self._told.add((person, text))

@@ -10,7 +10,7 @@ import itertools
 from harnesses.irc.protocol.message import Message
 
 
-class Echoes:
+class LabelTracker:
     """Labels for lines, and what the server says to each.
 
     A labelled line is shown back to us when it has reached the channel; its sender has it then,
@@ -28,7 +28,7 @@ class Echoes:
         self._open.add(label)
         return label
 
-    def heard(self, message: Message) -> bool:
+    def on_message(self, message: Message) -> bool:
         """Take a message of the server; whether it is the answer to a labelled line."""
         label = message.tags.get("label", "")
         if label not in self._open:
@@ -37,13 +37,13 @@ class Echoes:
         self._closed.append((label, not _is_error(message)))
         return True
 
-    def settle(self, label: str) -> None:
+    def confirm(self, label: str) -> None:
         """Count a line as one that goes through, whatever was said of it."""
         self._open.discard(label)
         self._closed = [entry for entry in self._closed if entry[0] != label]
         self._closed.append((label, True))
 
-    def take(self) -> list[tuple[str, bool]]:
+    def pop_results(self) -> list[tuple[str, bool]]:
         """The labels answered since the last call, each with whether its line went through."""
         closed, self._closed = self._closed, []
         return closed

@@ -29,7 +29,7 @@ class Identity:
     bridged: bool = False
 
     @classmethod
-    def of(cls, event: IrcEvent) -> Identity:
+    def from_event(cls, event: IrcEvent) -> Identity:
         """Who did it."""
         return cls(event.nick, event.user or "", event.host or "", event.account)
 
@@ -44,7 +44,7 @@ class Identity:
         return f"{self.nick}!{self.user}@{self.host}{account}"
 
 
-def listed(who: Identity, entries: Iterable[str], fold: Fold) -> bool:
+def matches_any(who: Identity, entries: Iterable[str], fold: Fold) -> bool:
     """Whether an entry of the list means `who`, by account or mask."""
     whole = fold(f"{who.nick}!{who.user}@{who.host}")
     for entry in entries:

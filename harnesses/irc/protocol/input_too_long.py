@@ -19,7 +19,7 @@ KEPT, WITHIN = 50, timedelta(seconds=10)
 _ACTION = "\x01ACTION "
 
 
-class Written:
+class SentLines:
     """The last lines that went out. `now` returns the time."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
@@ -33,7 +33,7 @@ class Written:
             size = len(line.encode("utf-8", "replace"))
             self._lines.append((self._now(), size, message))
 
-    def refused(self, label: str) -> Message | None:
+    def take_rejected(self, label: str) -> Message | None:
         """The line that was too long, which is no longer looked for; `label` is what the server
         has answered to, or ""."""
         since = self._now() - WITHIN

@@ -20,7 +20,7 @@ class ISupport:
 
     tokens: Mapping[str, str] = field(default_factory=dict)
 
-    def updated(self, words: Iterable[str]) -> ISupport:
+    def with_tokens(self, words: Iterable[str]) -> ISupport:
         """With the tokens of one more 005 line; `-TOKEN` takes one back."""
         tokens = dict(self.tokens)
         for word in words:

@@ -103,7 +103,7 @@ def parse(line: str) -> Message | None:
     return Message(words[0].upper(), params, source, tags)
 
 
-def untagged(line: str) -> str:
+def strip_tags(line: str) -> str:
     """The line without its message tags, for readers that do not know tags."""
     return _word(line)[1] if line.startswith("@") else line
 
@@ -143,11 +143,11 @@ class LineBuffer:
         """
         *ends, rest = data.split(b"\n")
         lines = [self._complete(end) for end in ends]
-        self._keep(rest)
+        self._append(rest)
         return [self._decode(line) for line in lines if line]
 
     def _complete(self, end: bytes) -> bytes:
-        self._keep(end)
+        self._append(end)
         if self._dropped:
             log.warning("irc.line_cut", kept=len(self._rest), dropped=self._dropped)
         line = bytes(self._rest).removesuffix(b"\r")
@@ -155,7 +155,7 @@ class LineBuffer:
         self._dropped = 0
         return line
 
-    def _keep(self, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         room = self._longest - len(self._rest)
         self._rest += data[:room]
         self._dropped += max(0, len(data) - room)
@@ -180,12 +180,12 @@ def _unescape(value: str) -> str:
         return value
     characters = iter(value)
     return "".join(
-        _unescaped(next(characters, "")) if character == "\\" else character
+        _unescape_char(next(characters, "")) if character == "\\" else character
         for character in characters
     )
 
 
-def _unescaped(character: str) -> str:
+def _unescape_char(character: str) -> str:
     return _UNESCAPED.get(character, character)
 
 

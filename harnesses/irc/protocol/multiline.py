@@ -19,13 +19,13 @@ OPEN_AT_ONCE = 20
 """Messages that may be on their way at the same time."""
 
 
-class Multiline:
+class MultilineAssembler:
     """Collects lines until their message is whole."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Parts] = {}
+        self._open: dict[str, _Batch] = {}
 
-    def take(self, message: Message) -> list[Message]:
+    def feed(self, message: Message) -> list[Message]:
         """Take any message of the server; return what is to be handled now, in order.
 
         That is the message itself, or nothing while lines are kept; with the last of them comes
@@ -44,7 +44,7 @@ class Multiline:
         if not reference.startswith("+"):
             return self._end(reference[1:])
         if message.param(1) == MULTILINE and len(self._open) < OPEN_AT_ONCE:
-            self._open[reference[1:]] = _Parts(message)
+            self._open[reference[1:]] = _Batch(message)
         return []
 
     def _end(self, reference: str) -> list[Message]:
@@ -53,7 +53,7 @@ class Multiline:
         return [whole] if whole else []
 
 
-class _Parts:
+class _Batch:
     """What has come of a message since its batch was opened."""
 
     def __init__(self, opening: Message) -> None:

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from harnesses.core.tendril.answer import Answer
+from harnesses.core.tendril.answer import TurnResult
 from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.irc.channel_settings import Behaviour
+from harnesses.irc.channel_settings import ChannelBehaviour
 from harnesses.irc.commands.reminders import ReminderTools
-from harnesses.irc.policy.command_request import Notice, Request
-from harnesses.irc.policy.log_records import conversation_of, room_of
-from harnesses.irc.policy.rate_limit import Crowd
+from harnesses.irc.policy.command_request import CommandRequest, PrivateReply
+from harnesses.irc.policy.log_records import channel_key, conversation_id
+from harnesses.irc.policy.rate_limit import ConcurrencyLimit
 from harnesses.irc.questions.proactive import persona_values
 from harnesses.irc.questions.tools import OPERATE, AdminTools, ChannelTools
-from harnesses.irc.replies.streaming_reply import Reply
-from llm.prompt.log_window import PROGRESS, LogView
+from harnesses.irc.replies.streaming_reply import StreamingReply
+from llm.prompt.log_window import PROGRESS, LogWindow
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from llm.threads.channel_threads import ChannelThreads
 from llm.tools.log_search import LogTools
 from storage.chat_log.event import Place
 from storage.db.database import to_micros
 from storage.db.errors import StorageError
-from storage.passages.passages import Spoken
+from storage.passages.passages import LineFilter
 
 if TYPE_CHECKING:
     from harnesses.irc.tendril import IrcTendril
@@ -40,35 +40,35 @@ _FOLLOWED_EVERY = 0.5  # seconds
 _log = structlog.get_logger()
 
 
-class Asking:
+class QuestionHandler:
     """The questions of all people on all networks."""
 
     def __init__(self, tendril: IrcTendril) -> None:
         self._tendril = tendril
-        self._crowd = Crowd()
+        self._concurrency = ConcurrencyLimit()
         self._threads: dict[Place, ChannelThreads] = {}
         self._heard: set[Place] = set()
 
-    async def ask(self, request: Request) -> str:
+    async def ask(self, request: CommandRequest) -> str:
         """Answer a question; returns what else there is to say."""
         person = (request.network.name, request.network.fold(request.who.name))
-        if self._crowd.full(person):
-            return Notice(SLOWLY) if self._tendril.hearing.tells(request) else ""
-        with self._crowd.waiting(person):
+        if self._concurrency.is_full(person):
+            return PrivateReply(SLOWLY) if self._tendril.policy.should_notify(request) else ""
+        with self._concurrency.hold(person):
             target = self._tendril.target(request)
             loop = asyncio.get_running_loop()
             after = self._tendril.settings.stream_after
-            reply = Reply(self._tendril.speech, target, after, loop.time)
-            with self._patience(request, reply, person):
+            reply = StreamingReply(self._tendril.sender, target, after, loop.time)
+            with self._progress_notice(request, reply, person):
                 await self._turn(request, reply)
         return ""
 
-    def heard(self, place: Place) -> None:
+    def note_activity(self, place: Place) -> None:
         """Something was said there."""
         if place in self._threads:
             self._heard.add(place)
 
-    async def follow(self) -> None:
+    async def keep_threads_current(self) -> None:
         """Follow, for ever, the conversations where somebody has asked before: the next one who
         asks there need not wait for that."""
         while True:
@@ -80,15 +80,16 @@ class Asking:
                 except StorageError as error:  # who asks next tries again
                     _log.error("irc.not_followed", error=str(error))
 
-    async def _turn(self, request: Request, reply: Reply) -> None:
+    async def _turn(self, request: CommandRequest, reply: StreamingReply) -> None:
         tendril, network = self._tendril, request.network
         behaviour = tendril.behaviour(network, request.place)
 
-        async def deliver(answer: Answer) -> None:
-            tendril.hearing.answered(request)
-            await request.line.written()  # whoever has the answer finds the question in the log
-            await reply.whole(answer)
-            await tendril.proactive.answered(request, answer)
+        async def deliver(result: TurnResult) -> None:
+            tendril.policy.note_reply(request)
+            # whoever has the answer finds the question in the log
+            await request.pending_event.wait_visible()
+            await reply.finish(result)
+            await tendril.proactive.on_answered(request, result)
 
         await tendril.turn(
             TurnRequest(
@@ -96,8 +97,8 @@ class Asking:
                 who=request.nick,
                 person=network.fold(request.who.name),
                 text=request.words,
-                room=room_of(request.place, network.fold),
-                view=self._view(request, behaviour) if behaviour.logging else None,
+                room=channel_key(request.place, network.fold),
+                log_window=self._view(request, behaviour) if behaviour.logging else None,
                 tools=self._tools(request, behaviour),
                 rights=functools.partial(self._rights, request),
                 values=persona_values(network, request.place.channel, private=request.private),
@@ -106,34 +107,34 @@ class Asking:
                 joins=True,
                 wants_status=behaviour.proactive != "off" and not request.private,
                 private=request.private,
-                keeps=request.line.event is not None or not behaviour.logging,
-                on_text=reply.piece,
+                keeps=request.pending_event.event is not None or not behaviour.logging,
+                on_text=reply.on_text,
                 deliver=deliver,
             )
         )
 
-    def _view(self, request: Request, behaviour: Behaviour) -> LogView:
-        event = request.line.event
+    def _view(self, request: CommandRequest, behaviour: ChannelBehaviour) -> LogWindow:
+        event = request.pending_event.event
         asked = event.time if event else datetime.now(UTC)
-        return LogView(
+        return LogWindow(
             log=self._tendril.log,
             place=request.place,
             anchor=to_micros(asked) // 1000,  # ids of the log follow time
             last=behaviour.max_context_messages,
             speaker=request.nick,
             threads=None if request.private else self._threads_of(request.place),
-            line=request.line,
+            pending_event=request.pending_event,
             quoting=self._tendril.quoting(request),
-            spoken=self._spoken(request, behaviour),
+            line_filter=self._quotable_lines(request, behaviour),
             people=request.network.members(request.place.channel),
-            meaning=self._tendril.meaning,
+            semantic_index=self._tendril.semantic_index,
         )
 
-    def _spoken(self, request: Request, behaviour: Behaviour) -> Spoken:
+    def _quotable_lines(self, request: CommandRequest, behaviour: ChannelBehaviour) -> LineFilter:
         """The lines that may be an answer: no commands, and nothing said to the bot."""
-        return Spoken(prefix=behaviour.command_prefix, nicks=(request.network.nick,))
+        return LineFilter(prefix=behaviour.command_prefix, nicks=(request.network.nick,))
 
-    def _tools(self, request: Request, behaviour: Behaviour) -> list[object]:
+    def _tools(self, request: CommandRequest, behaviour: ChannelBehaviour) -> list[object]:
         """What the model may do for who asks; what few questions need is shown for those only, as
         its description costs tokens in every prompt."""
         tendril, network, rights = self._tendril, request.network, self._rights(request)
@@ -143,15 +144,15 @@ class Asking:
                 LogTools(
                     tendril.log,
                     request.scope,
-                    request.line,
-                    tendril.meaning,
-                    self._spoken(request, behaviour),
+                    request.pending_event,
+                    tendril.semantic_index,
+                    self._quotable_lines(request, behaviour),
                 )
             )
         if "remind" in request.words.lower():
-            tools.append(ReminderTools(tendril.reminding, request))
+            tools.append(ReminderTools(tendril.reminder_service, request))
         if TEACH in rights and is_lesson(request.words):
-            room, now = room_of(request.place, network.fold), tendril.clock.now
+            room, now = channel_key(request.place, network.fold), tendril.clock.now
             tools.append(TeachingTools(tendril.skills, room, request.nick, now))
         if not request.private:
             tools.append(ChannelTools(network, request.place.channel))
@@ -159,10 +160,10 @@ class Asking:
                 tools.append(AdminTools(request, tendril.audit))
         return tools
 
-    def _rights(self, request: Request) -> Collection[str]:
+    def _rights(self, request: CommandRequest) -> Collection[str]:
         """What the model may do, at this moment, in the name of who asks."""
         tendril = self._tendril
-        if not tendril.hearing.is_admin(request.network, request.who):
+        if not tendril.policy.is_admin(request.network, request.who):
             return ()
         return {TEACH, OPERATE} if tendril.settings.admin_tools else {TEACH}
 
@@ -171,21 +172,23 @@ class Asking:
             self._threads[place] = ChannelThreads(self._tendril.log, place)
         return self._threads[place]
 
-    def conversation(self, request: Request, nick: str = "") -> str:
+    def conversation(self, request: CommandRequest, nick: str = "") -> str:
         """The conversation of whoever asks, or of `nick`, where `request` was given."""
-        return conversation_of(request.place, nick or request.who.name, request.network.fold)
+        return conversation_id(request.place, nick or request.who.name, request.network.fold)
 
     @contextmanager
-    def _patience(self, request: Request, reply: Reply, person: tuple[str, str]) -> Iterator[None]:
+    def _progress_notice(
+        self, request: CommandRequest, reply: StreamingReply, person: tuple[str, str]
+    ) -> Iterator[None]:
         """A person who waits long is told, once, that the answer is on its way."""
         tendril = self._tendril
 
-        def tell() -> None:
-            if not reply.begun and self._crowd.once(person, PROGRESS):
-                tendril.spawn(tendril.tell(request, PROGRESS))
+        def notify() -> None:
+            if not reply.has_begun and self._concurrency.notify_once(person, PROGRESS):
+                tendril.spawn(tendril.reply_to(request, PROGRESS))
 
         loop = asyncio.get_running_loop()
-        telling = loop.call_later(tendril.settings.progress_after, tell)
+        telling = loop.call_later(tendril.settings.progress_after, notify)
         try:
             yield
         finally:

@@ -12,13 +12,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harnesses.irc.policy.command_request import Request
+from harnesses.irc.policy.command_request import CommandRequest
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.message import Message
-from harnesses.irc.replies.sender import sayable
+from harnesses.irc.replies.sender import sanitize
 from harnesses.irc.transport.network import Network
 from llm.tools.toolbox import ToolError, tool
-from storage.privacy.audit_log import Audit, Deed
+from storage.privacy.audit_log import AuditEntry, AuditLog
 
 
 class ChannelTools:
@@ -46,7 +46,7 @@ Nick = Annotated[str, Field(min_length=1, max_length=64, description="nick of wh
 class AdminTools:
     """Tools of the turn that answers `request`."""
 
-    def __init__(self, request: Request, audit: Audit) -> None:
+    def __init__(self, request: CommandRequest, audit: AuditLog) -> None:
         self._request, self._audit = request, audit
 
     @tool(effect=True, needs=OPERATE)
@@ -109,10 +109,10 @@ class AdminTools:
             line = Message(message[0], tuple(map(_one_line, message[1:]))).render()
         except InvalidMessage as error:
             raise ToolError(f"not done: {error}") from error
-        await self._audit.add(Deed(self._request.place, str(who), action, target, reason))
+        await self._audit.add(AuditEntry(self._request.place, str(who), action, target, reason))
         await network.send_line(line)
         return f"done: {action} {target}"
 
 
 def _one_line(text: str) -> str:
-    return sayable(text).replace("\n", " ")
+    return sanitize(text).replace("\n", " ")

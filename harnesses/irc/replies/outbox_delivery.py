@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Place
-from storage.queues.outbox import Outbox, Parcel
+from storage.queues.outbox import Outbox, OutgoingMessage
 
 _POLL = 1.0  # seconds between looks at the outbox
 
@@ -18,20 +18,20 @@ Say = Callable[[Network, Place, str], Awaitable[bool]]
 async def deliver(outbox: Outbox, networks: Mapping[str, Network], say: Say) -> None:
     """Say each parcel once we are where it belongs, for ever."""
     while True:
-        for parcel in await outbox.waiting():
-            network = _reachable(parcel, networks)
+        for message in await outbox.list_unsent():
+            network = _reachable(message, networks)
             if network is None:
                 continue
-            place = Place(network.name, parcel.place.channel)
-            if await say(network, place, parcel.text):
-                await outbox.sent(parcel)
+            place = Place(network.name, message.place.channel)
+            if await say(network, place, message.text):
+                await outbox.mark_sent(message)
         await asyncio.sleep(_POLL)
 
 
-def _reachable(parcel: Parcel, networks: Mapping[str, Network]) -> Network | None:
+def _reachable(message: OutgoingMessage, networks: Mapping[str, Network]) -> Network | None:
     """The network on whose channel we are; a parcel that names none takes the first."""
     for network in networks.values():
-        channel, meant = parcel.place.channel, parcel.place.network in ("", network.name)
+        channel, meant = message.place.channel, message.place.network in ("", network.name)
         if meant and network.is_channel(channel) and reachable(network, channel):
             return network
     return None

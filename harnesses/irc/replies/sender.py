@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from harnesses.irc.policy.log_records import said
+from harnesses.irc.policy.log_records import bot_event
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import EventType, Place
-from storage.chat_log.pending_event import Entry
+from storage.chat_log.pending_event import PendingEvent
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
 
@@ -37,7 +37,7 @@ class Target:
     place: Place
     private: bool
     nick: str
-    answers: Entry | None
+    answers: PendingEvent | None
     budget: int
     prefix: str
     logged: bool = True
@@ -49,14 +49,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutgoingLine:
     """One line as it will go out."""
 
     text: str
     action: bool = False
 
 
-class Speech:
+class MessageSender:
     """Says things. `link` makes the address of a paste, None while nobody could open it."""
 
     def __init__(
@@ -68,27 +68,29 @@ class Speech:
     ) -> None:
         self._log, self._pastes, self._link, self._lifetime = log, pastes, link, lifetime
 
-    def lines(self, target: Target, text: str) -> list[Line]:
+    def lines(self, target: Target, text: str) -> list[OutgoingLine]:
         """The lines that `text` makes, addressed to the person; `/me ...` makes an action."""
-        clean = sayable(text)
+        clean = sanitize(text)
         network, channel = target.network, target.place.channel
-        first: list[Line] = []
+        first: list[OutgoingLine] = []
         if clean.startswith(_ACTION):
             deed, _, clean = clean.removeprefix(_ACTION).partition("\n")
-            first = [Line(line, action=True) for line in network.split(channel, deed, "ACTION")]
+            first = [
+                OutgoingLine(line, action=True) for line in network.split(channel, deed, "ACTION")
+            ]
         else:
             clean = target.address + clean
         cut = network.split(channel, clean)
         if not target.private:
-            cut = [piece for line in cut for piece in _harmless(network, channel, line)]
-        return first + [Line(line) for line in cut]
+            cut = [piece for line in cut for piece in _escape_commands(network, channel, line)]
+        return first + [OutgoingLine(line) for line in cut]
 
     async def say(self, target: Target, text: str) -> bool:
         """Say `text`, up to the line budget; whether all that was to go out did."""
-        return await self.rest(target, text, self.lines(target, text))
+        return await self.send_remaining(target, text, self.lines(target, text))
 
-    async def rest(
-        self, target: Target, text: str, lines: Sequence[Line], already: int = 0
+    async def send_remaining(
+        self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int = 0
     ) -> bool:
         """Say `lines`, which are `text` without the lines that are said `already`; over the
         budget it becomes a paste."""
@@ -96,12 +98,15 @@ class Speech:
             shown = max(target.budget - 1, 1) - already
             left = tuple(line.text for line in lines[shown:])
             key = await self._pastes.add(
-                target.place, target.nick, sayable(text), left, self._lifetime()
+                target.place, target.nick, sanitize(text), left, self._lifetime()
             )
-            lines = [*lines[:shown], Line(_further(len(left), target.prefix, self._link(key)))]
+            lines = [
+                *lines[:shown],
+                OutgoingLine(_more_hint(len(left), target.prefix, self._link(key))),
+            ]
         return await self._send(target, lines)
 
-    async def more(self, target: Target) -> bool:
+    async def send_more(self, target: Target) -> bool:
         """Say on what the last long answer there has left; whether there was anything."""
         paste = await self._pastes.latest(target.place)
         if paste is None:
@@ -112,11 +117,15 @@ class Speech:
             piece for line in rest for piece in target.network.split(target.place.channel, line)
         ]
         shown = target.budget if len(lines) <= target.budget else max(target.budget - 1, 1)
-        await self._pastes.said(paste.id, tuple(lines[shown:]))
-        tail = [Line(_further(len(lines) - shown, target.prefix, None))] if lines[shown:] else []
-        return await self._send(target, [*map(Line, lines[:shown]), *tail])
+        await self._pastes.save_rest(paste.id, tuple(lines[shown:]))
+        tail = (
+            [OutgoingLine(_more_hint(len(lines) - shown, target.prefix, None))]
+            if lines[shown:]
+            else []
+        )
+        return await self._send(target, [*map(OutgoingLine, lines[:shown]), *tail])
 
-    async def one(self, target: Target, line: Line) -> bool:
+    async def send_line(self, target: Target, line: OutgoingLine) -> bool:
         """Say one line now."""
         return await self._send(target, [line])
 
@@ -125,19 +134,19 @@ class Speech:
         show a notice wherever they like."""
         place = Place(target.place.network, target.nick)
         where = "" if target.private else f"[{target.place.channel}] "
-        for line in await target.network.notice(target.nick, where + sayable(text)):
+        for line in await target.network.notice(target.nick, where + sanitize(text)):
             if target.logged:
                 nick, kind = target.network.nick, EventType.NOTICE
-                self._log.write(said(place, nick, line, private=True, kind=kind))
+                self._log.write(bot_event(place, nick, line, private=True, kind=kind))
 
-    async def _send(self, target: Target, lines: Sequence[Line]) -> bool:
+    async def _send(self, target: Target, lines: Sequence[OutgoingLine]) -> bool:
         network, place = target.network, target.place
         for line in lines:
             send = network.action if line.action else network.privmsg
             if not await send(place.channel, line.text):
                 return False
             if target.logged:
-                event = said(
+                event = bot_event(
                     place,
                     network.nick,
                     line.text,
@@ -148,17 +157,17 @@ class Speech:
         return True
 
 
-def sayable(text: str) -> str:
+def sanitize(text: str) -> str:
     """`text` without control and formatting codes, direction overrides and towers of marks."""
     whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
     return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
 
 
-def _harmless(network: Network, channel: str, line: str) -> list[str]:
+def _escape_commands(network: Network, channel: str, line: str) -> list[str]:
     """A line that services or another bot would take for a command begins with a blank."""
     return network.split(channel, f" {line}") if _COMMAND.match(line) else [line]
 
 
-def _further(count: int, prefix: str, link: str | None) -> str:
+def _more_hint(count: int, prefix: str, link: str | None) -> str:
     lines = "line" if count == 1 else "lines"
     return f"({count} more {lines}: {prefix}more)" + (f" {link}" if link else "")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from harnesses.core.tendril.answer import Answer
-from harnesses.irc.replies.sender import Line, Speech, Target
+from harnesses.core.tendril.answer import TurnResult
+from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target
 
 
-class Reply:
+class StreamingReply:
     """Takes the pieces of an answer as they are written, then the whole of it.
 
     Once the model has been writing for `after` seconds, the first line goes out as soon as the
@@ -17,45 +17,45 @@ class Reply:
     """
 
     def __init__(
-        self, speech: Speech, target: Target, after: float, clock: Callable[[], float]
+        self, sender: MessageSender, target: Target, after: float, clock: Callable[[], float]
     ) -> None:
-        self._speech, self._target, self._after, self._clock = speech, target, after, clock
+        self._sender, self._target, self._after, self._clock = sender, target, after, clock
         self._text = ""
         self._began = 0.0
-        self._first: Line | None = None
+        self._first: OutgoingLine | None = None
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether something has been said."""
         return self._first is not None
 
-    async def piece(self, text: str) -> None:
+    async def on_text(self, text: str) -> None:
         """Take one more piece of what the model writes; an empty one: it begins anew."""
         if not text:
             self._text = ""
         if not self._text:
             self._began = self._clock()
         self._text += text
-        if self.begun or self._clock() - self._began < self._after:
+        if self.has_begun or self._clock() - self._began < self._after:
             return
-        lines = self._speech.lines(self._target, self._cleaned(self._text))
+        lines = self._sender.lines(self._target, self._clean(self._text))
         if len(lines) > 1:
             self._first = lines[0]
-            await self._speech.one(self._target, lines[0])
+            await self._sender.send_line(self._target, lines[0])
 
-    async def whole(self, answer: Answer) -> None:
+    async def finish(self, result: TurnResult) -> None:
         """Say the answer, or what of it has not been said."""
-        text = self._cleaned(answer.text)
+        text = self._clean(result.text)
         if not text:
             return
-        lines = self._speech.lines(self._target, text)
+        lines = self._sender.lines(self._target, text)
         already = int(lines[:1] == [self._first])
-        await self._speech.rest(self._target, text, lines[already:], already)
+        await self._sender.send_remaining(self._target, text, lines[already:], already)
 
-    def _cleaned(self, text: str) -> str:
-        return unaddressed(text.lstrip(), self._target.nick)
+    def _clean(self, text: str) -> str:
+        return strip_address(text.lstrip(), self._target.nick)
 
 
-def unaddressed(text: str, nick: str) -> str:
+def strip_address(text: str, nick: str) -> str:
     """`text` without the `nick:` that a model may begin with, as we say that ourselves."""
     return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)

@@ -29,7 +29,7 @@ LINES = frozenset({MULTILINE, "batch", "message-tags"})
 """A message of several lines is a batch, with tags."""
 
 
-class Capabilities:
+class CapabilityNegotiation:
     """CAP negotiation. `enabled` holds what the server has acknowledged.
 
     `sasl` is requested when it has credentials, also where the server offers none of our
@@ -38,7 +38,7 @@ class Capabilities:
 
     def __init__(self, sasl: Sasl, encrypted: bool) -> None:
         self.enabled: set[str] = set()
-        self.listed = self.ended = False
+        self.listed = self.has_ended = False
         self.sts: Sts | None = None
         self._sasl, self._encrypted = sasl, encrypted
         self._offered: dict[str, str] = {}
@@ -63,15 +63,15 @@ class Capabilities:
                 if message.param(2) == "*" and len(message.params) > 3:
                     return []  # more of the list follows
                 self.listed = True
-                return self._look(self._offered)
+                return self._request_supported(self._offered)
             case "NEW":
                 self._offered.update(named)
-                return self._look(named)
+                return self._request_supported(named)
             case "DEL":
                 self.enabled.difference_update(named)
             case "ACK":
                 self._unanswered -= 1
-                return self._acknowledged(named) + self._end()
+                return self._on_ack(named) + self._end()
             case "NAK":
                 # One refused name refuses the whole line: ask for each by itself.
                 again = list(named) if len(named) > 1 else []
@@ -84,11 +84,11 @@ class Capabilities:
         answers = self._sasl.receive(message)
         return answers + self._end() if self.listed else answers
 
-    def welcomed(self) -> None:
+    def on_welcome(self) -> None:
         """The server has let us in; there is nothing to end any more."""
-        self.ended = True
+        self.has_ended = True
 
-    def _look(self, named: dict[str, str]) -> list[Message]:
+    def _request_supported(self, named: dict[str, str]) -> list[Message]:
         if "sts" in named:
             self.sts = Sts.parse(named["sts"])
         return [] if self.upgrade else self._ask(named)
@@ -103,7 +103,7 @@ class Capabilities:
         self._unanswered += 1
         return [Message("CAP", ("REQ", " ".join(wanted)))]
 
-    def _acknowledged(self, names: Iterable[str]) -> list[Message]:
+    def _on_ack(self, names: Iterable[str]) -> list[Message]:
         for name in names:
             if name.startswith("-"):
                 self.enabled.discard(name[1:])
@@ -114,7 +114,7 @@ class Capabilities:
         return []
 
     def _end(self) -> list[Message]:
-        if self.ended or self._unanswered > 0 or self._sasl.running:
+        if self.has_ended or self._unanswered > 0 or self._sasl.running:
             return []
-        self.ended = True
+        self.has_ended = True
         return [Message("CAP", ("END",))]

@@ -22,7 +22,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Channel:
+class JoinedChannel:
     """A channel that we are in; `names` collects a NAMES reply until its end.
 
     `joined` is when we came, by the server's clock; None where that is not told, and from the first
@@ -44,28 +44,28 @@ class Roster:
 
     def __init__(self) -> None:
         self.isupport = ISupport()
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, JoinedChannel] = {}
 
     @property
     def channels(self) -> list[str]:
         """The names of the channels we are in, in the order of joining."""
         return [channel.name for channel in self._channels.values()]
 
-    def channel(self, name: str) -> Channel | None:
+    def channel(self, name: str) -> JoinedChannel | None:
         """The channel `name`, in any spelling, if we are in it."""
         return self._channels.get(self._fold(name))
 
-    def shared(self, nick: str) -> list[Channel]:
+    def shared_channels(self, nick: str) -> list[JoinedChannel]:
         """The channels that we share with `nick`."""
         return [c for c in self._channels.values() if self._fold(nick) in c.members]
 
     def member(self, nick: str) -> Member | None:
         """`nick` as known from any channel."""
-        return next((c.members[self._fold(nick)] for c in self.shared(nick)), None)
+        return next((c.members[self._fold(nick)] for c in self.shared_channels(nick)), None)
 
     def enter(self, name: str, joined: datetime | None = None) -> None:
         """We have joined `name`."""
-        self._channels[self._fold(name)] = Channel(name, joined)
+        self._channels[self._fold(name)] = JoinedChannel(name, joined)
 
     def leave(self, name: str) -> None:
         """We are no longer in `name`."""
@@ -87,7 +87,7 @@ class Roster:
 
     def rename(self, old: str, new: str) -> None:
         """`old` is called `new` now."""
-        for channel in self.shared(old):
+        for channel in self.shared_channels(old):
             member = channel.members.pop(self._fold(old))
             member.nick = new
             channel.members[self._fold(new)] = member
@@ -104,7 +104,7 @@ class Roster:
         member = channel.members.get(self._fold(nick)) if channel else None
         return bool(member and member.modes & self.isupport.operator_modes)
 
-    def collect(self, name: str, names: str) -> None:
+    def add_names(self, name: str, names: str) -> None:
         """One 353 line: nicks, with all their symbols, or whole `nick!user@host`."""
         if channel := self.channel(name):
             for word in names.split():
@@ -114,7 +114,7 @@ class Roster:
                 known.modes = self.isupport.modes_of(word)
                 channel.names[self._fold(source.nick)] = known
 
-    def collected(self, name: str) -> None:
+    def end_names(self, name: str) -> None:
         """The 366 after them: they are everybody who is there."""
         if (channel := self.channel(name)) and channel.names:
             channel.members, channel.names = channel.names, {}

@@ -7,25 +7,25 @@ from collections.abc import Iterable, Mapping
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.session import nick_recovery
-from harnesses.irc.session.registration import Outgoing
-from harnesses.irc.session.state import Handler, State
+from harnesses.irc.session.registration import QueuedMessage
+from harnesses.irc.session.state import ConnectionState, Handler
 
 SASL_WITHIN = 15.0
 """Seconds that services have for an authentication before we go on without."""
 
 
-def introduce(state: State) -> None:
+def introduce(state: ConnectionState) -> None:
     """Say who we are, once."""
     if state.introduced:
         return
     state.introduced = True
     if password := state.settings.password:
         state.send("PASS", password.get_secret_value(), urgent=True)
-    state.outgoing.append(Outgoing(state.nicks.start(), urgent=True))
+    state.outgoing.append(QueuedMessage(state.nicks.start(), urgent=True))
     state.send("USER", "terrarium", "0", "*", "Terrarium", urgent=True)
 
 
-def _cap(state: State, message: Message) -> list[IrcEvent]:
+def _cap(state: ConnectionState, message: Message) -> list[IrcEvent]:
     idle = not state.sasl.running
     answers = state.capabilities.receive(message) if len(message.params) > 2 else []
     if state.capabilities.listed and not state.capabilities.upgrade:
@@ -34,35 +34,35 @@ def _cap(state: State, message: Message) -> list[IrcEvent]:
     if idle and state.sasl.running:
         # Services may have died behind the server: nobody answers then.
         state.send_later(SASL_WITHIN, lambda: not state.sasl.running, "AUTHENTICATE", "*")
-        state.send_later(SASL_WITHIN + 5, lambda: state.capabilities.ended, "CAP", "END")
+        state.send_later(SASL_WITHIN + 5, lambda: state.capabilities.has_ended, "CAP", "END")
     return []
 
 
-def _no_cap(state: State, message: Message) -> list[IrcEvent]:
+def _no_cap(state: ConnectionState, message: Message) -> list[IrcEvent]:
     introduce(state)
     return []
 
 
-def _authenticate(state: State, message: Message) -> list[IrcEvent]:
+def _authenticate(state: ConnectionState, message: Message) -> list[IrcEvent]:
     _send_urgently(state, state.capabilities.authenticate(message))
     return []
 
 
-def _send_urgently(state: State, messages: Iterable[Message]) -> None:
-    state.outgoing += [Outgoing(message, urgent=True) for message in messages]
+def _send_urgently(state: ConnectionState, messages: Iterable[Message]) -> None:
+    state.outgoing += [QueuedMessage(message, urgent=True) for message in messages]
 
 
-def _nick_refused(state: State, message: Message) -> list[IrcEvent]:
+def _nick_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if state.registered:
-        nick_recovery.refused(state)
+        nick_recovery.on_nick_in_use(state)
     else:
-        state.outgoing.append(state.nicks.refused(invalid=message.command == "432"))
+        state.outgoing.append(state.nicks.next_nick(invalid=message.command == "432"))
     return []
 
 
-def _welcome(state: State, message: Message) -> list[IrcEvent]:
+def _welcome(state: ConnectionState, message: Message) -> list[IrcEvent]:
     state.registered = True
-    state.capabilities.welcomed()
+    state.capabilities.on_welcome()
     state.source = Source(message.param(0) or state.source.nick)
     mask = Source.parse(message.param(-1).rpartition(" ")[2])
     if mask.host and state.is_me(mask.nick):
@@ -70,12 +70,12 @@ def _welcome(state: State, message: Message) -> list[IrcEvent]:
     return []
 
 
-def _isupport(state: State, message: Message) -> list[IrcEvent]:
-    state.roster.isupport = state.isupport.updated(message.params[1:-1])
+def _isupport(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    state.roster.isupport = state.isupport.with_tokens(message.params[1:-1])
     return []
 
 
-def _motd_end(state: State, message: Message) -> list[IrcEvent]:
+def _motd_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if state.registered and not state.ready:
         state.ready = True
         password = state.settings.nickserv_password
@@ -86,7 +86,7 @@ def _motd_end(state: State, message: Message) -> list[IrcEvent]:
             state.send("PRIVMSG", "NickServ", identify, urgent=True)
         if state.isupport.bot:
             state.send("MODE", state.source.nick, f"+{state.isupport.bot}")
-        nick_recovery.begin(state)
+        nick_recovery.start_recovery(state)
         state.join_all()
     return []
 

@@ -10,7 +10,7 @@ from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.session import nick_recovery
 from harnesses.irc.session.channels import Member
-from harnesses.irc.session.state import Handler, State, tagged_time
+from harnesses.irc.session.state import ConnectionState, Handler, tagged_time
 
 log = structlog.get_logger()
 
@@ -18,7 +18,7 @@ ASK_AGAIN_AFTER = 60.0
 """Seconds before we knock again at a closed channel."""
 
 
-def _join(state: State, message: Message) -> list[IrcEvent]:
+def _join(state: ConnectionState, message: Message) -> list[IrcEvent]:
     source, name = message.source or Source(""), message.param(0)
     if state.is_me(source.nick):
         state.roster.enter(name, tagged_time(message))
@@ -30,7 +30,7 @@ def _join(state: State, message: Message) -> list[IrcEvent]:
     return [state.event("JOIN", message, name, name)]
 
 
-def _ask_who(state: State, name: str, nick: str) -> None:
+def _ask_who(state: ConnectionState, name: str, nick: str) -> None:
     """Ask which of those who are here, or of those who come, are bots; tags tell it later."""
     if not state.isupport.bot:
         return
@@ -40,91 +40,91 @@ def _ask_who(state: State, name: str, nick: str) -> None:
         state.send("WHO", nick, idle=True)
 
 
-def _who_is(state: State, message: Message) -> list[IrcEvent]:
+def _who_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
     """A line of the answer: `channel user host server nick flags`, with the letter of BOT among
     the flags of a bot (https://ircv3.net/specs/extensions/bot-mode)."""
     letter = state.isupport.bot
     bot = letter != "" and letter in message.param(6)
     nick = message.param(5)
-    for channel in state.roster.shared(nick):
+    for channel in state.roster.shared_channels(nick):
         member = channel.members[state.isupport.fold(nick)]
         member.user, member.host, member.bot = message.param(2), message.param(3), bot
     return []
 
 
-def _part(state: State, message: Message) -> list[IrcEvent]:
+def _part(state: ConnectionState, message: Message) -> list[IrcEvent]:
     name = message.param(0)
     event = state.event("PART", message, name, name, message.param(1))
-    _gone(state, name, event.nick)
+    _remove_member(state, name, event.nick)
     return [event]
 
 
-def _kick(state: State, message: Message) -> list[IrcEvent]:
+def _kick(state: ConnectionState, message: Message) -> list[IrcEvent]:
     name, nick = message.param(0), message.param(1)
     event = state.event("KICK", message, name, nick, message.param(2))
-    _gone(state, name, nick)
+    _remove_member(state, name, nick)
     return [event]
 
 
-def _quit(state: State, message: Message) -> list[IrcEvent]:
+def _quit(state: ConnectionState, message: Message) -> list[IrcEvent]:
     events = _everywhere(state, "QUIT", message, message.param(0))
     for event in events:
         state.roster.remove(event.target, event.nick)
-    nick_recovery.freed(state, _who(message))
+    nick_recovery.on_nick_free(state, _identity_text(message))
     return events
 
 
-def _nick(state: State, message: Message) -> list[IrcEvent]:
-    old, new = _who(message), message.param(0)
+def _nick(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    old, new = _identity_text(message), message.param(0)
     events = _everywhere(state, "NICK", message, new)
     state.roster.rename(old, new)
     if state.is_me(old):
         state.source = Source(new, state.source.user, state.source.host)
-        nick_recovery.renamed(state)
+        nick_recovery.on_nick_change(state)
     elif state.isupport.fold(old) != state.isupport.fold(new):
-        nick_recovery.freed(state, old)
+        nick_recovery.on_nick_free(state, old)
     return events
 
 
-def _account(state: State, message: Message) -> list[IrcEvent]:
-    for channel in state.roster.shared(_who(message)):
-        member = channel.members[state.isupport.fold(_who(message))]
+def _account(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    for channel in state.roster.shared_channels(_identity_text(message)):
+        member = channel.members[state.isupport.fold(_identity_text(message))]
         member.account = message.param(0).removeprefix("*") or None
     return []
 
 
-def _chghost(state: State, message: Message) -> list[IrcEvent]:
-    nick, user, host = _who(message), message.param(0), message.param(1)
+def _chghost(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    nick, user, host = _identity_text(message), message.param(0), message.param(1)
     if state.is_me(nick):
         state.source = Source(state.source.nick, user, host)
-    for channel in state.roster.shared(nick):
+    for channel in state.roster.shared_channels(nick):
         member = channel.members[state.isupport.fold(nick)]
         member.user, member.host = user, host
     return []
 
 
-def _own_host(state: State, message: Message) -> list[IrcEvent]:
+def _own_host(state: ConnectionState, message: Message) -> list[IrcEvent]:
     user, _, host = message.param(1).rpartition("@")
     state.source = Source(state.source.nick, user or state.source.user, host)
     return []
 
 
-def _offline(state: State, message: Message) -> list[IrcEvent]:
-    nick_recovery.offline(state, message)
+def _offline(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    nick_recovery.on_offline(state, message)
     return []
 
 
-def _names(state: State, message: Message) -> list[IrcEvent]:
-    state.roster.collect(message.param(-2), message.param(-1))
+def _names(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    state.roster.add_names(message.param(-2), message.param(-1))
     return []
 
 
-def _names_end(state: State, message: Message) -> list[IrcEvent]:
-    state.roster.collected(message.param(1))
+def _names_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    state.roster.end_names(message.param(1))
     return []
 
 
-def _refused(state: State, message: Message) -> list[IrcEvent]:
+def _join_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
     log.warning(
         "irc.join_refused",
         network=state.network,
@@ -136,7 +136,7 @@ def _refused(state: State, message: Message) -> list[IrcEvent]:
     return []
 
 
-def _gone(state: State, name: str, nick: str) -> None:
+def _remove_member(state: ConnectionState, name: str, nick: str) -> None:
     if state.is_me(nick):
         state.roster.leave(name)
         state.join(name, state.settings.rejoin_after)
@@ -144,12 +144,14 @@ def _gone(state: State, name: str, nick: str) -> None:
         state.roster.remove(name, nick)
 
 
-def _everywhere(state: State, kind: EventType, message: Message, text: str) -> list[IrcEvent]:
-    names = [channel.name for channel in state.roster.shared(_who(message))]
+def _everywhere(
+    state: ConnectionState, kind: EventType, message: Message, text: str
+) -> list[IrcEvent]:
+    names = [channel.name for channel in state.roster.shared_channels(_identity_text(message))]
     return [state.event(kind, message, name, name, text) for name in names]
 
 
-def _who(message: Message) -> str:
+def _identity_text(message: Message) -> str:
     return message.source.nick if message.source else ""
 
 
@@ -167,5 +169,5 @@ HANDLERS: Mapping[str, Handler] = {
     "353": _names,
     "366": _names_end,
     # A limit, an invitation, a ban, a key, a registered nick stand between us and a channel.
-    **dict.fromkeys(("471", "473", "474", "475", "477"), _refused),
+    **dict.fromkeys(("471", "473", "474", "475", "477"), _join_refused),
 }

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import Message
-from harnesses.irc.session.state import PAST, Handler, State
+from harnesses.irc.session.state import PAST, ConnectionState, Handler
 
 CTCP_EVERY = 2.0
 """Seconds between two CTCP answers; what comes faster is not answered."""
@@ -15,7 +15,7 @@ CTCP_EVERY = 2.0
 _UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
 
 
-def _talk(state: State, message: Message) -> list[IrcEvent]:
+def _talk(state: ConnectionState, message: Message) -> list[IrcEvent]:
     target, text = message.param(0), message.param(1)
     kind: EventType = "NOTICE" if message.command == "NOTICE" else "PRIVMSG"
     if text.startswith("\x01"):
@@ -33,7 +33,7 @@ def _talk(state: State, message: Message) -> list[IrcEvent]:
     return [event]
 
 
-def _ctcp(state: State, message: Message, word: str, rest: str) -> None:
+def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> None:
     answers = {"VERSION": f"Terrarium {version('terrarium')}", "PING": rest}
     last, now = state.ctcp_answered, state.now()
     if message.command == "NOTICE" or not message.source or word not in answers:
@@ -47,7 +47,7 @@ def _ctcp(state: State, message: Message, word: str, rest: str) -> None:
     state.send("NOTICE", message.source.nick, f"\x01{answer}\x01")
 
 
-def _mode(state: State, message: Message) -> list[IrcEvent]:
+def _mode(state: ConnectionState, message: Message) -> list[IrcEvent]:
     name = state.isupport.channel_of(message.param(0))
     text = " ".join(message.params[1:])
     for letter, nick, on in state.isupport.mode_changes(message.params[1:]) if name else ():
@@ -56,23 +56,23 @@ def _mode(state: State, message: Message) -> list[IrcEvent]:
     return [state.event("MODE", message, name, name, text)] if name else []
 
 
-def _topic(state: State, message: Message) -> list[IrcEvent]:
+def _topic(state: ConnectionState, message: Message) -> list[IrcEvent]:
     name, text = message.param(0), message.param(1)
     _set_topic(state, name, text)
     return [state.event("TOPIC", message, name, name, text)]
 
 
-def _topic_is(state: State, message: Message) -> list[IrcEvent]:
+def _topic_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
     _set_topic(state, message.param(1), message.param(2))
     return []
 
 
-def _set_topic(state: State, name: str, text: str) -> None:
+def _set_topic(state: ConnectionState, name: str, text: str) -> None:
     if channel := state.roster.channel(name):
         channel.topic = text
 
 
-def _batch(state: State, message: Message) -> list[IrcEvent]:
+def _batch(state: ConnectionState, message: Message) -> list[IrcEvent]:
     reference = message.param(0)
     if reference.startswith("+"):
         outer = state.batch_type(message)

@@ -8,19 +8,19 @@ few minutes where nothing else would tell us.
 from __future__ import annotations
 
 from harnesses.irc.protocol.message import Message
-from harnesses.irc.session.state import State
+from harnesses.irc.session.state import ConnectionState
 
 ASK_EVERY, GHOST_TAKES = 300.0, 3.0
 """Seconds between attempts on a server without MONITOR, and for NickServ to do its work."""
 
 
-def begin(state: State) -> None:
+def start_recovery(state: ConnectionState) -> None:
     """We are welcome: if it is not by the nick we want, look out for that."""
     cut = state.isupport.nicklen if "NICKLEN" in state.isupport.tokens else None
     nick = state.settings.nick[:cut]
     if state.is_me(nick):
         return
-    state.missed_nick = nick
+    state.lost_nick = nick
     if (password := state.settings.nickserv_password) and not state.sasl.betrayed:
         ghost = f"GHOST {nick} {password.get_secret_value()}"
         state.send("PRIVMSG", "NickServ", ghost, urgent=True)
@@ -31,32 +31,32 @@ def begin(state: State) -> None:
         _ask(state, ASK_EVERY)
 
 
-def freed(state: State, nick: str) -> None:
+def on_nick_free(state: ConnectionState, nick: str) -> None:
     """`nick` is nobody's now."""
-    missed = state.missed_nick
+    missed = state.lost_nick
     if missed and state.isupport.fold(nick) == state.isupport.fold(missed):
         state.send("NICK", missed)
 
 
-def offline(state: State, message: Message) -> None:
+def on_offline(state: ConnectionState, message: Message) -> None:
     """731: these, of those we watch, are not there."""
     for nick in message.param(-1).split(","):
-        freed(state, nick.partition("!")[0])
+        on_nick_free(state, nick.partition("!")[0])
 
 
-def renamed(state: State) -> None:
+def on_nick_change(state: ConnectionState) -> None:
     """Our nick has changed: what we wanted is ours now, or somebody wants us called so."""
-    if state.missed_nick and "MONITOR" in state.isupport.tokens:
-        state.send("MONITOR", "-", state.missed_nick)
-    state.missed_nick = None
+    if state.lost_nick and "MONITOR" in state.isupport.tokens:
+        state.send("MONITOR", "-", state.lost_nick)
+    state.lost_nick = None
 
 
-def refused(state: State) -> None:
+def on_nick_in_use(state: ConnectionState) -> None:
     """The nick is still taken; where nobody will tell us when it is not, ask again."""
-    if state.missed_nick and "MONITOR" not in state.isupport.tokens:
+    if state.lost_nick and "MONITOR" not in state.isupport.tokens:
         _ask(state, ASK_EVERY)
 
 
-def _ask(state: State, delay: float) -> None:
-    if nick := state.missed_nick:
-        state.send_later(delay, lambda: state.missed_nick is None, "NICK", nick)
+def _ask(state: ConnectionState, delay: float) -> None:
+    if nick := state.lost_nick:
+        state.send_later(delay, lambda: state.lost_nick is None, "NICK", nick)

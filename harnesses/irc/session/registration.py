@@ -14,7 +14,7 @@ RETRY_FIRST, RETRY_LONGEST = 2.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class QueuedMessage:
     """A message to send, `delay` seconds from now; `urgent` ones overtake those that wait,
     `idle` ones are overtaken by all.
 
@@ -28,7 +28,7 @@ class Outgoing:
     unless: Callable[[], bool] | None = None
 
 
-class NickChoice:
+class NickPicker:
     """The nick we ask for: the wanted one, with `_`, with `__`, then with random letters.
 
     `suffix` makes the random letters.
@@ -43,19 +43,23 @@ class NickChoice:
         """Ask for the nick that is wanted."""
         return Message("NICK", (self._wanted,))
 
-    def refused(self, invalid: bool) -> Outgoing:
+    def next_nick(self, invalid: bool) -> QueuedMessage:
         """The next nick after a refusal: one line a refusal, and from the third on it waits.
 
         `invalid` means that the server takes no such nick at all; a short plain one follows.
         """
         self._refused += 1
         if self._refused <= 2 and not invalid:
-            return Outgoing(Message("NICK", (self._wanted + "_" * self._refused,)), urgent=True)
+            return QueuedMessage(
+                Message("NICK", (self._wanted + "_" * self._refused,)), urgent=True
+            )
         base = self._wanted[:4] if invalid else f"{self._wanted}_"
         plain = "".join(c for c in base if c.isascii() and c.isalpha()) if invalid else base
         doublings = max(0, self._refused - 3)
         delay = min(RETRY_FIRST * 2**doublings, RETRY_LONGEST) if self._refused > 2 else 0.0
-        return Outgoing(Message("NICK", ((plain or "bot") + self._suffix(),)), delay, urgent=True)
+        return QueuedMessage(
+            Message("NICK", ((plain or "bot") + self._suffix(),)), delay, urgent=True
+        )
 
 
 def _random_letters() -> str:

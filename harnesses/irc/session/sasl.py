@@ -49,7 +49,7 @@ def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
     password = settings.sasl_password.get_secret_value() if settings.sasl_password else None
     makers: dict[str, Callable[[], Mechanism]] = {}
     if settings.tls_cert and encrypted:
-        makers["EXTERNAL"] = lambda: _Words(user)
+        makers["EXTERNAL"] = lambda: _PlainOrExternal(user)
     if user and settings.sasl_key:
         key = settings.sasl_key.get_secret_value()
         makers["ECDSA-NIST256P-CHALLENGE"] = lambda: _Ecdsa(user, key)
@@ -57,11 +57,11 @@ def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
         makers["SCRAM-SHA-512"] = lambda: Scram("sha512", user, password)
         makers["SCRAM-SHA-256"] = lambda: Scram("sha256", user, password)
         if encrypted or settings.sasl:
-            makers["PLAIN"] = lambda: _Words(f"{user}\0{user}\0{password}")
+            makers["PLAIN"] = lambda: _PlainOrExternal(f"{user}\0{user}\0{password}")
     return {name: makers[name] for name in settings.sasl or makers if name in makers}
 
 
-class _Words:
+class _PlainOrExternal:
     """A mechanism of one message: EXTERNAL (whom to act for), PLAIN (that, name, password)."""
 
     complete = True
@@ -150,13 +150,13 @@ class Sasl:
         """Take an AUTHENTICATE or a numeric of SASL; return the answers."""
         match message.command:
             case "AUTHENTICATE" if self._mechanism:
-                return self._challenged(self._mechanism, message.param(0))
+                return self._answer_challenge(self._mechanism, message.param(0))
             case "900":
                 self.account = message.param(2) or None
             case "901":
                 self.account = None
             case "903" | "907":
-                self._succeeded()
+                self._on_success()
             case "908":
                 offered = message.param(1).upper().split(",")
                 self._left = [name for name in self._left if name in offered]
@@ -177,7 +177,7 @@ class Sasl:
             return [Message("AUTHENTICATE", (name,))]
         return []
 
-    def _challenged(self, mechanism: Mechanism, chunk: str) -> list[Message]:
+    def _answer_challenge(self, mechanism: Mechanism, chunk: str) -> list[Message]:
         self._received += chunk.removeprefix("+") if len(chunk) == 1 else chunk
         if len(chunk) == CHUNK and len(self._received) < LONGEST:
             return []
@@ -194,7 +194,7 @@ class Sasl:
         self.betrayed = True
         return [Message("AUTHENTICATE", ("*",))]
 
-    def _succeeded(self) -> None:
+    def _on_success(self) -> None:
         if self._mechanism and not self._mechanism.complete:
             self._warn("the server calls it a success before it has proved who it is")
             self.betrayed, self.account = True, None

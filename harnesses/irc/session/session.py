@@ -17,8 +17,8 @@ from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.session import connection_handlers, membership_handlers, message_handlers
 from harnesses.irc.session.channels import Roster
-from harnesses.irc.session.registration import Outgoing
-from harnesses.irc.session.state import Handler, State, utc_now
+from harnesses.irc.session.registration import QueuedMessage
+from harnesses.irc.session.state import ConnectionState, Handler, utc_now
 from harnesses.irc.session.sts import Sts
 from harnesses.irc.settings import NetworkSettings
 
@@ -29,8 +29,8 @@ class Session:
     """What we know of a connection, and what the protocol wants said.
 
     `channels` are those to be in, with their keys or ""; the caller may change the mapping at any
-    time. What is to be sent collects until `take` is called. `encrypted` says that nobody else
-    reads along.
+    time. What is to be sent collects until `pop_outgoing` is called. `encrypted` says that nobody
+    else reads along.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Session:
         now: Callable[[], datetime] = utc_now,
         encrypted: bool = False,
     ) -> None:
-        self._state = State(network, settings, channels, now, encrypted)
+        self._state = ConnectionState(network, settings, channels, now, encrypted)
 
     @property
     def network(self) -> str:
@@ -74,14 +74,16 @@ class Session:
         return frozenset(self._state.capabilities.enabled)
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the server has welcomed us and its message of the day is over."""
         return self._state.ready
 
     @property
-    def joined(self) -> bool:
+    def is_joined(self) -> bool:
         """Whether we are in every channel that we want to be in."""
-        return self.ready and all(self.roster.channel(name) for name in self._state.wanted)
+        return self.is_ready and all(
+            self.roster.channel(name) for name in self._state.desired_channels
+        )
 
     @property
     def error(self) -> str | None:
@@ -109,11 +111,11 @@ class Session:
         A password in the clear waits until the server has had its chance to ask for TLS.
         """
         state = self._state
-        state.outgoing.append(Outgoing(state.capabilities.start(), urgent=True))
+        state.outgoing.append(QueuedMessage(state.capabilities.start(), urgent=True))
         if state.encrypted or not state.settings.password:
             connection_handlers.introduce(state)
 
-    def take(self) -> list[Outgoing]:
+    def pop_outgoing(self) -> list[QueuedMessage]:
         """What is to be sent since the last call, in order."""
         outgoing, self._state.outgoing = self._state.outgoing, []
         return outgoing
@@ -121,47 +123,47 @@ class Session:
     def receive(self, message: Message) -> list[IrcEvent]:
         """Take one message of the server; return what happened, in order."""
         state = self._state
-        return [event for each in state.multiline.take(message) for event in self._handle(each)]
+        return [event for each in state.multiline.feed(message) for event in self._handle(each)]
 
     def _handle(self, message: Message) -> list[IrcEvent]:
-        labelled = self._state.echoes.heard(message)
+        labelled = self._state.labels.on_message(message)
         labelled |= self._state.batch_type(message) == "labeled-response"
         if labelled and message.command in ("PRIVMSG", "NOTICE"):
             return []  # whoever said it knows
-        if message.command != "BATCH" and self._state.is_past(message):
+        if message.command != "BATCH" and self._state.is_replayed(message):
             return []  # it is not to be done again, logged again, or believed of who is here now
         handler = HANDLERS.get(message.command)
         return handler(self._state, message) if handler else []
 
     def label(self) -> str | None:
         """A label for a line that is to be echoed; None where the server does not do that."""
-        return self._state.echoes.label() if self._state.echoing else None
+        return self._state.labels.label() if self._state.echoing else None
 
     def wrote(self, line: str) -> None:
         """A line has gone out, ours or one of the caller's."""
-        self._state.written.add(line)
+        self._state.sent_lines.add(line)
 
     def receipts(self) -> list[tuple[str, bool]]:
         """The labels answered since the last call, each with whether its line went through."""
-        return self._state.echoes.take()
+        return self._state.labels.pop_results()
 
 
-def _ping(state: State, message: Message) -> list[IrcEvent]:
+def _ping(state: ConnectionState, message: Message) -> list[IrcEvent]:
     state.send("PONG", *message.params, urgent=True)
     return []
 
 
-def _standard_reply(state: State, message: Message) -> list[IrcEvent]:
+def _standard_reply(state: ConnectionState, message: Message) -> list[IrcEvent]:
     # https://ircv3.net/specs/extensions/standard-replies
     words = " ".join(message.params)
     log.warning("irc.server_says", network=state.network, kind=message.command, words=words)
     return []
 
 
-def _too_long(state: State, message: Message) -> list[IrcEvent]:
+def _too_long(state: ConnectionState, message: Message) -> list[IrcEvent]:
     """Say it again in pieces, once; the whole line counts as said then."""
-    line = state.written.refused(message.tags.get("label", ""))
-    pieces = state.written.pieces(line) if line else []
+    line = state.sent_lines.take_rejected(message.tags.get("label", ""))
+    pieces = state.sent_lines.pieces(line) if line else []
     command, target = (line.command, line.param(0)) if line else ("", "")
     log.warning(
         "irc.line_too_long",
@@ -171,14 +173,14 @@ def _too_long(state: State, message: Message) -> list[IrcEvent]:
         pieces=len(pieces),
     )
     for piece in pieces:
-        tags = {"label": state.echoes.label()} if state.echoing else {}
-        state.outgoing.append(Outgoing(replace(piece, tags=tags)))
+        tags = {"label": state.labels.label()} if state.echoing else {}
+        state.outgoing.append(QueuedMessage(replace(piece, tags=tags)))
     if line and pieces and (label := line.tags.get("label")):
-        state.echoes.settle(label)
+        state.labels.confirm(label)
     return []
 
 
-def _error(state: State, message: Message) -> list[IrcEvent]:
+def _error(state: ConnectionState, message: Message) -> list[IrcEvent]:
     state.error = message.param(0)
     return []
 

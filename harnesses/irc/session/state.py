@@ -6,19 +6,19 @@ import functools
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from harnesses.irc.protocol.echo_labels import Echoes
+from harnesses.irc.protocol.echo_labels import LabelTracker
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.input_too_long import Written
+from harnesses.irc.protocol.input_too_long import SentLines
 from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.protocol.multiline import Multiline
-from harnesses.irc.session.capabilities import ECHO, Capabilities
+from harnesses.irc.protocol.multiline import MultilineAssembler
+from harnesses.irc.session.capabilities import ECHO, CapabilityNegotiation
 from harnesses.irc.session.channels import Roster
-from harnesses.irc.session.registration import NickChoice, Outgoing
+from harnesses.irc.session.registration import NickPicker, QueuedMessage
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.settings import NetworkSettings
 
-Handler = Callable[["State", Message], list[IrcEvent]]
+Handler = Callable[["ConnectionState", Message], list[IrcEvent]]
 """Takes one message of the server, changes the state, returns what is to be logged."""
 
 PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
@@ -47,11 +47,12 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class State:
-    """The mutable heart of a session. `wanted` maps the channels to be in to their keys or "".
+class ConnectionState:
+    """The mutable heart of a session. `desired_channels` maps the channels to be in to their keys
+    or "".
 
     `encrypted` says whether the connection is; `introduced` whether PASS, NICK and USER are out.
-    `missed_nick` is the nick we want while it is somebody else's; `seen` has the last messages'
+    `lost_nick` is the nick we want while it is somebody else's; `seen` has the last messages'
     ids with their targets.
     """
 
@@ -63,7 +64,12 @@ class State:
         now: Callable[[], datetime],
         encrypted: bool,
     ) -> None:
-        self.network, self.settings, self.wanted, self.now = network, settings, wanted, now
+        self.network, self.settings, self.desired_channels, self.now = (
+            network,
+            settings,
+            wanted,
+            now,
+        )
         self.source = Source(settings.nick)
         self.encrypted, self.introduced = encrypted, False
         self.registered = False
@@ -71,16 +77,16 @@ class State:
         self.error: str | None = None
         self.roster = Roster()
         self.sasl = Sasl(mechanisms(settings, encrypted), network)
-        self.capabilities = Capabilities(self.sasl, encrypted)
-        self.nicks = NickChoice(settings.nick)
-        self.missed_nick: str | None = None
-        self.echoes = Echoes()
+        self.capabilities = CapabilityNegotiation(self.sasl, encrypted)
+        self.nicks = NickPicker(settings.nick)
+        self.lost_nick: str | None = None
+        self.labels = LabelTracker()
         self.seen: dict[tuple[str, str], None] = {}
-        self.written = Written(now)
-        self.multiline = Multiline()
+        self.sent_lines = SentLines(now)
+        self.multiline = MultilineAssembler()
         self.batches: dict[str, str] = {}
         self.ctcp_answered: datetime | None = None
-        self.outgoing: list[Outgoing] = []
+        self.outgoing: list[QueuedMessage] = []
 
     @property
     def isupport(self) -> ISupport:
@@ -93,18 +99,18 @@ class State:
 
     def send(self, command: str, *params: str, urgent: bool = False, idle: bool = False) -> None:
         """Send a message; urgent ones overtake, idle ones are overtaken."""
-        self.outgoing.append(Outgoing(Message(command, params), urgent=urgent, idle=idle))
+        self.outgoing.append(QueuedMessage(Message(command, params), urgent=urgent, idle=idle))
 
     def send_later(
         self, delay: float, unless: Callable[[], bool], command: str, *params: str
     ) -> None:
         """Send a message in `delay` seconds, unless it is needless then."""
-        self.outgoing.append(Outgoing(Message(command, params), delay, unless=unless))
+        self.outgoing.append(QueuedMessage(Message(command, params), delay, unless=unless))
 
     def join(self, channel: str, delay: float = 0.0) -> None:
         """Join `channel`, `delay` seconds from now, if we want to be in it and are not, then."""
         fold = self.isupport.fold
-        for name, key in self.wanted.items():
+        for name, key in self.desired_channels.items():
             if fold(name) == fold(channel):
                 params = (name, key) if key else (name,)
                 needless = functools.partial(self._needless, name)
@@ -113,7 +119,7 @@ class State:
     def join_all(self) -> None:
         """Join all that we want to be in, as many at once as the server says it takes."""
         # A key belongs to the channel at its place in the list, so those with keys come first.
-        wanted = sorted(self.wanted.items(), key=lambda pair: not pair[1])
+        wanted = sorted(self.desired_channels.items(), key=lambda pair: not pair[1])
         at_once = min(self.isupport.targets("JOIN"), JOINS_AT_ONCE)
         for start in range(0, len(wanted), at_once):
             some = wanted[start : start + at_once]
@@ -125,7 +131,7 @@ class State:
         """Whether the server shows us what has become of our lines."""
         return self.capabilities.enabled >= ECHO
 
-    def is_past(self, message: Message) -> bool:
+    def is_replayed(self, message: Message) -> bool:
         """Whether it happened before now: in a batch of the past, before we came, or twice."""
         if self.batch_type(message) in PAST:
             return True
@@ -147,7 +153,7 @@ class State:
         return known
 
     def _needless(self, channel: str) -> bool:
-        return channel not in self.wanted or self.roster.channel(channel) is not None
+        return channel not in self.desired_channels or self.roster.channel(channel) is not None
 
     def batch_type(self, message: Message) -> str | None:
         """The type of the batch that `message` is part of."""

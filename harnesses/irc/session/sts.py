@@ -64,7 +64,7 @@ class StsPolicies:
         this process, and is not kept."""
         self._upgrades[host.lower()] = port
 
-    def keep(self, host: str, port: int, duration: int) -> None:
+    def store(self, host: str, port: int, duration: int) -> None:
         """`host` has said so over TLS; a duration of 0 takes it back."""
         if duration:
             expires = self._clock() + duration

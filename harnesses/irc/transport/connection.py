@@ -1,7 +1,7 @@
 """The asyncio side of one connection, and irc3's bot on top of it.
 
 irc3 is here for its plugins. Its own connection loses bytes, does not know tags, floods and
-reconnects by itself; so bytes go through our `Connection` to our session first, and the bot gets
+reconnects by itself; so bytes go through our `IrcConnection` to our session first, and the bot gets
 the line afterwards, without tags. What a plugin sends goes out through our splitting and pacing.
 """
 
@@ -25,17 +25,17 @@ REPLACED = ("core", "sasl", "autojoins", "userlist")
 """Plugins of irc3 whose work is done here; other plugins may require them, and get us."""
 
 
-class Connection(asyncio.Protocol):
+class IrcConnection(asyncio.Protocol):
     """Bytes to lines and lines to bytes.
 
-    `opened` is called before any line; `received` with each line, in order. `lost` is done when
-    the connection is gone. Where there are `trusted` fingerprints a certificate with another
+    `on_connected` is called before any line; `received` with each line, in order. `lost` is done
+    when the connection is gone. Where there are `trusted` fingerprints a certificate with another
     ends the connection before a byte is sent.
     """
 
     def __init__(
         self,
-        opened: Callable[[Connection], None],
+        opened: Callable[[IrcConnection], None],
         received: Callable[[str], None],
         trusted: Collection[str] = (),
     ) -> None:
@@ -89,14 +89,14 @@ class Bot(irc3.IrcBot):  # type: ignore[misc]
         super().__init__(loop=asyncio.get_running_loop(), asynchronous=False)
         self.registry.includes.update(f"irc3.plugins.{name}" for name in REPLACED)
         self.include(*plugins)
-        self.renamed(network.nick)
+        self.on_nick_change(network.nick)
 
-    def opened(self, connection: Connection) -> None:
+    def on_connected(self, connection: IrcConnection) -> None:
         """A connection stands."""
         self.protocol = connection
         self.notify("connection_made")
 
-    def renamed(self, nick: str) -> None:
+    def on_nick_change(self, nick: str) -> None:
         """Our nick is `nick` now: events that mention it listen to the new one."""
         if self.config["nick"] != nick:
             self.config["nick"] = nick

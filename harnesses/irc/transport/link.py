@@ -10,10 +10,10 @@ import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.message import parse, untagged
+from harnesses.irc.protocol.message import parse, strip_tags
 from harnesses.irc.session.session import Session
-from harnesses.irc.transport.connection import Bot, Connection
-from harnesses.irc.transport.send_queue import RATE, Outbox, Sent
+from harnesses.irc.transport.connection import Bot, IrcConnection
+from harnesses.irc.transport.send_queue import RATE, SendQueue, Sent
 
 log = structlog.get_logger()
 
@@ -21,7 +21,7 @@ CONNECT_WITHIN, GOODBYE_WITHIN = 30.0, 2.0
 """Seconds for a connection to stand, and for the other side of TLS to end it with us."""
 
 
-class Link:
+class IrcClient:
     """A session on a connection.
 
     `on_event` gets each event in the order of arrival, `changed` is called after each line.
@@ -43,8 +43,8 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._session, self._bot, self._silence = session, bot, silence
         self._on_event, self._changed = on_event, changed
-        self._connection = Connection(self._opened, self._received, trusted)
-        self._outbox = Outbox(self._write, rate)
+        self._connection = IrcConnection(self._on_open, self._on_line, trusted)
+        self._send_queue = SendQueue(self._write, rate)
         self._opening = asyncio.timeout(CONNECT_WITHIN)
         self._receipts: dict[str, Sent] = {}
         self._heard = self._loop.time()
@@ -61,7 +61,7 @@ class Link:
                 ssl_shutdown_timeout=GOODBYE_WITHIN if tls else None,
             )
 
-    async def last(self) -> Exception | None:
+    async def wait_closed(self) -> Exception | None:
         """Watch over the connection until it is gone; return why, if the server did not close it.
 
         A server that falls silent is asked with a PING, and dropped when it does not answer.
@@ -80,7 +80,7 @@ class Link:
             await asyncio.wait([self._connection.lost], timeout=max(patience, 0.01))
         return self._connection.lost.result()
 
-    async def lost(self, within: float) -> None:
+    async def wait_disconnected(self, within: float) -> None:
         """Wait until the server has closed the connection; after `within` seconds drop it.
 
         One that does not stand yet is not waited for: `open` fails.
@@ -94,7 +94,7 @@ class Link:
 
     def send_line(self, line: str, urgent: bool = False) -> Sent:
         """Send a line as soon as pacing lets it go."""
-        return self._outbox.send(line, urgent)
+        return self._send_queue.send(line, urgent)
 
     async def lag(self) -> float:
         """Seconds until the server answers; for ever, when it does not."""
@@ -108,13 +108,13 @@ class Link:
             del self._pings[token]
         return self._loop.time() - began
 
-    def receipt(self, label: str) -> Sent:
+    def ack(self, label: str) -> Sent:
         """Done when the server has said whether the line with this label went through."""
         return self._receipts.setdefault(label, self._loop.create_future())
 
     def close(self) -> None:
         """Drop the connection and all that waits for it."""
-        self._outbox.close()
+        self._send_queue.close()
         for receipt in self._receipts.values():
             if not receipt.done():
                 receipt.set_result(False)
@@ -123,14 +123,14 @@ class Link:
         self._session.roster.clear()
         self._bot.notify("connection_lost")
 
-    def _opened(self, connection: Connection) -> None:
+    def _on_open(self, connection: IrcConnection) -> None:
         self._heard = self._loop.time()
-        self._outbox.open()
-        self._bot.opened(connection)
+        self._send_queue.open()
+        self._bot.on_connected(connection)
         self._session.start()
         self._flush()
 
-    def _received(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         self._heard = self._loop.time()
         if not (message := parse(line)):
             return
@@ -143,25 +143,25 @@ class Link:
             if (receipt := self._receipts.pop(label, None)) and not receipt.done():
                 receipt.set_result(through)
         self._flush()
-        self._bot.renamed(self._session.nick)
+        self._bot.on_nick_change(self._session.nick)
         self._changed()
-        self._bot.dispatch(untagged(line))
+        self._bot.dispatch(strip_tags(line))
         if self._session.upgrade or self._session.error is not None:
             self._connection.abort()  # nothing is to be said here any more
 
     def _flush(self) -> None:
-        for outgoing in self._session.take():
+        for outgoing in self._session.pop_outgoing():
             try:
                 line = outgoing.message.render()
             except InvalidMessage as error:
                 log.warning("irc.unsendable", network=self._session.network, error=str(error))
                 continue
             if outgoing.delay:
-                self._outbox.later(outgoing.delay, line, outgoing.urgent, outgoing.unless)
+                self._send_queue.later(outgoing.delay, line, outgoing.urgent, outgoing.unless)
             else:
-                self._outbox.send(line, outgoing.urgent, outgoing.idle)
+                self._send_queue.send(line, outgoing.urgent, outgoing.idle)
 
     def _write(self, line: str) -> None:
         self._connection.write(line)
         self._session.wrote(line)
-        self._bot.dispatch(untagged(line), iotype="out")
+        self._bot.dispatch(strip_tags(line), iotype="out")

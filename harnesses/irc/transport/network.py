@@ -22,7 +22,7 @@ from harnesses.irc.session.session import Session
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import Bot
-from harnesses.irc.transport.link import Link
+from harnesses.irc.transport.link import IrcClient
 from harnesses.irc.transport.send_queue import Sent
 from harnesses.irc.transport.tls import tls_context
 
@@ -54,7 +54,7 @@ class Network:
 
     `on_event` is called synchronously, in the order of arrival; what it raises ends `run`. Our
     own messages are no events: `privmsg` and its like return what went out. `connected` is set
-    while the server has us registered, `joined` while we are in all the channels we want.
+    while the server has us registered, `all_joined` while we are in all the channels we want.
     `plugins` are modules with irc3 plugins, `policies` remembers which servers insist on TLS.
     Raises IrcError when the settings name no server.
     """
@@ -73,14 +73,14 @@ class Network:
         if settings.server is None:
             raise IrcError(f"the network {name} has no server; set its key `server`")
         self.name, self._server = name, settings.server
-        self.connected, self.joined = asyncio.Event(), asyncio.Event()
+        self.connected, self.all_joined = asyncio.Event(), asyncio.Event()
         self._settings, self._on_event, self._plugins = settings, on_event, tuple(plugins)
         self._policies = policies or StsPolicies()
         self._backoff = backoff or Backoff(*RECONNECT, jitter=random.random)
         self._silence = silence
         self._wanted = dict(_name_and_key(channel) for channel in settings.channels)
         self._session = Session(name, settings, self._wanted)
-        self._link: Link | None = None
+        self._client: IrcClient | None = None
         self._port = settings.port
         self._noted: Sts | None = None
         self._closing = asyncio.Event()
@@ -139,32 +139,34 @@ class Network:
         """Seconds until the server answers, or None when it does not in good time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAG_WITHIN):
-                return await self._link.lag() if self._link else None
+                return await self._client.lag() if self._client else None
         return None
 
     async def until_joined(self) -> None:
         """Wait until we are in every channel we want; for ever, when one does not let us in."""
-        await self.joined.wait()
+        await self.all_joined.wait()
 
     async def run(self) -> None:
         """Be on the network until `quit`."""
         bot = Bot(self, self._plugins)
         while not self._closing.is_set():
-            self._port, encrypted = self._way()
+            self._port, encrypted = self._endpoint()
             self._noted = None
             self._session = Session(self.name, self._settings, self._wanted, encrypted=encrypted)
-            changed = functools.partial(self._changed, bot)
+            changed = functools.partial(self._on_change, bot)
             trusted = self._settings.tls_fingerprints
             rate = self._settings.lines_per_second
-            link = Link(self._session, bot, self._on_event, changed, self._silence, trusted, rate)
-            self._link = link
+            client = IrcClient(
+                self._session, bot, self._on_event, changed, self._silence, trusted, rate
+            )
+            self._client = client
             try:
-                await self._stay(link)
+                await self._serve_connection(client)
             except (OSError, UnicodeError) as error:
                 log.warning("irc.connect_failed", network=self.name, error=str(error))
             finally:
-                self._leave()
-            await self._pause()
+                self._reset()
+            await self._wait_backoff()
 
     async def privmsg(self, target: str, text: str) -> list[str]:
         """Say `text`; return the lines that went out, which are none without a connection.
@@ -172,15 +174,15 @@ class Network:
         Where the server echoes, it is those that it took. Raises InvalidMessage when `target`
         cannot be one.
         """
-        return await self._said(self._say("PRIVMSG", target, text, echoed=True))
+        return await self._delivered_lines(self._say("PRIVMSG", target, text, echoed=True))
 
     async def notice(self, target: str, text: str) -> list[str]:
         """Like `privmsg`, as a NOTICE."""
-        return await self._said(self._say("NOTICE", target, text, echoed=True))
+        return await self._delivered_lines(self._say("NOTICE", target, text, echoed=True))
 
     async def action(self, target: str, text: str) -> list[str]:
         """Like `privmsg`, as an action; the lines returned are without its CTCP wrapping."""
-        return await self._said(self._say("ACTION", target, text, echoed=True))
+        return await self._delivered_lines(self._say("ACTION", target, text, echoed=True))
 
     def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
         """The lines that `text` to `target` makes, as `privmsg` (or `command`) would send them."""
@@ -200,7 +202,7 @@ class Network:
         self._require_channel(channel)
         line = Message("JOIN", (channel, key) if key else (channel,)).render()
         self._wanted[channel] = key
-        if self._session.ready:
+        if self._session.is_ready:
             self.send_line(line)
         self._note_joined()
 
@@ -217,8 +219,8 @@ class Network:
     def send_line(self, line: str, urgent: bool = False) -> Sent:
         """Send a raw line; line breaks in it become spaces."""
         clean = line.rstrip("\r\n").translate({10: " ", 13: " ", 0: None})
-        if self._link:
-            return self._link.send_line(clean, urgent)
+        if self._client:
+            return self._client.send_line(clean, urgent)
         nothing: Sent = asyncio.get_running_loop().create_future()
         nothing.set_result(False)
         return nothing
@@ -231,20 +233,20 @@ class Network:
     async def quit(self, reason: str = "") -> None:
         """Leave the network, in two seconds at most; `run` ends."""
         self.close(reason)
-        if self._link:
-            await self._link.lost(QUIT_WITHIN)
+        if self._client:
+            await self._client.wait_disconnected(QUIT_WITHIN)
 
-    def _way(self) -> tuple[int, bool]:
+    def _endpoint(self) -> tuple[int, bool]:
         """The port to connect to, and whether by TLS: as set, or as the server insists."""
         settings = self._settings
         insisted = None if settings.tls else self._policies.port(self._server)
         return insisted or settings.port, settings.tls or insisted is not None
 
-    async def _stay(self, link: Link) -> None:
+    async def _serve_connection(self, client: IrcClient) -> None:
         tls = tls_context(self._settings) if self._session.encrypted else None
-        await link.open(self._server, self._port, tls)
-        self._backoff.started()
-        fault = await link.last()
+        await client.open(self._server, self._port, tls)
+        self._backoff.mark_started()
+        fault = await client.wait_closed()
         if self._session.encrypted and not isinstance(fault, UntrustedCertificate):
             self._policies.renew(self._server)
         if fault and not isinstance(fault, OSError):
@@ -255,14 +257,14 @@ class Network:
             why = self._session.error or str(fault or "the server closed the connection")
             log.warning("irc.disconnected", network=self.name, error=why)
 
-    def _leave(self) -> None:
-        if self._link:
-            self._link.close()
-        self._link = None
+    def _reset(self) -> None:
+        if self._client:
+            self._client.close()
+        self._client = None
         self.connected.clear()
-        self.joined.clear()
+        self.all_joined.clear()
 
-    async def _pause(self) -> None:
+    async def _wait_backoff(self) -> None:
         if self._closing.is_set() or self._session.upgrade:
             return
         unwelcome = _UNWELCOME.search(self._session.error or "")
@@ -272,19 +274,19 @@ class Network:
             async with asyncio.timeout(delay):
                 await self._closing.wait()
 
-    def _changed(self, bot: Bot) -> None:
+    def _on_change(self, bot: Bot) -> None:
         self._note_sts()
-        if self._session.ready and not self.connected.is_set():
+        if self._session.is_ready and not self.connected.is_set():
             self.connected.set()
             log.info("irc.connected", network=self.name, nick=self.nick)
             bot.notify("server_ready")
         self._note_joined()
 
     def _note_joined(self) -> None:
-        if self._session.joined:
-            self.joined.set()
+        if self._session.is_joined:
+            self.all_joined.set()
         else:
-            self.joined.clear()
+            self.all_joined.clear()
 
     def _note_sts(self) -> None:
         announced = self._session.sts
@@ -294,15 +296,15 @@ class Network:
         if self._session.upgrade:
             self._policies.upgrade(self._server, self._session.upgrade)
         elif announced and announced.duration is not None and self._session.encrypted:
-            self._policies.keep(self._server, self._port, announced.duration)
+            self._policies.store(self._server, self._port, announced.duration)
 
     def _require_channel(self, name: str) -> None:
         if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
             raise InvalidMessage(f"{name!r} is not the name of a channel")
 
-    def _say(self, command: str, target: str, text: str, echoed: bool) -> list[_Said]:
+    def _say(self, command: str, target: str, text: str, echoed: bool) -> list[_SentLine]:
         Message("PRIVMSG", (target, "")).render()  # a bad target is an error also when offline
-        if not self._link or not self.connected.is_set():
+        if not self._client or not self.connected.is_set():
             return []
         wire = "PRIVMSG" if command == "ACTION" else command
         wrapped = "\x01ACTION {}\x01" if command == "ACTION" else "{}"
@@ -311,13 +313,13 @@ class Network:
             label = self._session.label() if echoed else None
             tags = {"label": label} if label else {}
             line = Message(wire, (target, wrapped.format(piece)), tags=tags).render()
-            receipt = self._link.receipt(label) if label else None
-            lines.append(_Said(piece, self._link.send_line(line), receipt))
+            receipt = self._client.ack(label) if label else None
+            lines.append(_SentLine(piece, self._client.send_line(line), receipt))
         return lines
 
-    async def _said(self, lines: list[_Said]) -> list[str]:
+    async def _delivered_lines(self, lines: list[_SentLine]) -> list[str]:
         try:
-            return [line.text for line in lines if await line.sent and await line.arrived()]
+            return [line.text for line in lines if await line.sent and await line.is_delivered()]
         except asyncio.CancelledError:
             for line in lines:
                 line.sent.cancel()
@@ -325,7 +327,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _SentLine:
     """A line of ours: `sent` when it is out, `receipt` when the server has told what became of
     it, where it does."""
 
@@ -333,7 +335,7 @@ class _Said:
     sent: Sent
     receipt: Sent | None
 
-    async def arrived(self) -> bool:
+    async def is_delivered(self) -> bool:
         """Whether it did; a server that does not say so in time is believed to have it."""
         if self.receipt is None:
             return True

@@ -29,7 +29,7 @@ def cost(size: int) -> float:
     return 1.0 + max(0, size - FREE_BYTES) / BYTES_A_TOKEN
 
 
-class Pacing(Generic[T]):
+class TokenBucketQueue(Generic[T]):
     """A queue of items that gives each out when its tokens are there.
 
     Urgent items (registration, PONG, QUIT: what the protocol wants, never what people make us
@@ -49,7 +49,7 @@ class Pacing(Generic[T]):
     def __len__(self) -> int:
         return len(self._urgent) + len(self._waiting) + len(self._idle)
 
-    def put(self, item: T, size: int, urgent: bool = False, idle: bool = False) -> None:
+    def push(self, item: T, size: int, urgent: bool = False, idle: bool = False) -> None:
         """Add an item that takes `size` bytes on the wire."""
         if urgent:
             self._urgent.append(item)
@@ -57,7 +57,7 @@ class Pacing(Generic[T]):
             queue = self._idle if idle else self._waiting
             queue.append((min(cost(size), self._burst), item))
 
-    def take(self) -> T | None:
+    def pop(self) -> T | None:
         """The next item that may go now, or None."""
         if self._urgent:
             return self._urgent.popleft()
@@ -70,14 +70,14 @@ class Pacing(Generic[T]):
         return item
 
     def delay(self) -> float | None:
-        """Seconds until `take` has an item; None when nothing waits."""
+        """Seconds until `pop` has an item; None when nothing waits."""
         if self._urgent:
             return 0.0
         self._fill()
         queue = self._waiting or self._idle
         return max(0.0, (queue[0][0] - self._tokens) / self._rate) if queue else None
 
-    def keep(self, wanted: Callable[[T], bool]) -> None:
+    def discard_unwanted(self, wanted: Callable[[T], bool]) -> None:
         """Drop what is waiting and no longer wanted, before it costs anything."""
         self._waiting = deque(entry for entry in self._waiting if wanted(entry[1]))
         self._idle = deque(entry for entry in self._idle if wanted(entry[1]))
@@ -99,13 +99,16 @@ Sent = asyncio.Future[bool]
 """Done when a line is written (True) or never will be (False)."""
 
 
-class Outbox:
-    """Writes lines as fast as `Pacing` allows, `rate` a second, while its connection is open."""
+class SendQueue:
+    """Writes lines as fast as `TokenBucketQueue` allows, `rate` a second, while its connection is
+    open."""
 
     def __init__(self, write: Callable[[str], None], rate: float = RATE) -> None:
         self._loop = asyncio.get_running_loop()
         self._write = write
-        self._pacing: Pacing[tuple[str, Sent]] = Pacing(self._loop.time, rate=rate)
+        self._pacing: TokenBucketQueue[tuple[str, Sent]] = TokenBucketQueue(
+            self._loop.time, rate=rate
+        )
         self._timers: set[asyncio.TimerHandle] = set()
         self._next: asyncio.TimerHandle | None = None
         self._is_open = False
@@ -121,7 +124,7 @@ class Outbox:
             sent.set_result(False)
         else:
             size = len(line.encode("utf-8", "replace")) + 2
-            self._pacing.put((line, sent), size, urgent, idle)
+            self._pacing.push((line, sent), size, urgent, idle)
             self._pump()
         return sent
 
@@ -155,8 +158,8 @@ class Outbox:
                 sent.set_result(False)
 
     def _pump(self) -> None:
-        self._pacing.keep(lambda entry: not entry[1].done())
-        while entry := self._pacing.take():
+        self._pacing.discard_unwanted(lambda entry: not entry[1].done())
+        while entry := self._pacing.pop():
             line, sent = entry
             self._write(line)
             sent.set_result(True)

@@ -25,7 +25,7 @@ _WRITTEN_DAY = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class Timestamp:
     """The time that a line gives: `clock` is None where it has none, `day` where it gives no date.
 
     `year` is None where `day` was written without one (it is then of a leap year). `utc` says
@@ -40,11 +40,11 @@ class When:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ParsedLine:
     """An event as a line tells it; `channel` where the line names one."""
 
     type: EventType
-    when: When
+    when: Timestamp
     nick: str
     text: str = ""
     user: str = ""
@@ -54,23 +54,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayChange:
     """The lines that follow are of this day."""
 
     date: date
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class Ignored:
     """A line that is known, and is no event: a blank, a client's own remark."""
 
 
-Parsed = Entry | Day | Noise | Event | None
+Parsed = ParsedLine | DayChange | Ignored | Event | None
 """What a line is; a whole Event where the format has all of it; None: not understood."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LinePattern:
     """One kind of line: its type (None for noise) and the pattern of what follows the time."""
 
     type: EventType | None
@@ -85,13 +85,13 @@ class Format:
     parse: Callable[[str], Parsed]
 
 
-def kind(type: EventType | None, pattern: str) -> Kind:
+def kind(type: EventType | None, pattern: str) -> LinePattern:
     """A kind of line; the pattern must match the whole rest of the line."""
-    return Kind(type, re.compile(pattern, re.DOTALL))
+    return LinePattern(type, re.compile(pattern, re.DOTALL))
 
 
 def reader(
-    stamp: str, kinds: Sequence[Kind], *, days: str = "", untimed: Sequence[Kind] = ()
+    stamp: str, kinds: Sequence[LinePattern], *, days: str = "", untimed: Sequence[LinePattern] = ()
 ) -> Callable[[str], Parsed]:
     """What reads a line: `stamp` is the pattern of the time and what stands between it and the
     rest, `kinds` are tried in order; `days` is how a line begins that tells the day, and
@@ -101,14 +101,14 @@ def reader(
 
     def parse(line: str) -> Parsed:
         if not line.strip():
-            return Noise()
+            return Ignored()
         if new_day and new_day.match(line):
             day = written_day(line)
-            return Day(day) if day else Noise()
+            return DayChange(day) if day else Ignored()
         if found := timed.fullmatch(line):
             when = when_of(found)
             return _kind_of(found["rest"], kinds, when) if when else None
-        return _kind_of(line, untimed, When())
+        return _kind_of(line, untimed, Timestamp())
 
     return parse
 
@@ -121,7 +121,7 @@ def written_day(line: str) -> date | None:
     return _date(int(found["year"]), MONTHS.index(found["month"].lower()) + 1, int(found["day"]))
 
 
-def when_of(found: re.Match[str]) -> When | None:
+def when_of(found: re.Match[str]) -> Timestamp | None:
     """The time in the groups of a match, None when there is no such time."""
     groups = found.groupdict()
     day = year = None
@@ -138,21 +138,21 @@ def when_of(found: re.Match[str]) -> When | None:
         clock = time(int(groups["hour"]), int(groups["minute"]), second, micros)
     except ValueError:
         return None
-    return When(clock, day, year, bool(groups.get("utc")), groups["second"] is not None)
+    return Timestamp(clock, day, year, bool(groups.get("utc")), groups["second"] is not None)
 
 
-def _kind_of(rest: str, kinds: Sequence[Kind], when: When) -> Parsed:
+def _kind_of(rest: str, kinds: Sequence[LinePattern], when: Timestamp) -> Parsed:
     for each in kinds:
         if found := each.pattern.fullmatch(rest):
-            return _entry(each.type, found.groupdict(), when) if each.type else Noise()
+            return _entry(each.type, found.groupdict(), when) if each.type else Ignored()
     return None
 
 
-def _entry(type: EventType, groups: dict[str, str | None], when: When) -> Entry:
+def _entry(type: EventType, groups: dict[str, str | None], when: Timestamp) -> ParsedLine:
     def part(name: str) -> str:
         return groups.get(name) or ""
 
-    return Entry(
+    return ParsedLine(
         type=type,
         when=when,
         nick="".join(part("nick").split()),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from harnesses.logs.formats.grammar import Format, Noise, Parsed
+from harnesses.logs.formats.grammar import Format, Ignored, Parsed
 from storage.chat_log.event import Event, EventType
 
 _Name = Annotated[str, Field(min_length=1, max_length=512)]
@@ -44,7 +44,7 @@ def json_line(event: Event) -> str:
 
 def _parse(line: str) -> Parsed:
     if not line.strip():
-        return Noise()
+        return Ignored()
     try:
         return JsonEvent.model_validate_json(line).event()
     except (ValidationError, OverflowError):

@@ -7,10 +7,10 @@ from storage.chat_log.event import Event, EventType
 
 def text_line(event: Event) -> str:
     """The line of an event, without line end; on one line whatever people wrote."""
-    return " ".join(f"[{event.time:%H:%M:%S}] {_said(event)}".splitlines())
+    return " ".join(f"[{event.time:%H:%M:%S}] {_render_line(event)}".splitlines())
 
 
-def _said(event: Event) -> str:
+def _render_line(event: Event) -> str:
     nick, text, target = event.nick, event.text, event.target
     mask = f"{event.user}@{event.host}"
     match event.type:

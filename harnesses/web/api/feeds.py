@@ -16,11 +16,11 @@ from starlette.responses import JSONResponse, Response
 
 from harnesses.core.permalinks import permalink, with_query
 from harnesses.web.params import MOST_WORDS, InChannel, Nick
-from harnesses.web.reader import Reader, TheReader
-from harnesses.web.rendering.text import plain, plain_line, said
-from harnesses.web.site import TheSite
+from harnesses.web.reader import LogAccess, LogAccessDep
+from harnesses.web.rendering.text import plain_line, render_line, strip_formatting
+from harnesses.web.site import AppStateDep
 from storage.chat_log.event import SPOKEN, Event
-from storage.search.models import Order, Search
+from storage.search.models import Order, SearchQuery
 
 ATOM = "http://www.w3.org/2005/Atom"
 JSON_FEED = "https://jsonfeed.org/version/1.1"
@@ -47,8 +47,8 @@ class Feed:
 
 async def _feed(
     request: Request,
-    the_site: TheSite,
-    reader: TheReader,
+    the_site: AppStateDep,
+    reader: LogAccessDep,
     where: InChannel,
     nick: Nick = None,
     q: Annotated[str, Param(max_length=MOST_WORDS)] = "",
@@ -68,11 +68,13 @@ async def _feed(
         limit=limit,
     )
     return Feed(
-        title=plain(" · ".join(part for part in (q, channel, nick, "Terrarium") if part)),
+        title=strip_formatting(
+            " · ".join(part for part in (q, channel, nick, "Terrarium") if part)
+        ),
         home=site + home,
         address=site + with_query(request.scope["path"], **query),
         site=site,
-        events=await _newest(reader, Search(text=q, within=within, order=Order.TIME)),
+        events=await _newest_events(reader, SearchQuery(text=q, within=within, order=Order.TIME)),
     )
 
 
@@ -93,9 +95,9 @@ async def show_atom(feed: TheFeed) -> Response:
         _add(entry, "id", feed.site + permalink(event))
         _add(entry, "title", _title(event))
         _add(entry, "updated", event.time.isoformat())
-        _add(_add(entry, "author"), "name", plain(event.nick))
+        _add(_add(entry, "author"), "name", strip_formatting(event.nick))
         Xml.SubElement(entry, "link", rel="alternate", href=feed.site + permalink(event))
-        _add(entry, "content", str(said(event.text))).set("type", "html")
+        _add(entry, "content", str(render_line(event.text))).set("type", "html")
     body = Xml.tostring(root, encoding="utf-8", xml_declaration=True)
     return Response(body, media_type="application/atom+xml; charset=utf-8")
 
@@ -108,9 +110,9 @@ async def show_json(feed: TheFeed) -> Response:
             "id": feed.site + permalink(event),
             "url": feed.site + permalink(event),
             "title": _title(event),
-            "content_text": plain(event.text),
+            "content_text": strip_formatting(event.text),
             "date_published": event.time.isoformat(),
-            "authors": [{"name": plain(event.nick)}],
+            "authors": [{"name": strip_formatting(event.nick)}],
         }
         for event in feed.events
     ]
@@ -124,10 +126,10 @@ async def show_json(feed: TheFeed) -> Response:
     return JSONResponse(body, media_type="application/feed+json")
 
 
-async def _newest(reader: Reader, asked: Search) -> Sequence[Event]:
-    if asked.text.strip():
-        return [hit.event for hit in (await reader.search(asked)).hits]
-    found, _ = await reader.page(asked.within, asked.within.limit)
+async def _newest_events(reader: LogAccess, search_query: SearchQuery) -> Sequence[Event]:
+    if search_query.text.strip():
+        return [hit.event for hit in (await reader.search(search_query)).hits]
+    found, _ = await reader.page(search_query.within, search_query.within.limit)
     return found[::-1]
 
 

@@ -11,12 +11,12 @@ from pydantic import BaseModel, Field
 
 from harnesses.core.permalinks import channel_path, permalink
 from storage.chat_log.event import Event, EventType
-from storage.chat_log.statistics import Channel, Day, HeatMap, Stats
+from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, Stats
 
 EventId = Annotated[int, Field(examples=[1042])]
 
 
-class Message(BaseModel):
+class LogMessage(BaseModel):
     """One event of a channel. Hosts and user names are left out: they can identify people."""
 
     id: EventId
@@ -34,7 +34,7 @@ class Message(BaseModel):
     )
 
     @classmethod
-    def of(cls, event: Event) -> Message:
+    def from_event(cls, event: Event) -> LogMessage:
         """The public form of an event."""
         return cls(
             id=event.id,
@@ -62,7 +62,7 @@ class ChannelInfo(BaseModel):
     link: str
 
     @classmethod
-    def of(cls, channel: Channel) -> ChannelInfo:
+    def from_channel(cls, channel: ChannelStats) -> ChannelInfo:
         """The public form of a channel."""
         place = channel.place
         return cls(
@@ -75,7 +75,7 @@ class ChannelInfo(BaseModel):
         )
 
 
-class Channels(BaseModel):
+class ChannelList(BaseModel):
     """The public channels, the most recently active first."""
 
     channels: list[ChannelInfo]
@@ -84,16 +84,16 @@ class Channels(BaseModel):
 class Messages(BaseModel):
     """Events in order of time; `more` says that others fit beyond the limit."""
 
-    messages: list[Message]
+    messages: list[LogMessage]
     more: bool
 
 
-class Context(BaseModel):
+class MessageContext(BaseModel):
     """An event and its neighbours on the channel, each list in order of time."""
 
-    before: list[Message]
-    message: Message
-    after: list[Message]
+    before: list[LogMessage]
+    message: LogMessage
+    after: list[LogMessage]
 
 
 class Speaker(BaseModel):
@@ -128,8 +128,8 @@ class LogStats(BaseModel):
     )
 
     @classmethod
-    def of(
-        cls, stats: Stats, days: Sequence[Day] | None = None, heat: HeatMap | None = None
+    def from_stats(
+        cls, stats: Stats, days: Sequence[DayStats] | None = None, heat: HeatMap | None = None
     ) -> LogStats:
         """The public form of the totals."""
         return cls(
@@ -144,7 +144,7 @@ class LogStats(BaseModel):
         )
 
 
-class Problem(BaseModel):
+class ErrorDetails(BaseModel):
     """What was wrong: `message` says what to do, `param` which parameter it is about."""
 
     message: str
@@ -152,10 +152,10 @@ class Problem(BaseModel):
     param: str | None = None
 
 
-class ProblemAnswer(BaseModel):
+class ErrorEnvelope(BaseModel):
     """The body of every answer with a status of 400 or more."""
 
-    error: Problem
+    error: ErrorDetails
 
 
 class Health(BaseModel):

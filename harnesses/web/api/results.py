@@ -7,8 +7,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from harnesses.web.api.models import Message
-from storage.search.models import Facets, Hit, Page
+from harnesses.web.api.models import LogMessage
+from storage.search.models import Facets, Hit, SearchPage
 
 
 class Snippet(BaseModel):
@@ -21,46 +21,48 @@ class Snippet(BaseModel):
     )
 
 
-class Found(Message):
+class SearchHit(LogMessage):
     """A line that was found."""
 
     snippet: Snippet
 
     @classmethod
-    def of_hit(cls, hit: Hit) -> Found:
+    def from_hit(cls, hit: Hit) -> SearchHit:
         """The public form of a hit."""
         snippet = Snippet(text=hit.snippet.text, marks=list(hit.snippet.marks))
-        return cls(**Message.of(hit.event).model_dump(), snippet=snippet)
+        return cls(**LogMessage.from_event(hit.event).model_dump(), snippet=snippet)
 
 
-class Share(BaseModel):
+class FacetCount(BaseModel):
     """How many of the newest hits have a value in common."""
 
     value: str = Field(examples=["irc/#terrarium"])
     count: int
 
 
-class Spread(BaseModel):
+class FacetCounts(BaseModel):
     """How the newest few hundred hits spread: channels and nicks with the most first, months in
     UTC with the newest first."""
 
-    channels: list[Share]
-    nicks: list[Share]
-    months: list[Share]
+    channels: list[FacetCount]
+    nicks: list[FacetCount]
+    months: list[FacetCount]
 
     @classmethod
-    def of(cls, facets: Facets) -> Spread:
+    def from_facets(cls, facets: Facets) -> FacetCounts:
         """The public form of facets."""
         channels = [(f"{place.network}/{place.channel}", n) for place, n in facets.channels]
         return cls(
-            channels=_shares(channels), nicks=_shares(facets.nicks), months=_shares(facets.months)
+            channels=_facet_counts(channels),
+            nicks=_facet_counts(facets.nicks),
+            months=_facet_counts(facets.months),
         )
 
 
 class SearchResults(BaseModel):
     """Lines that people said; `next_cursor` fetches the next page."""
 
-    results: list[Found]
+    results: list[SearchHit]
     next_cursor: str | None = Field(examples=["1772366400000.0.0"])
     count: int | None = Field(description="how many there are, on the first page only")
     more_than_counted: bool = Field(description="there are more than `count`, or may be")
@@ -68,20 +70,20 @@ class SearchResults(BaseModel):
         description="set when a hard search used up its time before it came to the beginning:"
         " it came back to this time, and `next_cursor` goes on from there"
     )
-    facets: Spread | None = Field(description="on the first page only")
+    facets: FacetCounts | None = Field(description="on the first page only")
 
     @classmethod
-    def of(cls, page: Page, *, first: bool) -> SearchResults:
+    def from_page(cls, page: SearchPage, *, first: bool) -> SearchResults:
         """The public form of a page."""
         return cls(
-            results=[Found.of_hit(hit) for hit in page.hits],
+            results=[SearchHit.from_hit(hit) for hit in page.hits],
             next_cursor=page.next_cursor,
             count=page.count if first else None,
             more_than_counted=page.more_than_counted,
             searched_back_to=page.searched_back_to,
-            facets=Spread.of(page.facets) if first else None,
+            facets=FacetCounts.from_facets(page.facets) if first else None,
         )
 
 
-def _shares(counts: Iterable[tuple[str, int]]) -> list[Share]:
-    return [Share(value=value, count=count) for value, count in counts]
+def _facet_counts(counts: Iterable[tuple[str, int]]) -> list[FacetCount]:
+    return [FacetCount(value=value, count=count) for value, count in counts]

@@ -15,26 +15,26 @@ from starlette.responses import StreamingResponse
 
 from harnesses.web.api.models import (
     ChannelInfo,
-    Channels,
-    Context,
+    ChannelList,
+    ErrorEnvelope,
     Health,
+    LogMessage,
     LogStats,
-    Message,
+    MessageContext,
     Messages,
-    ProblemAnswer,
 )
 from harnesses.web.api.results import SearchResults
 from harnesses.web.params import MOST_WORDS, During, Id, InChannel, Limit, Nick, Recently
-from harnesses.web.reader import TheReader
+from harnesses.web.reader import LogAccessDep
 from harnesses.web.rendering.zone import UTC as ZONE
 from storage.chat_log.event import Event, EventType
 from storage.chat_log.query import Query
-from storage.search.models import Order, Search
+from storage.search.models import Order, SearchQuery
 from storage.search.query_parser import Mode, parse
 
 _PROBLEMS: dict[int | str, dict[str, object]] = {
-    404: {"model": ProblemAnswer, "description": "no such event on a public channel"},
-    422: {"model": ProblemAnswer, "description": "a parameter is wrong; the message says which"},
+    404: {"model": ErrorEnvelope, "description": "no such event on a public channel"},
+    422: {"model": ErrorEnvelope, "description": "a parameter is wrong; the message says which"},
 }
 # Where the answer itself is no JSON, the framework would promise problems in its form too.
 _PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
@@ -55,9 +55,9 @@ class JsonLines(StreamingResponse):
 
 
 def _filter(
-    reader: TheReader,
-    where: InChannel,
-    span: During,
+    reader: LogAccessDep,
+    channel: InChannel,
+    period: During,
     nick: Nick = None,
     type: Annotated[
         list[EventType] | None, Param(description="only these kinds; may be repeated")
@@ -69,12 +69,12 @@ def _filter(
 ) -> Query:
     return Query(
         scope=reader.scope,
-        network=where.network,
-        channel=where.channel,
+        network=channel.network,
+        channel=channel.channel,
         nick=nick,
         types=frozenset(type) if type else None,
-        since=span.since,
-        until=span.until,
+        since=period.since,
+        until=period.until,
         before_id=before_id,
         after_id=after_id,
     )
@@ -108,15 +108,15 @@ async def answer_health() -> Health:
 
 
 @router.get("/channels")
-async def list_channels(reader: TheReader) -> Channels:
+async def list_channels(reader: LogAccessDep) -> ChannelList:
     """The public channels, the most recently active first."""
     found = await reader.channels()
-    return Channels(channels=[ChannelInfo.of(channel) for channel in found])
+    return ChannelList(channels=[ChannelInfo.from_channel(channel) for channel in found])
 
 
 @router.get("/messages")
 async def list_messages(
-    reader: TheReader,
+    reader: LogAccessDep,
     query: Filter,
     limit: Limit = 100,
 ) -> Messages:
@@ -127,45 +127,45 @@ async def list_messages(
 
 
 @router.get("/messages.jsonl", response_class=JsonLines, responses=_PROBLEMS_OF_STREAMS)
-async def dump_messages(reader: TheReader, query: Filter) -> JsonLines:
+async def dump_messages(reader: LogAccessDep, query: Filter) -> JsonLines:
     """Every event that fits, oldest first, one JSON object a line, however many there are."""
 
     async def lines() -> AsyncIterator[bytes]:
-        async for event in reader.all(query):
-            yield Message.of(event).model_dump_json().encode() + b"\n"
+        async for event in reader.iterate(query):
+            yield LogMessage.from_event(event).model_dump_json().encode() + b"\n"
 
     return JsonLines(lines())
 
 
 @router.get("/messages/{id}/context")
 async def show_context(
-    reader: TheReader,
+    reader: LogAccessDep,
     id: Id,
     before: Annotated[int, Param(ge=0, le=200)] = 10,
     after: Annotated[int, Param(ge=0, le=200)] = 10,
-) -> Context:
+) -> MessageContext:
     """An event and the events before and after it on its channel."""
     found = await reader.context(id, before, after)
     if found is None:
         raise HTTPException(404, f"There is no event {id} on a public channel.")
-    return Context(
+    return MessageContext(
         before=_messages(found.before),
-        message=Message.of(found.event),
+        message=LogMessage.from_event(found.event),
         after=_messages(found.after),
     )
 
 
 _NOT_NEAR: dict[int | str, dict[str, object]] = {
-    503: {"model": ProblemAnswer, "description": "the index of meanings cannot be asked now"},
+    503: {"model": ErrorEnvelope, "description": "the index of meanings cannot be asked now"},
 }
 
 
 @router.get("/search", responses=_NOT_NEAR)
 async def search(
-    reader: TheReader,
+    reader: LogAccessDep,
     q: Words,
-    where: InChannel,
-    span: Recently,
+    channel: InChannel,
+    period: Recently,
     nick: Nick = None,
     mode: Annotated[
         Mode | Literal["semantic"],
@@ -183,57 +183,57 @@ async def search(
     """Lines that people said, with what was found in them, a page at a time."""
     within = Query(
         scope=reader.scope,
-        network=where.network,
-        channel=where.channel,
+        network=channel.network,
+        channel=channel.channel,
         nick=nick,
-        since=span.since,
-        until=span.until,
+        since=period.since,
+        until=period.until,
         limit=limit,
     )
     if mode == "semantic":
-        return SearchResults.of(await reader.near(q, within), first=True)
-    asked = Search(text=q, within=within, mode=mode, order=order, cursor=cursor)
-    return SearchResults.of(await reader.search(asked), first=cursor is None)
+        return SearchResults.from_page(await reader.near(q, within), first=True)
+    search_query = SearchQuery(text=q, within=within, mode=mode, order=order, cursor=cursor)
+    return SearchResults.from_page(await reader.search(search_query), first=cursor is None)
 
 
 @router.get("/stats")
 async def show_stats(
-    reader: TheReader, where: InChannel, span: Recently, nick: Nick = None
+    reader: LogAccessDep, channel: InChannel, period: Recently, nick: Nick = None
 ) -> LogStats:
     """Totals of what people said, who said most, and when."""
     query = Query(
         scope=reader.scope,
-        network=where.network,
-        channel=where.channel,
+        network=channel.network,
+        channel=channel.channel,
         nick=nick,
-        since=span.since,
-        until=span.until,
+        since=period.since,
+        until=period.until,
     )
     totals = await reader.stats(query, top=10)
     if nick is not None:
-        return LogStats.of(totals)
-    return LogStats.of(totals, await reader.days(query, ZONE), await reader.heat_map(query))
+        return LogStats.from_stats(totals)
+    return LogStats.from_stats(totals, await reader.days(query, ZONE), await reader.heat_map(query))
 
 
 @router.get("/stream", response_class=EventSourceResponse, responses=_PROBLEMS_OF_STREAMS)
 async def stream(
-    reader: TheReader,
-    where: InChannel,
+    reader: LogAccessDep,
+    channel: InChannel,
     after_id: Annotated[Id | None, Param(description="begin after this event")] = None,
     last_event_id: Annotated[
         Id | None, Header(description="sent by a browser that returns")
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Events as they happen (Server-Sent Events); a reader that comes back misses none."""
-    query = Query(scope=reader.scope, network=where.network, channel=where.channel)
+    query = Query(scope=reader.scope, network=channel.network, channel=channel.channel)
     start = after_id if last_event_id is None else last_event_id
     position = await reader.newest_id() if start is None else start
     # An id without data is remembered and shown to nobody: a reader who leaves before the first
     # event still knows where to go on (WHATWG HTML, section 9.2.6).
     yield ServerSentEvent(id=str(position), retry=2000)
     async for event in reader.follow(replace(query, after_id=position)):
-        yield ServerSentEvent(id=str(event.id), data=Message.of(event))
+        yield ServerSentEvent(id=str(event.id), data=LogMessage.from_event(event))
 
 
-def _messages(events: Iterable[Event]) -> list[Message]:
-    return [Message.of(event) for event in events]
+def _messages(events: Iterable[Event]) -> list[LogMessage]:
+    return [LogMessage.from_event(event) for event in events]

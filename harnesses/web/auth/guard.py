@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from harnesses.web.auth.token import Tokens, is_feed
+from harnesses.web.auth.token import AccessTokens, is_feed
 from terrarium.loopback import host_of, is_loopback
 
 _OPEN = ("/health", "/login", "/favicon.ico")
@@ -30,10 +30,10 @@ HEADERS = {
 INDEXABLE = "indexable"  # what a page sets in its state when search engines may list it
 
 
-class Guard:
+class SecurityMiddleware:
     """ASGI middleware around the whole site."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+    def __init__(self, app: ASGIApp, tokens: AccessTokens) -> None:
         self._app = app
         self._tokens = tokens
 
@@ -64,7 +64,9 @@ class Guard:
         """The answer to a request that may not come in; else its visitor is noted."""
         if request.scope["path"].startswith(_CAPABILITY) and request.method in _READING:
             return None
-        if not self._tokens.required and not is_loopback(host_of(request.headers.get("host", ""))):
+        if not self._tokens.is_required and not is_loopback(
+            host_of(request.headers.get("host", ""))
+        ):
             return refuse(
                 HTTPStatus.FORBIDDEN,
                 "Without a token this site answers only to loopback names such as localhost;"

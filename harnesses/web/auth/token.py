@@ -17,44 +17,46 @@ _YEAR = 365 * 86400
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Viewer:
     """Somebody at the door: what they may read, and whether they have shown a token.
 
     Where no token is asked for, everybody counts as known.
     """
 
     scope: Scope
-    known: bool = True
+    is_authenticated: bool = True
 
     @property
-    def full(self) -> bool:
+    def has_full_access(self) -> bool:
         """Whether everything is open to them."""
-        return self.known and self.scope.places is None
+        return self.is_authenticated and self.scope.places is None
 
 
-class Tokens:
+class AccessTokens:
     """The configured bearer tokens, compared in constant time; without any, all is open."""
 
     def __init__(self, settings: WebSettings) -> None:
         self._scopes: dict[bytes, Scope] = {}
         for each in settings.tokens.values():
-            self._scopes[each.token.get_secret_value().encode()] = Scope.of(
+            self._scopes[each.token.get_secret_value().encode()] = Scope.from_places(
                 *map(place_of, each.channels)
             )
         if settings.token is not None:
             self._scopes[settings.token.get_secret_value().encode()] = PUBLIC
-        self._public = Scope.of(*map(place_of, settings.public)) if settings.public else None
+        self._public = (
+            Scope.from_places(*map(place_of, settings.public)) if settings.public else None
+        )
 
     @property
-    def required(self) -> bool:
+    def is_required(self) -> bool:
         """Whether there is a token at all."""
         return bool(self._scopes)
 
-    def visitor(self, request: Request) -> Visitor | None:
+    def visitor(self, request: Request) -> Viewer | None:
         """Who asks, by a bearer token, a login's cookie, or a feed's address; None: nobody
         who may read anything."""
-        if not self.required:
-            return Visitor(PUBLIC)
+        if not self.is_required:
+            return Viewer(PUBLIC)
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         found = self.opened_by(given.strip()) if scheme.lower() == "bearer" else None
         if found is None and is_feed(request.scope["path"]):
@@ -62,8 +64,8 @@ class Tokens:
         if found is None:
             found = self._logged_in(request.cookies.get(COOKIE, ""))
         if found is not None:
-            return Visitor(found)
-        return Visitor(self._public, known=False) if self._public else None
+            return Viewer(found)
+        return Viewer(self._public, is_authenticated=False) if self._public else None
 
     def opened_by(self, given: str) -> Scope | None:
         """What a token opens; None if it is none of ours."""
@@ -81,7 +83,7 @@ class Tokens:
         """
         response.set_cookie(
             COOKIE,
-            _proof(token.encode()),
+            _cookie_signature(token.encode()),
             max_age=_YEAR,
             httponly=True,
             samesite="lax",
@@ -91,7 +93,7 @@ class Tokens:
     def _logged_in(self, cookie: str) -> Scope | None:
         found = None
         for token, scope in self._scopes.items():
-            if hmac.compare_digest(cookie.encode(), _proof(token).encode()):
+            if hmac.compare_digest(cookie.encode(), _cookie_signature(token).encode()):
                 found = scope
         return found
 
@@ -101,6 +103,6 @@ def is_feed(path: str) -> bool:
     return path.startswith("/feed.")
 
 
-def _proof(token: bytes) -> str:
+def _cookie_signature(token: bytes) -> str:
     """What a browser keeps after a login: a proof that does not tell the token."""
     return hmac.new(token, b"terrarium web login", sha256).hexdigest()

@@ -25,7 +25,7 @@ class ETag:
         known = Headers(scope=scope).get("if-none-match", "")
         start: Message | None = None
 
-        async def tagged(message: Message) -> None:
+        async def send_tagged(message: Message) -> None:
             nonlocal start
             if message["type"] == "http.response.start" and _can_have_one(message):
                 start = message  # until the body is there
@@ -45,7 +45,7 @@ class ETag:
             await send(held)
             await send(message)
 
-        await self._app(scope, receive, tagged)
+        await self._app(scope, receive, send_tagged)
 
 
 def _can_have_one(start: Message) -> bool:

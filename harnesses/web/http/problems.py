@@ -12,21 +12,21 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from harnesses.web.api.models import Problem, ProblemAnswer
+from harnesses.web.api.models import ErrorDetails, ErrorEnvelope
 from harnesses.web.auth.guard import ask_to_log_in
 from harnesses.web.rendering.view import page
 
 _log = structlog.get_logger()
 
 
-def handle_problems(app: FastAPI) -> None:
+def register_handlers(app: FastAPI) -> None:
     """Give the app one form of error for whatever goes wrong."""
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Exception, _broken)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(Exception, _on_server_error)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.UNAUTHORIZED:
         return ask_to_log_in(request)
@@ -34,20 +34,20 @@ async def _refused(request: Request, error: Exception) -> Response:
     if message == HTTPStatus(error.status_code).phrase:  # not one of ours: say what to do
         message = _ADVICE.get(error.status_code, message)
     kind = HTTPStatus(error.status_code).name.lower()
-    return _answer(request, error.status_code, Problem(message=message, type=kind))
+    return _answer(request, error.status_code, ErrorDetails(message=message, type=kind))
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     problems = error.errors()
     message = "; ".join(_explain(problem) for problem in problems)
-    problem = Problem(message=message, type="invalid_request", param=_name(problems[0]["loc"]))
+    problem = ErrorDetails(message=message, type="invalid_request", param=_name(problems[0]["loc"]))
     return _answer(request, 422, problem)
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _on_server_error(request: Request, error: Exception) -> Response:
     _log.error("web.request_failed", path=request.scope["path"], error=type(error).__name__)
-    problem = Problem(
+    problem = ErrorDetails(
         message="Something went wrong here, and the log of the web tendril says what. Try again.",
         type="internal_error",
     )
@@ -60,11 +60,11 @@ _ADVICE = {
 }
 
 
-def _answer(request: Request, status: int, problem: Problem) -> Response:
+def _answer(request: Request, status: int, problem: ErrorDetails) -> Response:
     path = request.scope["path"]
     if "text/html" in request.headers.get("accept", "") and not path.startswith("/api/"):
         return page(request, "problem.html", status=status, problem=problem)
-    return JSONResponse(ProblemAnswer(error=problem).model_dump(), status)
+    return JSONResponse(ErrorEnvelope(error=problem).model_dump(), status)
 
 
 def _explain(problem: dict[str, Any]) -> str:

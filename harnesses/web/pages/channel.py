@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from harnesses.core.permalinks import channel_path
-from harnesses.web.pages.place import ThePlace
+from harnesses.web.pages.place import ChannelDep
 from harnesses.web.params import Id, Moment
-from harnesses.web.reader import Reader, TheReader
+from harnesses.web.reader import LogAccess, LogAccessDep
 from harnesses.web.rendering.text import plain_line
 from harnesses.web.rendering.urls import day_path, zone_query
 from harnesses.web.rendering.view import lines, page
-from harnesses.web.rendering.zone import MOST_DAYS, Day, Days, TheZone, local_day
+from harnesses.web.rendering.zone import MOST_DAYS, Day, DayRange, TheZone, local_day
 from storage.chat_log.event import Event, Place
 from storage.chat_log.query import Query
 
@@ -30,7 +30,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LogSlice:
     """Some lines of a channel, the addresses of those before and after, and whether the page
     goes on by itself. Whole days know the nearest days around them that have lines."""
 
@@ -38,13 +38,13 @@ class Stretch:
     older: str | None = None
     newer: str | None = None
     live: bool = False
-    days: Days | None = None
+    days: DayRange | None = None
     previous_day: date | None = None
     next_day: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PageQuery:
     """Which lines a page should show; nothing means the newest."""
 
     at: Annotated[Id | None, Param(description="an event to show among its neighbours")] = None
@@ -55,43 +55,43 @@ class Wanted:
     days: Annotated[int, Param(ge=1, le=MOST_DAYS)] = 1
 
 
-Asked = Annotated[Wanted, Depends()]
+Asked = Annotated[PageQuery, Depends()]
 
 
 @router.get("/channel/{network}/{name:path}")
 async def show_channel(
     request: Request,
-    reader: TheReader,
-    place: ThePlace,
+    reader: LogAccessDep,
+    place: ChannelDep,
     network: str,
     name: str,
-    wanted: Asked,
+    page_query: Asked,
     zone: TheZone,
 ) -> Response:
     """The newest lines of a channel, whole days, or the lines around, before or after an event."""
     if place != Place(network, name):
         return RedirectResponse(channel_path(place, **request.query_params), 307)
-    days = Days(wanted.day, wanted.days, zone) if wanted.day else None
+    days = DayRange(page_query.day, page_query.days, zone) if page_query.day else None
     if days:
-        stretch = await _whole_days(reader, place, days, wanted.after)
-    elif wanted.at is not None:
-        stretch = await _around(reader, place, wanted)
+        log_slice = await _whole_days(reader, place, days, page_query.after)
+    elif page_query.at is not None:
+        log_slice = await _around(reader, place, page_query)
     else:
-        stretch = await _paged(reader, place, wanted.before, wanted.after)
+        log_slice = await _page_slice(reader, place, page_query.before, page_query.after)
     return page(
         request,
         "channel.html",
         place=place,
-        stretch=stretch,
+        stretch=log_slice,
         tail=channel_path(place, "tail", tz=zone_query(zone)),
-        lines=lines(stretch.events, zone),
+        lines=lines(log_slice.events, zone),
         most_days=MOST_DAYS,
     )
 
 
 @router.get("/tail/{network}/{name:path}", response_class=EventSourceResponse)
 async def follow_channel(
-    request: Request, reader: TheReader, place: ThePlace, after_id: Id, zone: TheZone
+    request: Request, reader: LogAccessDep, place: ChannelDep, after_id: Id, zone: TheZone
 ) -> AsyncIterator[ServerSentEvent]:
     """New lines of a channel as HTML, for the page that is already open."""
     returning = request.headers.get("last-event-id", "")
@@ -105,29 +105,31 @@ async def follow_channel(
 
 @router.get("/text/{network}/{name:path}")
 async def show_text(
-    reader: TheReader,
-    place: ThePlace,
+    reader: LogAccessDep,
+    place: ChannelDep,
     zone: TheZone,
     day: Day,
     days: Annotated[int, Param(ge=1, le=MOST_DAYS)] = 1,
 ) -> Response:
     """Whole days as plain text, however long."""
-    span = Days(day, days, zone)
+    span = DayRange(day, days, zone)
 
-    async def written() -> AsyncIterator[bytes]:
+    async def stream_lines() -> AsyncIterator[bytes]:
         yield f"# {place.channel} on {place.network}, {span.title}, times are {zone.key}\n".encode()
         shown = None
-        async for event in reader.all(_of_days(reader, place, span)):
+        async for event in reader.iterate(_of_days(reader, place, span)):
             time = event.time.astimezone(zone)
             if span.count > 1 and time.date() != shown:
                 shown = time.date()
                 yield f"\n# {shown.isoformat()}\n".encode()
             yield f"[{time:%H:%M:%S}] {plain_line(event)}\n".encode()
 
-    return StreamingResponse(written(), media_type="text/plain; charset=utf-8")
+    return StreamingResponse(stream_lines(), media_type="text/plain; charset=utf-8")
 
 
-async def _whole_days(reader: Reader, place: Place, days: Days, after: int | None) -> Stretch:
+async def _whole_days(
+    reader: LogAccess, place: Place, days: DayRange, after: int | None
+) -> LogSlice:
     query = replace(_of_days(reader, place, days), after_id=after)
     events, more = await reader.page(query, MOST_LINES, newest=False)
     before = await reader.last_before(place, days.since)
@@ -136,7 +138,7 @@ async def _whole_days(reader: Reader, place: Place, days: Days, after: int | Non
     def again(after: int | None) -> str:
         return day_path(place, days.first, days.zone, days=days.count, after=after)
 
-    return Stretch(
+    return LogSlice(
         events,
         older=again(None) if after is not None else None,
         newer=again(events[-1].id) if more else None,
@@ -147,17 +149,17 @@ async def _whole_days(reader: Reader, place: Place, days: Days, after: int | Non
     )
 
 
-async def _around(reader: Reader, place: Place, wanted: Wanted) -> Stretch:
-    assert wanted.at is not None
-    event = await reader.get(wanted.at)
+async def _around(reader: LogAccess, place: Place, page_query: PageQuery) -> LogSlice:
+    assert page_query.at is not None
+    event = await reader.get(page_query.at)
     if event is None or Place(event.network, event.channel) != place:
-        event = await reader.first_from(place, wanted.time) if wanted.time else None
+        event = await reader.first_from(place, page_query.time) if page_query.time else None
     if event is None:
-        raise HTTPException(404, f"There is no line {wanted.at} on {place.channel}.")
+        raise HTTPException(404, f"There is no line {page_query.at} on {place.channel}.")
     half = LINES // 2
     around = await reader.context(event.id, half, half)
     assert around is not None  # it has just been read
-    return _linked(
+    return _with_links(
         place,
         [*around.before, event, *around.after],
         older=len(around.before) == half,
@@ -165,18 +167,20 @@ async def _around(reader: Reader, place: Place, wanted: Wanted) -> Stretch:
     )
 
 
-async def _paged(reader: Reader, place: Place, before: int | None, after: int | None) -> Stretch:
+async def _page_slice(
+    reader: LogAccess, place: Place, before: int | None, after: int | None
+) -> LogSlice:
     query = replace(reader.query(place), before_id=before, after_id=after)
     if after is not None and before is None:
         events, more = await reader.page(query, LINES, newest=False)
-        return _linked(place, events, older=True, newer=more)
+        return _with_links(place, events, older=True, newer=more)
     events, more = await reader.page(query, LINES)
-    return _linked(place, events, older=more, newer=before is not None)
+    return _with_links(place, events, older=more, newer=before is not None)
 
 
-def _linked(place: Place, events: list[Event], *, older: bool, newer: bool) -> Stretch:
+def _with_links(place: Place, events: list[Event], *, older: bool, newer: bool) -> LogSlice:
     """Events with the addresses of those around; where none follow the page goes on by itself."""
-    return Stretch(
+    return LogSlice(
         events,
         older=channel_path(place, before=events[0].id) if older and events else None,
         newer=channel_path(place, after=events[-1].id) if newer and events else None,
@@ -184,5 +188,5 @@ def _linked(place: Place, events: list[Event], *, older: bool, newer: bool) -> S
     )
 
 
-def _of_days(reader: Reader, place: Place, days: Days) -> Query:
+def _of_days(reader: LogAccess, place: Place, days: DayRange) -> Query:
     return replace(reader.query(place), since=days.since, until=days.until)

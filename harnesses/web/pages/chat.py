@@ -17,27 +17,27 @@ from starlette.types import Receive, Scope, Send
 
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
-from harnesses.web.site import Site, TheScope, TheSite, require_known
+from harnesses.web.site import AppState, AppStateDep, ScopeDep, require_token
 from storage.chat_log.event import Scope as LogScope
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
 _YEAR = 365 * 86400
-router = APIRouter(include_in_schema=False, dependencies=[Depends(require_known)])
+router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class Question(BaseModel):
+class ChatQuestion(BaseModel):
     """What is typed into the chat box."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 
 
 @router.get("/chat")
-async def show_chat(request: Request, site: TheSite) -> Response:
+async def show_chat(request: Request, state: AppStateDep) -> Response:
     """The box with what has been said before."""
     conversation = _conversation(request)
-    said = await site.chat.history(_name(conversation)) if conversation else []
+    said = await state.chat.history(_name(conversation)) if conversation else []
     response = page(request, "chat.html", said=said)
     if conversation is None:
         _start(request, response)
@@ -45,29 +45,31 @@ async def show_chat(request: Request, site: TheSite) -> Response:
 
 
 @router.post("/chat")
-async def ask(request: Request, site: TheSite, scope: TheScope, question: Question) -> Response:
+async def ask(
+    request: Request, state: AppStateDep, scope: ScopeDep, question: ChatQuestion
+) -> Response:
     """Answer as lines of JSON: `{"text"}` for each piece, at last `{"html", "ok"}`."""
     conversation = _conversation(request)
     fresh = None if conversation else secrets.token_hex(16)
     name = _name(conversation or fresh or "")
-    response = Written(lambda write: _answer(site, name, question.text, scope, write))
+    response = StreamedAnswer(lambda write: _answer(state, name, question.text, scope, write))
     if fresh:
         _remember(request, response, fresh)
     return response
 
 
 @router.post("/chat/forget")
-async def forget(request: Request, site: TheSite) -> Response:
+async def forget(request: Request, state: AppStateDep) -> Response:
     """Keep nothing of this conversation and begin a new one."""
     conversation = _conversation(request)
     if conversation:
-        await site.chat.forget(_name(conversation))
+        await state.chat.forget(_name(conversation))
     response = Response(status_code=303, headers={"Location": "/chat"})
     _start(request, response)
     return response
 
 
-class Written(Response):
+class StreamedAnswer(Response):
     """An answer that `work` writes line by line, and that stops when the reader leaves."""
 
     media_type = "application/x-ndjson"
@@ -92,21 +94,23 @@ class Written(Response):
 
         async with asyncio.TaskGroup() as tasks:
             working = tasks.create_task(work())
-            leaving = tasks.create_task(_gone(receive))
+            leaving = tasks.create_task(_wait_for_disconnect(receive))
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
             working.cancel()
             leaving.cancel()
 
 
-async def _answer(site: Site, conversation: str, text: str, scope: LogScope, write: Write) -> None:
+async def _answer(
+    state: AppState, conversation: str, text: str, scope: LogScope, write: Write
+) -> None:
     async def on_text(piece: str) -> None:
         await write({"text": piece})
 
-    reply = await site.chat.ask(conversation, text, scope, on_text)
+    reply = await state.chat.ask(conversation, text, scope, on_text)
     await write({"html": answer_html(reply.text), "ok": reply.ok})
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -14,14 +14,14 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import Response
 
-from harnesses.web.pages.place import ThePlace
-from harnesses.web.reader import Reader, TheReader
-from harnesses.web.rendering.charts import bars, shade, turned
+from harnesses.web.pages.place import ChannelDep
+from harnesses.web.reader import LogAccess, LogAccessDep
+from harnesses.web.rendering.charts import bars, shade, shift_timezone
 from harnesses.web.rendering.view import page
 from harnesses.web.rendering.zone import UTC, TheZone, local_day
 from storage.chat_log.event import SPOKEN, Place
 from storage.chat_log.query import Query
-from storage.chat_log.statistics import Day
+from storage.chat_log.statistics import DayStats
 
 _TOP = 15
 _DAYS = 90  # of the chart
@@ -30,7 +30,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CalendarDay:
     """A day of the calendar, with how much was said."""
 
     day: date
@@ -39,14 +39,14 @@ class Cell:
 
 
 @router.get("/stats")
-async def show_all_stats(request: Request, reader: TheReader, zone: TheZone) -> Response:
+async def show_all_stats(request: Request, reader: LogAccessDep, zone: TheZone) -> Response:
     """Statistics of everything that the visitor may read."""
     return await _stats(request, reader, None, zone)
 
 
 @router.get("/stats/{network}/{name:path}")
 async def show_stats(
-    request: Request, reader: TheReader, place: ThePlace, zone: TheZone
+    request: Request, reader: LogAccessDep, place: ChannelDep, zone: TheZone
 ) -> Response:
     """Statistics of a channel: when people speak, who, how much, and what is answered."""
     return await _stats(request, reader, place, zone)
@@ -55,8 +55,8 @@ async def show_stats(
 @router.get("/calendar/{network}/{name:path}")
 async def show_calendar(
     request: Request,
-    reader: TheReader,
-    place: ThePlace,
+    reader: LogAccessDep,
+    place: ChannelDep,
     zone: TheZone,
     year: Annotated[int | None, Param(ge=1970, le=2199)] = None,
 ) -> Response:
@@ -83,7 +83,7 @@ async def show_calendar(
 @router.get("/person/{nick:path}")
 async def show_person(
     request: Request,
-    reader: TheReader,
+    reader: LogAccessDep,
     zone: TheZone,
     nick: str,
 ) -> Response:
@@ -102,12 +102,14 @@ async def show_person(
     )
 
 
-async def _stats(request: Request, reader: Reader, place: Place | None, zone: ZoneInfo) -> Response:
+async def _stats(
+    request: Request, reader: LogAccess, place: Place | None, zone: ZoneInfo
+) -> Response:
     query = reader.query(place)
     totals = await reader.stats(query, _TOP)
     last = local_day(totals.last or datetime.now(UTC), zone)
     days = await reader.days(query, zone)
-    heat = turned(await reader.heat_map(query), zone, datetime.now(UTC))
+    heat = shift_timezone(await reader.heat_map(query), zone, datetime.now(UTC))
     most = max(max(row) for row in heat)
     return page(
         request,
@@ -121,7 +123,9 @@ async def _stats(request: Request, reader: Reader, place: Place | None, zone: Zo
     )
 
 
-def _months(year: int, days: Sequence[Day]) -> list[tuple[date, list[list[Cell | None]]]]:
+def _months(
+    year: int, days: Sequence[DayStats]
+) -> list[tuple[date, list[list[CalendarDay | None]]]]:
     """Each month with its weeks, Monday first."""
     lines = {day.date: day.lines for day in days}
     most = max(lines.values(), default=0)
@@ -135,6 +139,6 @@ def _months(year: int, days: Sequence[Day]) -> list[tuple[date, list[list[Cell |
     return months
 
 
-def _cell(day: date, lines: dict[date, int], most: int) -> Cell:
+def _cell(day: date, lines: dict[date, int], most: int) -> CalendarDay:
     count = lines.get(day, 0)
-    return Cell(day, count, shade(count, most))
+    return CalendarDay(day, count, shade(count, most))

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from harnesses.web.auth.guard import local_path
-from harnesses.web.auth.token import Tokens
+from harnesses.web.auth.token import AccessTokens
 from harnesses.web.pages.form import read_form
 from harnesses.web.rendering.view import page
-from harnesses.web.site import TheSite
+from harnesses.web.site import AppStateDep
 
 router = APIRouter(include_in_schema=False)
 Next = Annotated[str, Param(max_length=2000)]
@@ -27,12 +27,12 @@ async def show_login(request: Request, next: Next = "/") -> Response:
 
 
 @router.post("/login")
-async def log_in(request: Request, site: TheSite) -> Response:
+async def log_in(request: Request, state: AppStateDep) -> Response:
     """Take the token and go on, or ask again."""
     form = await read_form(request)
     target = local_path(form.get("next", "/"))
-    tokens, token = Tokens(site.settings), form.get("token", "").strip()
-    if tokens.required and tokens.opened_by(token) is None:
+    tokens, token = AccessTokens(state.settings), form.get("token", "").strip()
+    if tokens.is_required and tokens.opened_by(token) is None:
         status = HTTPStatus.UNAUTHORIZED
         return page(request, "login.html", status=status, next=target, wrong=True)
     response = RedirectResponse(target, HTTPStatus.SEE_OTHER)

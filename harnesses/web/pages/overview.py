@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.core.tendril.status import reports
-from harnesses.web.reader import TheReader
+from harnesses.web.reader import LogAccessDep
 from harnesses.web.rendering.charts import spark
 from harnesses.web.rendering.view import page
-from harnesses.web.site import TheSite, require_full
+from harnesses.web.site import AppStateDep, require_full
 
 SPARK_DAYS = 30
 SPARK = (96, 24)  # width and height, as the template has them
@@ -18,7 +18,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-async def show_channels(request: Request, reader: TheReader) -> Response:
+async def show_channels(request: Request, reader: LogAccessDep) -> Response:
     """The channels, the most recently active first, with the newest line of each."""
     lines = await reader.sparklines(SPARK_DAYS)
     channels = [
@@ -29,6 +29,6 @@ async def show_channels(request: Request, reader: TheReader) -> Response:
 
 
 @router.get("/tendrils", dependencies=[Depends(require_full)])
-async def show_tendrils(request: Request, site: TheSite) -> Response:
+async def show_tendrils(request: Request, state: AppStateDep) -> Response:
     """The processes that live on the one model, and how they are."""
-    return page(request, "tendrils.html", tendrils=reports(site.data))
+    return page(request, "tendrils.html", tendrils=reports(state.data))

@@ -12,15 +12,15 @@ from starlette.responses import Response
 
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
-from harnesses.web.site import TheSite
+from harnesses.web.site import AppStateDep
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/paste/{token}")
-async def show_paste(request: Request, site: TheSite, token: str) -> Response:
+async def show_paste(request: Request, state: AppStateDep, token: str) -> Response:
     """A whole answer, until it expires."""
-    paste = await site.pastes.get(token)
+    paste = await state.pastes.get(token)
     html = answer_html(paste.text) if paste else None
     status = 200 if paste else 404
     response = page(request, "paste.html", status=status, paste=paste, html=html)

@@ -8,27 +8,27 @@ from fastapi import Depends, HTTPException
 from starlette.requests import Request
 
 from harnesses.web.auth.guard import INDEXABLE
-from harnesses.web.reader import TheReader
+from harnesses.web.reader import LogAccessDep
 from harnesses.web.settings import place_of
-from harnesses.web.site import TheSite
+from harnesses.web.site import AppStateDep
 from storage.chat_log.event import Place
 
 
 async def _place(
-    request: Request, site: TheSite, reader: TheReader, network: str, name: str
+    request: Request, state: AppStateDep, reader: LogAccessDep, network: str, name: str
 ) -> Place:
     """The channel as the log writes it: its mark may be left out, its case be another."""
     for wanted in (name, f"#{name}"):
-        place = await reader.known(Place(network, wanted))
+        place = await reader.find_place(Place(network, wanted))
         if place is not None:
-            public = {_folded(place_of(each)) for each in site.settings.public}
-            setattr(request.state, INDEXABLE, _folded(place) in public)
+            public = {_fold_place(place_of(each)) for each in state.settings.public}
+            setattr(request.state, INDEXABLE, _fold_place(place) in public)
             return place
     raise HTTPException(404, f"Nothing has been logged of {name} on {network}.")
 
 
-ThePlace = Annotated[Place, Depends(_place)]
+ChannelDep = Annotated[Place, Depends(_place)]
 
 
-def _folded(place: Place) -> Place:
+def _fold_place(place: Place) -> Place:
     return Place(place.network, place.channel.lower())

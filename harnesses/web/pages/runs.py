@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.web.rendering.view import page
-from harnesses.web.site import TheSite, require_full
+from harnesses.web.site import AppStateDep, require_full
 from storage.runs import reader as run_reader
 
 _PAGE = 50
@@ -21,20 +21,20 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(require_full)]
 @router.get("/runs")
 async def show_runs(
     request: Request,
-    site: TheSite,
+    state: AppStateDep,
     before: Annotated[int | None, Param(ge=0, le=2**53)] = None,
 ) -> Response:
     """The newest runs, or those `before` a time in microseconds since 1970."""
     until = datetime.fromtimestamp(before / 1_000_000, UTC) if before is not None else None
-    runs = await run_reader.newest(site.data, _PAGE + 1, until)
+    runs = await run_reader.newest_runs(state.data, _PAGE + 1, until)
     older = round(runs[_PAGE - 1].started.timestamp() * 1_000_000) if len(runs) > _PAGE else None
     return page(request, "runs.html", runs=runs[:_PAGE], older=older)
 
 
 @router.get("/runs/{name}")
-async def show_run(request: Request, site: TheSite, name: str) -> Response:
+async def show_run(request: Request, state: AppStateDep, name: str) -> Response:
     """One run with its steps."""
-    run = await run_reader.one(site.data, name)
+    run = await run_reader.read_run(state.data, name)
     if run is None:
         raise HTTPException(404, "There is no such run; old ones are removed after some days.")
     return page(request, "run.html", run=run)

@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from harnesses.core.permalinks import with_query
 from harnesses.web.params import MOST_WORDS, parse_channel
-from harnesses.web.reader import TheReader
+from harnesses.web.reader import LogAccessDep
 from harnesses.web.rendering.view import page
 from harnesses.web.rendering.zone import TheZone
 from storage.chat_log.query import Query
-from storage.search.models import Facets, Order, Search
+from storage.search.models import Facets, Order, SearchQuery
 from storage.search.query_parser import parse
 
 _FOUND = 50
@@ -26,7 +26,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchForm:
     """What somebody typed or chose on the page."""
 
     q: Annotated[str, Param(max_length=MOST_WORDS)] = ""
@@ -55,10 +55,10 @@ class Asked:
 
 @router.get("/search")
 async def show_search(
-    request: Request, reader: TheReader, zone: TheZone, asked: Annotated[Asked, Depends()]
+    request: Request, reader: LogAccessDep, zone: TheZone, asked: Annotated[SearchForm, Depends()]
 ) -> Response:
     """Lines that fit what was typed, and how they spread over channels, people and months."""
-    search = Search(
+    search = SearchQuery(
         text=asked.text,
         within=_within(reader.query(), asked),
         order=asked.order,
@@ -77,18 +77,18 @@ async def show_search(
         facets=_facets(found.facets),
         feed=asked.address("/feed.atom", month=None, order=None),
         channels=await reader.channels(),
-        meaning=reader.meaning is not None and bool(asked.q.strip()),
+        meaning=reader.semantic_index is not None and bool(asked.q.strip()),
     )
 
 
-def _within(query: Query, asked: Asked) -> Query:
-    where = parse_channel(asked.channel)
-    since, until = _month(asked.month) if asked.month else (None, None)
+def _within(query: Query, form: SearchForm) -> Query:
+    channel = parse_channel(form.channel)
+    since, until = _month(form.month) if form.month else (None, None)
     return replace(
         query,
-        network=where.network,
-        channel=where.channel,
-        nick=asked.nick or None,
+        network=channel.network,
+        channel=channel.channel,
+        nick=form.nick or None,
         since=since,
         until=until,
         limit=_FOUND,

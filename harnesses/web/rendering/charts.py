@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from storage.chat_log.statistics import Day, HeatMap
+from storage.chat_log.statistics import DayStats, HeatMap
 
 LEVELS = 5  # shades from nothing to the most
 _HOURS_OF_WEEK = 168
@@ -25,11 +25,11 @@ class Bar:
     reply_height: float
 
 
-def bars(days: Iterable[Day], count: int, last: date) -> Sequence[Bar]:
+def bars(days: Iterable[DayStats], count: int, last: date) -> Sequence[Bar]:
     """The `count` days that end with `last`, silent ones too, oldest first."""
     known = {day.date: day for day in days}
     wanted = [last - timedelta(days=count - 1 - number) for number in range(count)]
-    shown = [known.get(day, Day(day, 0, 0)) for day in wanted]
+    shown = [known.get(day, DayStats(day, 0, 0)) for day in wanted]
     most = max((day.lines for day in shown), default=0) or 1
     return [
         Bar(day.date, day.lines, day.replies, 100 * day.lines / most, 100 * day.replies / most)
@@ -44,7 +44,7 @@ def shade(count: int, most: int) -> int:
     return max(1, math.ceil((LEVELS - 1) * math.sqrt(count / most)))
 
 
-def turned(heat: HeatMap, zone: ZoneInfo, now: datetime) -> HeatMap:
+def shift_timezone(heat: HeatMap, zone: ZoneInfo, now: datetime) -> HeatMap:
     """A heat map of UTC as it is in a zone, by the whole hours that are between them now."""
     offset = now.astimezone(zone).utcoffset() or timedelta()
     hours = round(offset / timedelta(hours=1))

@@ -27,14 +27,14 @@ _TAGS = {
 _markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
-def plain(text: str) -> str:
+def strip_formatting(text: str) -> str:
     """Text without control bytes, IRC formatting and direction overrides."""
     return _BIDI.sub("", _CONTROL.sub("", _FORMATTING.sub("", text)))
 
 
-def happened(event: Event) -> str:
+def describe_event(event: Event) -> str:
     """An event that is not a line somebody said, in words, without the nick before it."""
-    text, target = plain(event.text), plain(event.target)
+    text, target = strip_formatting(event.text), strip_formatting(event.target)
     because = f" ({text})" if text else ""
     return {
         EventType.JOIN: "joined",
@@ -49,18 +49,18 @@ def happened(event: Event) -> str:
 
 def plain_line(event: Event) -> str:
     """An event as a line of a text file, without its time."""
-    nick = plain(event.nick)
+    nick = strip_formatting(event.nick)
     match event.type:
         case EventType.PRIVMSG:
-            return f"<{nick}> {plain(event.text)}"
+            return f"<{nick}> {strip_formatting(event.text)}"
         case EventType.NOTICE:
-            return f"-{nick}- {plain(event.text)}"
+            return f"-{nick}- {strip_formatting(event.text)}"
         case EventType.ACTION:
-            return f"* {nick} {plain(event.text)}"
-    return f"*** {nick} {happened(event)}"
+            return f"* {nick} {strip_formatting(event.text)}"
+    return f"*** {nick} {describe_event(event)}"
 
 
-def said(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
+def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
     """A line of IRC as HTML: addresses are links, the pieces `marks` (start and end, in order and
     apart) are marked."""
     shown, marked = _without_codes(text, marks)
@@ -68,10 +68,10 @@ def said(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
     for match in _ADDRESS.finditer(shown):
         address = _without_trailing(match.group())
         end = match.start() + len(address)
-        parts.append(_marked(shown, position, match.start(), marked))
-        parts.append(_link(address, _marked(shown, match.start(), end, marked)))
+        parts.append(_highlight(shown, position, match.start(), marked))
+        parts.append(_link(address, _highlight(shown, match.start(), end, marked)))
         position = end
-    return Markup().join([*parts, _marked(shown, position, len(shown), marked)])
+    return Markup().join([*parts, _highlight(shown, position, len(shown), marked)])
 
 
 def answer_html(text: str) -> Markup:
@@ -87,8 +87,10 @@ def answer_html(text: str) -> Markup:
 
 
 def plain_lines(text: str) -> str:
-    """Like `plain`, but lines and tabs stay."""
-    return "".join(part if part in "\n\t" else plain(part) for part in re.split(r"([\n\t])", text))
+    """Like `strip_formatting`, but lines and tabs stay."""
+    return "".join(
+        part if part in "\n\t" else strip_formatting(part) for part in re.split(r"([\n\t])", text)
+    )
 
 
 def nick_colour(nick: str) -> int:
@@ -103,15 +105,15 @@ def _without_codes(
     """The text as it is shown, and where the marks are in that."""
     shown, moved, position = "", [], 0
     for start, end in marks:
-        shown += plain(text[position:start])
+        shown += strip_formatting(text[position:start])
         begin = len(shown)
-        shown += plain(text[start:end])
+        shown += strip_formatting(text[start:end])
         moved.append((begin, len(shown)))
         position = end
-    return shown + plain(text[position:]), moved
+    return shown + strip_formatting(text[position:]), moved
 
 
-def _marked(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]) -> Markup:
+def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]) -> Markup:
     """A piece of a text as HTML, with those marks that reach into it."""
     parts, position = [], begin
     for start, stop in marks:

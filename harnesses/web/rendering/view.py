@@ -14,15 +14,21 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from harnesses.core.permalinks import channel_path, moment, permalink
-from harnesses.web.rendering.text import answer_html, happened, nick_colour, plain, said
+from harnesses.core.permalinks import channel_path, event_url, permalink
+from harnesses.web.rendering.text import (
+    answer_html,
+    describe_event,
+    nick_colour,
+    render_line,
+    strip_formatting,
+)
 from harnesses.web.rendering.urls import day_path, person_path, zone_query
 from harnesses.web.rendering.zone import UTC, in_words, local_day, short, zone_of
 from storage.chat_log.event import SPOKEN, Event
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LogBlock:
     """A line that was said, or a run of quiet events (joins, parts, modes) that is folded.
 
     `day` is set where the block begins a new day.
@@ -33,7 +39,7 @@ class Block:
     day: date | None
 
 
-def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[Block]:
+def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[LogBlock]:
     """Lay out events in order of time, by the days of a zone."""
     quiet: list[Event] = []
     shown: date | None = None
@@ -41,17 +47,17 @@ def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[Block]:
         today = local_day(event.time, zone)
         new_day = today != shown
         if quiet and (event.type in SPOKEN or new_day):
-            yield Block(tuple(quiet), spoken=False, day=None)
+            yield LogBlock(tuple(quiet), spoken=False, day=None)
             quiet = []
         if new_day:
-            yield Block((), spoken=False, day=today)
+            yield LogBlock((), spoken=False, day=today)
         shown = today
         if event.type in SPOKEN:
-            yield Block((event,), spoken=True, day=None)
+            yield LogBlock((event,), spoken=True, day=None)
         else:
             quiet.append(event)
     if quiet:
-        yield Block(tuple(quiet), spoken=False, day=None)
+        yield LogBlock(tuple(quiet), spoken=False, day=None)
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
@@ -96,14 +102,14 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters |= {
-    "said": said,
-    "plain": plain,
+    "said": render_line,
+    "plain": strip_formatting,
     "answer": answer_html,
-    "happened": happened,
+    "happened": describe_event,
     "ago": _ago,
     "colour": nick_colour,
     "permalink": permalink,
-    "moment": moment,
+    "moment": event_url,
     "channel_path": channel_path,
     "day_path": day_path,
     "person_path": person_path,

@@ -24,13 +24,13 @@ def zone_names() -> frozenset[str]:
     return frozenset(available_timezones() | {"UTC"}) - {"localtime"}
 
 
-def _known(name: str) -> str:
+def _require_zone(name: str) -> str:
     if name not in zone_names():
         raise ValueError("is no time zone; write an IANA name such as Europe/Vienna")
     return name
 
 
-ZoneName = Annotated[str, AfterValidator(_known), Field(max_length=100)]
+ZoneName = Annotated[str, AfterValidator(_require_zone), Field(max_length=100)]
 
 
 def zone_of(request: Request) -> ZoneInfo:
@@ -53,7 +53,7 @@ Day = Annotated[date, Field(ge=_FIRST, le=_LAST)]
 
 
 @dataclass(frozen=True, slots=True)
-class Days:
+class DayRange:
     """Some days in a row, as they are in a zone."""
 
     first: date

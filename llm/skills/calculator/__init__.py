@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.skills.calculator.measures import measure_in, measures_within
-from llm.skills.calculator.numbers import NoSum, shown
+from llm.skills.calculator.numbers import NoSum, format_number
 from llm.skills.calculator.sums import evaluate
-from llm.skills.calculator.units import NoUnit, converted
+from llm.skills.calculator.units import NoUnit, convert_named
 from llm.skills.calculator.words import sentence_in, sum_in
 from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.phrasing import plain, without_courtesies
@@ -45,7 +45,7 @@ _WITHIN = re.compile(
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """The sum or the measure that a question asks for, worked out."""
     asked = without_courtesies(question)
-    if whole := _settled(asked) or measure_in(asked, plain(question)):
+    if whole := _whole_sum(asked) or measure_in(asked, plain(question)):
         return WorkedOut(whole, is_whole=True)
     within = [*measures_within(asked), *_sums_within(asked)]
     return WorkedOut("\n".join(within[:5])) if within else None
@@ -59,7 +59,7 @@ async def calculate(
 ) -> str:
     """Work out a sum."""
     try:
-        return shown(evaluate(expression).value)
+        return format_number(evaluate(expression).value)
     except NoSum as error:
         raise ToolError(str(error)) from error
 
@@ -72,12 +72,12 @@ async def convert_unit(
 ) -> str:
     """Convert a measure into another unit."""
     try:
-        return f"{float(converted(value, unit, to)):.6g} {to}"
+        return f"{float(convert_named(value, unit, to)):.6g} {to}"
     except NoUnit as error:
         raise ToolError(str(error)) from error
 
 
-def _settled(asked: str) -> str | None:
+def _whole_sum(asked: str) -> str | None:
     """The answer to a question that is a sum and nothing else."""
     if said := sentence_in(asked):
         return said

@@ -19,7 +19,7 @@ class NoSum(ValueError):
     """The text is no sum, or one without a result; the message says why."""
 
 
-def shown(number: Number) -> str:
+def format_number(number: Number) -> str:
     """A number for people: exactly where that is short, else with twelve digits that count."""
     if isinstance(number, float):
         return f"{number:.{_SHOWN}g}"
@@ -32,7 +32,7 @@ def shown(number: Number) -> str:
 def equals(number: Number) -> str:
     """Return "= 12.5" or, where not all digits are shown, "≈ 3.33333333333"."""
     exact = isinstance(number, Fraction) and (number.denominator == 1 or _decimal(number))
-    return f"{'=' if exact else '≈'} {shown(number)}"
+    return f"{'=' if exact else '≈'} {format_number(number)}"
 
 
 def root(number: Number, degree: int) -> Number:
@@ -68,10 +68,10 @@ def power(base: Number, exponent: Number) -> Number:
     result = base**exponent
     if isinstance(result, complex):
         raise NoSum("it has no real result")
-    return bounded(result)
+    return check_bounds(result)
 
 
-def bounded(value: Number | int) -> Number:
+def check_bounds(value: Number | int) -> Number:
     """The value, unless it is too long or not finite. Raises NoSum."""
     if isinstance(value, int):
         value = Fraction(value)

@@ -20,7 +20,7 @@ from fractions import Fraction
 from llm.skills.calculator.numbers import (
     NoSum,
     Number,
-    bounded,
+    check_bounds,
     equals,
     factorial,
     power,
@@ -96,7 +96,7 @@ def _real_only(function: Callable[..., float]) -> Callable[..., Number]:
     return lambda *values: function(*map(float, values))
 
 
-def _rounded(number: Number, digits: Number = Fraction(0)) -> Number:
+def _round(number: Number, digits: Number = Fraction(0)) -> Number:
     return Fraction(round(Fraction(number), int(digits)))
 
 
@@ -116,7 +116,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
     "log2": _real_only(math.log2),
     "max": max,
     "min": min,
-    "round": _rounded,
+    "round": _round,
     "sin": _real_only(math.sin),
     "sqrt": lambda number: root(number, 2),
     "tan": _real_only(math.tan),
@@ -146,29 +146,29 @@ class _Reader:
             # "80 + 15%" means 15 % of the 80.
             alone = self._at - begin == 2 and self._tokens[self._at - 1].text == "%"
             right = right * value if alone else right
-            value = bounded(value + right if sign == "+" else value - right)
+            value = check_bounds(value + right if sign == "+" else value - right)
         return value
 
     def _term(self) -> Number:
-        value = self._signed()
+        value = self._unary()
         while sign := self._take(*_BINARY):
-            value = bounded(_BINARY[sign](value, self._signed()))
+            value = check_bounds(_BINARY[sign](value, self._unary()))
         return value
 
-    def _signed(self) -> Number:
+    def _unary(self) -> Number:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise NoSum("that has too many brackets")
         negative = self._take("-", "+")
-        value = self._signed() if negative else self._power()
+        value = self._unary() if negative else self._power()
         self._depth -= 1
         return -value if negative == "-" else value
 
     def _power(self) -> Number:
-        value = self._posted()
-        return power(value, self._signed()) if self._take("^") else value
+        value = self._postfix()
+        return power(value, self._unary()) if self._take("^") else value
 
-    def _posted(self) -> Number:
+    def _postfix(self) -> Number:
         value = self._operand()
         while self._at < len(self._tokens):
             if self._tokens[self._at].text == "%" and self._is_remainder():
@@ -197,14 +197,14 @@ class _Reader:
         if token.kind == "constant":
             return _CONSTANTS[token.text]
         if token.kind == "function":
-            return bounded(_FUNCTIONS[token.text](*self._arguments()))
+            return check_bounds(_FUNCTIONS[token.text](*self._arguments()))
         if token.text == "(":
-            return self._closed()
+            return self._bracket()
         raise NoSum("a sum has numbers, + - * / ^ ( ) and " + ", ".join(_FUNCTIONS))
 
     def _arguments(self) -> list[Number]:
         if not self._take("("):
-            return [self._signed()]
+            return [self._unary()]
         values = [self._sum()]
         while self._take(","):
             values.append(self._sum())
@@ -212,7 +212,7 @@ class _Reader:
             raise NoSum("a bracket is not closed")
         return values
 
-    def _closed(self) -> Number:
+    def _bracket(self) -> Number:
         value = self._sum()
         if not self._take(")"):
             raise NoSum("a bracket is not closed")

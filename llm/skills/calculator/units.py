@@ -124,7 +124,7 @@ def convert(value: Fraction, unit: Unit, to: Unit) -> Fraction:
     return value * unit.factor / to.factor
 
 
-def converted(value: float, unit: str, to: str) -> Fraction:
+def convert_named(value: float, unit: str, to: str) -> Fraction:
     """Return a measure in another unit, both by their names. Raises NoUnit."""
     one, other = unit_of(unit), unit_of(to)
     if one is None or other is None or not math.isfinite(value):
@@ -135,18 +135,18 @@ def converted(value: float, unit: str, to: str) -> Fraction:
 def measure(number: Fraction, unit: Unit) -> str:
     """Return a number of units as people write it: "1 mile", "5,280 feet", "20 °C"."""
     shown = unit.shown if number != 1 else _SINGULAR.get(unit.shown, unit.shown)
-    return f"{rounded(number)} {shown}"
+    return f"{format_rounded(number)} {shown}"
 
 
-def rounded(number: Fraction) -> str:
+def format_rounded(number: Fraction) -> str:
     """Return a number with at most ten digits, or six where it has no end."""
     exact = f"{float(number):.10g}"
     return exact if "e" not in exact and Fraction(exact) == number else f"{float(number):.6g}"
 
 
 def is_exact(number: Fraction) -> bool:
-    """Whether `rounded` shows all of a number."""
-    return Fraction(rounded(number)) == number
+    """Whether `format_rounded` shows all of a number."""
+    return Fraction(format_rounded(number)) == number
 
 
 def _units(tables: Mapping[str, str]) -> tuple[dict[str, Unit], dict[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import prod
 
-from llm.skills.calculator.numbers import NoSum, Number, equals, shown
+from llm.skills.calculator.numbers import NoSum, Number, equals, format_number
 from llm.skills.calculator.sums import Sum, evaluate
 
 _SMALL = (
@@ -116,7 +116,7 @@ def sum_in(text: str) -> Sum | None:
     try:
         for pattern, symbols in _ARITHMETIC:
             if match := pattern.fullmatch(text):
-                return evaluate(_without_needless_brackets(_filled(symbols, match)))
+                return evaluate(_without_needless_brackets(_fill(symbols, match)))
         found = evaluate(symbols_of(text))
     except NoSum:
         return None
@@ -132,14 +132,14 @@ def sentence_in(text: str) -> str | None:
                 return None
             share = part / whole * 100
             about = "" if equals(share).startswith("=") else "about "
-            return f"{match['part']} is {about}{shown(share)}% of {match['whole']}."
+            return f"{match['part']} is {about}{format_number(share)}% of {match['whole']}."
     match = _OF_LIST.fullmatch(text)
     return _list_sentence(match["name"], match["values"]) if match else None
 
 
 def symbols_of(text: str) -> str:
     """Return a sum with its words replaced by symbols and numerals."""
-    text = _SCALED.sub(lambda match: shown(Fraction(match[1]) * _SCALES[match[2]]), text)
+    text = _SCALED.sub(lambda match: format_number(Fraction(match[1]) * _SCALES[match[2]]), text)
     text = _NUMERAL.sub(lambda match: str(_numeral(match[0])), text)
     for pattern, symbol in _REPLACED:
         text = pattern.sub(symbol, text)
@@ -180,15 +180,15 @@ def _list_sentence(name: str, listed: str) -> str | None:
     else:
         function = "gcd" if name.startswith("g") else "lcm"
         try:
-            value = evaluate(f"{function}({', '.join(map(shown, numbers))})").value
+            value = evaluate(f"{function}({', '.join(map(format_number, numbers))})").value
         except NoSum:
             return None
-    told = [shown(number) for number in numbers]
+    told = [format_number(number) for number in numbers]
     about = "" if equals(value).startswith("=") else "about "
-    return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {about}{shown(value)}."
+    return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {about}{format_number(value)}."
 
 
-def _filled(symbols: str, match: re.Match[str]) -> str:
+def _fill(symbols: str, match: re.Match[str]) -> str:
     groups = {name: symbols_of(text) for name, text in match.groupdict().items() if text}
     if "power" in groups:
         groups["power"] = re.sub(r"\D", "", match["power"]) or "?"

@@ -59,14 +59,14 @@ async def roll_dice(
     sides: Annotated[int, Field(ge=2, le=9999)] = 6,
 ) -> str:
     """Roll dice; one with two sides is a coin."""
-    return _rolled(count, sides)
+    return _roll(count, sides)
 
 
 def _coin(asked: str) -> str | None:
     match = _COIN.fullmatch(asked)
     if not match:
         return None
-    sides = [random.choice(["heads", "tails"]) for _ in range(_counted(match["count"]))]
+    sides = [random.choice(["heads", "tails"]) for _ in range(_count(match["count"]))]
     if len(sides) == 1:
         return f"The coin shows {sides[0]}."
     return f"The coins show {', '.join(sides)}: heads {_times(sides.count('heads'))}."
@@ -80,14 +80,14 @@ def _dice(asked: str) -> str | None:
         if asked.startswith("roll") and not re.search("di(?:e|ces?)", asked):
             return None
         plural = match["count"] in (None, "the", "some", "my") and "dice" in asked
-        count, sides = 2 if plural else _counted(match["count"]), int(match["sides"] or 6)
+        count, sides = 2 if plural else _count(match["count"]), int(match["sides"] or 6)
         more = 0
     else:
         return None
     if not 1 <= count <= 99 or sides < 2:
         return None
     name = f"{count}d{sides}{f'{more:+}' if more else ''}"
-    return f"Rolled {name}: {_rolled(count, sides, more)}."
+    return f"Rolled {name}: {_roll(count, sides, more)}."
 
 
 def _number(asked: str) -> str | None:
@@ -116,13 +116,13 @@ def _times(count: int) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _counted(word: str | None) -> int:
+def _count(word: str | None) -> int:
     if word and word.isdecimal():
         return max(1, int(word))
     return _COUNTS.get(word or "a", 1)
 
 
-def _rolled(count: int, sides: int, more: int = 0) -> str:
+def _roll(count: int, sides: int, more: int = 0) -> str:
     rolls: Sequence[int] = [random.randint(1, sides) for _ in range(count)]
     total = sum(rolls) + more
     if count == 1 and not more:

@@ -94,7 +94,7 @@ _ROMAN_OF = re.compile(
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """What a text or a number is in another form, where the question asks for that."""
     asked, written = without_courtesies(question), plain(question)
-    for answer in (_number, _counted, _reversed, _cased, _coded):
+    for answer in (_number, _count_answer, _reverse_answer, _case_answer, _code_answer):
         if said := answer(asked, written):
             return WorkedOut(said, is_whole=True)
     return None
@@ -137,7 +137,7 @@ def from_roman(text: str) -> int:
     return number
 
 
-def _spelled(text: str, written: str) -> str:
+def _original_spelling(text: str, written: str) -> str:
     """The text as it is spelled in the question, which was made lower case."""
     at = written.lower().rfind(text)
     return written[at : at + len(text)] if at >= 0 else text
@@ -148,16 +148,16 @@ def _first(match: re.Match[str], names: Sequence[str]) -> str:
     return next((groups[name] for name in names if groups.get(name)), "")
 
 
-def _counted(asked: str, written: str) -> str | None:
+def _count_answer(asked: str, written: str) -> str | None:
     if match := _LETTER.fullmatch(asked):
-        text = _spelled(_first(match, ("quoted", "named", "word")), written)
+        text = _original_spelling(_first(match, ("quoted", "named", "word")), written)
         count = text.lower().count(match["letter"])
         return f'The letter "{match["letter"]}" is {_times(count)} in "{text}".'
     match = _LETTERS.fullmatch(asked)
     if not match:
         return None
     what, names = match["what"], ("quoted", "named", "word", "after")
-    text = _spelled(_first(match, names), written).strip("\"'")
+    text = _original_spelling(_first(match, names), written).strip("\"'")
     if match["word"] and (what in ("words", "characters") or text.lower() in _NO_WORDS):
         return None
     counts: Mapping[str, Callable[[str], int]] = {
@@ -174,9 +174,9 @@ def _times(count: int) -> str:
     return {0: "not", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _reversed(asked: str, written: str) -> str | None:
+def _reverse_answer(asked: str, written: str) -> str | None:
     match = _BACKWARDS.fullmatch(asked)
-    text = _spelled(_first(match, ("quoted", "named", "back")), written) if match else ""
+    text = _original_spelling(_first(match, ("quoted", "named", "back")), written) if match else ""
     if match and match["back"] and (" " in text or not _says(asked)):
         text = re.sub(r"^(?:the )?(?:word |name )", "", text, flags=re.IGNORECASE)
         if " " in text or not _says(asked):
@@ -192,11 +192,11 @@ def _says(asked: str) -> bool:
     )
 
 
-def _cased(asked: str, written: str) -> str | None:
+def _case_answer(asked: str, written: str) -> str | None:
     match = _CASE.fullmatch(asked)
     if not match:
         return None
-    text = _spelled(_first(match, ("quoted", "named", "cased")), written)
+    text = _original_spelling(_first(match, ("quoted", "named", "cased")), written)
     if match["cased"] and " " in text and not _ORDERED.match(asked):
         return None  # "is there a way to have my console in caps"
     way = (match["first"] or match["last"]).replace(" ", "")
@@ -205,7 +205,7 @@ def _cased(asked: str, written: str) -> str | None:
     return text.title() if way == "capitalize" else text.upper()
 
 
-def _coded(asked: str, written: str) -> str | None:
+def _code_answer(asked: str, written: str) -> str | None:
     """rot13, base64 and hex of a text, and back."""
     match = _CODE.fullmatch(asked)
     text = match and (match["after"] or match["text"])
@@ -215,20 +215,20 @@ def _coded(asked: str, written: str) -> str | None:
         match["code"].replace("-", "").replace(" ", ""),
         match["verb"] or match["direction"],
     )
-    text = _spelled(text, written).strip("\"'")
+    text = _original_spelling(text, written).strip("\"'")
     if code == "rot13":
         return f"rot13: {codecs.encode(text, 'rot13')}"
     if not verb or verb not in ("encode", "decode", "encoded", "decoded", "of"):
         return None
     if code == "base64" and verb.startswith("decode"):
-        return _decoded(text)
+        return _decode(text)
     if verb.startswith("decode"):
         return None
     raw = text.encode()
     return f"{code}: {base64.b64encode(raw).decode() if code == 'base64' else raw.hex(' ')}"
 
 
-def _decoded(text: str) -> str | None:
+def _decode(text: str) -> str | None:
     try:
         plain_text = base64.b64decode(text, validate=True).decode()
     except (binascii.Error, ValueError):

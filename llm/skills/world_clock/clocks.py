@@ -54,10 +54,10 @@ _DIFFERENCE = forms(
 def clock_answer(asked: str, now: datetime, zone: tzinfo) -> str | None:
     """Return the answer to a question about the time of day, as meant in `zone` at `now`."""
     if found_in(_HERE, asked) is not None:
-        return f"It is {_shown(now.astimezone(zone))}."
+        return f"It is {_format_time(now.astimezone(zone))}."
     if (found := found_in(_THERE, asked)) and (there := zone_of(found["place"])):
-        return f"In {titled(found['place'])} it is {_shown(now.astimezone(there))}."
-    return _converted(asked, now, zone) or _difference(asked, now)
+        return f"In {title_of(found['place'])} it is {_format_time(now.astimezone(there))}."
+    return _convert_clock(asked, now, zone) or _difference(asked, now)
 
 
 def time_there(now: datetime, zone: tzinfo) -> str:
@@ -66,7 +66,7 @@ def time_there(now: datetime, zone: tzinfo) -> str:
     return f"{local:%A %Y-%m-%d %H:%M} {local.tzname()}"
 
 
-def titled(place: str) -> str:
+def title_of(place: str) -> str:
     """Return the name of a place with capitals; abbreviations in capitals throughout."""
     place = re.sub(r"^the ", "", place.strip())
     if zone_of(place) and len(place) <= 4 and place not in _SHORT_NAMES:
@@ -85,22 +85,22 @@ _SHORT_NAMES = frozenset(  # those of four letters that are no abbreviations
 )
 
 
-def _shown(local: datetime) -> str:
+def _format_time(local: datetime) -> str:
     return f"{local:%H:%M} on {local:%A} {local.day} {local:%B} ({local.tzname()})"
 
 
-def _converted(asked: str, now: datetime, zone: tzinfo) -> str | None:
+def _convert_clock(asked: str, now: datetime, zone: tzinfo) -> str | None:
     for form in _CONVERSIONS:
         if found := found_in((form,), asked):
             origin, target = zone_of(found["origin"]), zone_of(found["target"])
             clock = _clock(found["clock"])
             if origin and target and clock:
-                told = (titled(found["origin"]), titled(found["target"]))
+                told = (title_of(found["origin"]), title_of(found["target"]))
                 return _both(clock, now, (origin, target), told)
     if found := found_in(_FROM_HERE, asked):
         clock, there = _clock(found["clock"]), zone_of(found["target"])
         if clock and there:
-            return _both(clock, now, (zone, there), ("", titled(found["target"])))
+            return _both(clock, now, (zone, there), ("", title_of(found["target"])))
     return None
 
 
@@ -125,7 +125,7 @@ def _difference(asked: str, now: datetime) -> str | None:
     origin, target = zone_of(found["origin"]), zone_of(found["target"])
     if not origin or not target:
         return None
-    names = titled(found["origin"]), titled(found["target"])
+    names = title_of(found["origin"]), title_of(found["target"])
     one, other = now.astimezone(origin).utcoffset(), now.astimezone(target).utcoffset()
     assert one is not None
     assert other is not None

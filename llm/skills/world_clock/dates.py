@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 
-from llm.scheduling.days import day_in, month_of, moved
+from llm.scheduling.days import day_in, month_of, shift_day
 from llm.skills.phrasing import forms, found_in
 
 _COUNT = r"(?:\d{1,5}|an?|one|two|three|four|five|six|seven|eight|nine|ten)"
@@ -91,14 +91,14 @@ def date_answer(asked: str, today: date) -> str | None:
     return None
 
 
-def told(day: date) -> str:
+def day_in_words(day: date) -> str:
     """Return a day in words: "Sunday 22 November 2026"."""
     return f"{day:%A} {day.day} {day:%B} {day.year}"
 
 
 def _today(asked: str, today: date) -> str | None:
     if found_in(_TODAY, asked) is not None:
-        return f"Today is {told(today)}."
+        return f"Today is {day_in_words(today)}."
     found = found_in(_PART, asked)
     if not found:
         return None
@@ -115,19 +115,23 @@ def _after(asked: str, today: date) -> str | None:
     if found := found_in(_FROM_DAY, asked):
         start = day_in(found["day"], today)
         sign = -1 if found["sign"] == "before" else 1
-        day = moved(start, found["span"], sign) if start else None
+        day = shift_day(start, found["span"], sign) if start else None
         word = "before" if sign < 0 else "after"
-        return f"{found['span']} {word} {told(start)} is {told(day)}." if start and day else None
+        return (
+            f"{found['span']} {word} {day_in_words(start)} is {day_in_words(day)}."
+            if start and day
+            else None
+        )
     found = found_in(_AFTER, asked)
     if not found:
         return None
     ago = found.get("ago")
-    day = moved(today, found["span"], -1 if ago else 1)
+    day = shift_day(today, found["span"], -1 if ago else 1)
     if not day:
         return None
     if ago:
-        return f"{found['span']} ago it was {told(day)}."
-    return f"In {found['span']} it is {told(day)}."
+        return f"{found['span']} ago it was {day_in_words(day)}."
+    return f"In {found['span']} it is {day_in_words(day)}."
 
 
 def _until(asked: str, today: date) -> str | None:
@@ -137,10 +141,10 @@ def _until(asked: str, today: date) -> str | None:
         return None
     days = (day - today).days
     if days < 0:
-        return f"{told(day)} was {_days(-days)} ago."
+        return f"{day_in_words(day)} was {_days(-days)} ago."
     if days == 0:
-        return f"That is today, {told(day)}."
-    return f"{_weeks(days, found.get('unit', ''))} until {told(day)}."
+        return f"That is today, {day_in_words(day)}."
+    return f"{_weeks(days, found.get('unit', ''))} until {day_in_words(day)}."
 
 
 def _since(asked: str, today: date) -> str | None:
@@ -149,7 +153,7 @@ def _since(asked: str, today: date) -> str | None:
     day = day_in(name, today, past=True) if name else None
     if not found or day is None or day > today:
         return None
-    return f"{_weeks((today - day).days, found.get('unit', ''))} since {told(day)}."
+    return f"{_weeks((today - day).days, found.get('unit', ''))} since {day_in_words(day)}."
 
 
 def _between(asked: str, today: date) -> str | None:
@@ -158,7 +162,7 @@ def _between(asked: str, today: date) -> str | None:
     if not found or not first or not second:
         return None
     days = abs((second - first).days)
-    return f"{_weeks(days, found['unit'])} from {told(first)} to {told(second)}."
+    return f"{_weeks(days, found['unit'])} from {day_in_words(first)} to {day_in_words(second)}."
 
 
 def _leap(asked: str, today: date) -> str | None:
@@ -198,7 +202,7 @@ def _age(asked: str, today: date) -> str | None:
     if born is None or born > today or str(born.year) not in asked:
         return None
     years = today.year - born.year - ((today.month, today.day) < (born.month, born.day))
-    return f"Somebody born on {told(born)} is {years} years old today."
+    return f"Somebody born on {day_in_words(born)} is {years} years old today."
 
 
 def _date_of(asked: str, today: date) -> str | None:
@@ -210,10 +214,10 @@ def _date_of(asked: str, today: date) -> str | None:
     name = re.sub(r"^the ", "", found["day"].strip())
     verb = "was" if day < today else "is"
     if name in ("today", "tomorrow", "yesterday"):
-        return f"{name.capitalize()} {verb} {told(day)}."
+        return f"{name.capitalize()} {verb} {day_in_words(day)}."
     if re.search(r"\d", re.sub(r" \d{4}$", "", name)):
         return f"{day.isoformat()} {verb} a {day:%A}."
-    return f"{name[:1].upper() + name[1:]} {verb} on {told(day)}."
+    return f"{name[:1].upper() + name[1:]} {verb} on {day_in_words(day)}."
 
 
 def _days(count: int) -> str:

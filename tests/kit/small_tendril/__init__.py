@@ -9,7 +9,7 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
-from harnesses.core.tendril.harness import Harness
+from harnesses.core.tendril.harness import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.tools.toolbox import tool
 from terrarium.clock import Clock
@@ -17,7 +17,7 @@ from terrarium.config import Config
 from tests.kit.jobs import settled
 
 
-class SmallTendril(Harness):
+class SmallTendril(Tendril):
     """Answers the files NAME.ask of the data folder, each its own conversation, then waits."""
 
     name: ClassVar[str] = "small"
@@ -31,10 +31,10 @@ class SmallTendril(Harness):
         self.status.ready("answering files")
         self.is_ready.set()
         for path in _asked(self.config.data):
-            answer = await self.turn(
+            result = await self.turn(
                 TurnRequest(conversation=path.stem, who="ada", text=path.read_text())
             )
-            path.with_suffix(".answer").write_text(answer.text)
+            path.with_suffix(".answer").write_text(result.text)
         await asyncio.Event().wait()
 
     async def settled(self) -> None:
