@@ -20,12 +20,12 @@ from benchmarks.context import folder
 from benchmarks.context_data import Annotated, Said, annotated
 from benchmarks.figure import Figure
 from llm.attention.attention import Attention
-from llm.attention.energy import TokenBudget
-from llm.attention.heart import ProactiveScheduler
-from llm.attention.kind import TriggerKind
-from llm.attention.line import MessageFeatures
+from llm.attention.message_features import MessageFeatures
+from llm.attention.proactive_scheduler import ProactiveScheduler
 from llm.attention.settings import AttentionSettings
-from llm.attention.wake import Trigger
+from llm.attention.token_budget import TokenBudget
+from llm.attention.trigger import Trigger
+from llm.attention.trigger_kinds import TriggerKind
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.attention_state import AttentionStore

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from benchmarks.replay import BOT, Asked, Channel
-from harnesses.core.tendril.harness import Tendril
+from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.log_format import render_block

@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 from agent_server.admission.admitted_engine import AdmittedEngine, Metering
-from agent_server.admission.gate import AdmissionQueue
+from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import Scheduler
 from agent_server.engine_protocol import Engine
 from agent_server.engines.factory import create_engine

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from agent_server.admission.fair_queue import QueuedRequest
-from agent_server.admission.gate import AdmissionQueue
+from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.quota import Charge, Quotas
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.errors import ApiError, Unsupported

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import ClassVar
 
-from harnesses.core.tendril.harness import Tendril
+from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.terminal import strip_control_chars
 from llm.skills.learned import TEACH, TeachingTools, is_lesson

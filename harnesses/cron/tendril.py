@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import structlog
 
-from harnesses.core.tendril.harness import Tendril
+from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.cron.delivery import (
     ChannelDelivery,

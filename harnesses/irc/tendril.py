@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import structlog
 
 from harnesses.core.permalinks import permalink, web_address
-from harnesses.core.tendril.answer import TurnResult
-from harnesses.core.tendril.harness import Tendril
+from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.channel_settings import (
     AdminOverrides,
     BehaviourResolver,

@@ -12,8 +12,9 @@ from starlette.staticfiles import StaticFiles
 
 from harnesses.web.api import feeds
 from harnesses.web.api import routes as api
-from harnesses.web.auth.guard import SecurityMiddleware
-from harnesses.web.auth.token import AccessTokens
+from harnesses.web.app_state import AppState
+from harnesses.web.auth.middleware import SecurityMiddleware
+from harnesses.web.auth.tokens import AccessTokens
 from harnesses.web.http.compression import Compression
 from harnesses.web.http.cors import Cors
 from harnesses.web.http.etag import ETag
@@ -21,15 +22,14 @@ from harnesses.web.http.problems import register_handlers
 from harnesses.web.pages import (
     channel,
     chat,
-    insight,
     login,
     overview,
     paste,
     preferences,
     runs,
-    searching,
+    search,
+    statistics,
 )
-from harnesses.web.site import AppState
 
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """What was said on the public channels: to read, to search, to follow live.
@@ -42,8 +42,8 @@ PAGES = tuple(
     for part in (
         overview,
         channel,
-        insight,
-        searching,
+        statistics,
+        search,
         feeds,
         chat,
         login,

@@ -10,13 +10,13 @@ from typing import ClassVar
 import structlog
 
 from harnesses.core.errors import PortTaken, TendrilError
-from harnesses.core.tendril.harness import Tendril
+from harnesses.core.tendril.base import Tendril
 from harnesses.web.app import create_app
-from harnesses.web.box import ChatSession
+from harnesses.web.app_state import AppState
+from harnesses.web.change_notifier import LogChangeNotifier
+from harnesses.web.chat_session import ChatSession
 from harnesses.web.serving import serve
 from harnesses.web.settings import WebSettings
-from harnesses.web.site import AppState
-from harnesses.web.tail import LogChangeNotifier
 from llm.tools.semantic_search import SemanticIndex
 from storage.db.database import Database
 from storage.log import ChatLog

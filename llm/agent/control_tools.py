@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.agent.turn_result import Deferral
+from llm.agent.outcome import Deferral
 from llm.tools.toolbox import tool
 
 Reason = Annotated[str, Field(max_length=300, description="why, in a few words")]

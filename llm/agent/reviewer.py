@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llm.agent.turn_result import Outcome
+from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from llm.messages.escaping import escape_tags

@@ -23,7 +23,7 @@ from typing import Any, Protocol, Self
 import structlog
 
 from llm.agent.guardrails import Key
-from llm.agent.turn_result import Outcome
+from llm.agent.outcome import Outcome
 from llm.messages.message import Usage
 from storage.chat_log.pending_event import PendingEvent
 from storage.db.errors import StorageError

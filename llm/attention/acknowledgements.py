@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from llm.attention.kind import TriggerKind
+from llm.attention.trigger_kinds import TriggerKind
 from storage.chat_log.event import Place
 
 GROWN = 0.25

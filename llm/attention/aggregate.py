@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llm.attention.kind import Metric
+from llm.attention.trigger_kinds import Metric
 
 BUCKET = 300.0
 """Seconds."""

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from llm.attention.acknowledgements import Acknowledgement, Acknowledgements, AcknowledgementState
-from llm.attention.energy import WEARY, TokenBudget
-from llm.attention.kind import ALWAYS, ASKED, MEASURED, Metric, TriggerKind
-from llm.attention.line import MessageFeatures
-from llm.attention.neurons import MetricSampler, MetricSet
-from llm.attention.room import ChannelState
-from llm.attention.wake import Trigger, find_trigger
+from llm.attention.channel_state import ChannelState
+from llm.attention.message_features import MessageFeatures
+from llm.attention.metric_sampling import MetricSampler, MetricSet
+from llm.attention.token_budget import WEARY, TokenBudget
+from llm.attention.trigger import Trigger, find_trigger
+from llm.attention.trigger_kinds import ALWAYS, ASKED, MEASURED, Metric, TriggerKind
 from storage.chat_log.event import Place
 from storage.queues.attention_state import Signal
 

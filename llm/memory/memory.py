@@ -9,12 +9,12 @@ import structlog
 
 from llm.client.client import AgentClient
 from llm.client.model_catalog import ModelCatalog
-from llm.memory.cadence import MOST_NOTES, JobKind, PendingJob, pending_jobs
-from llm.memory.finding import MemorySearch
-from llm.memory.making import Consolidator, ConsolidatorServices
+from llm.memory.consolidation import Consolidator, ConsolidatorServices
 from llm.memory.personal import PersonalMemory
+from llm.memory.prompt_memory import sections_for_prompt
+from llm.memory.schedule import MOST_NOTES, JobKind, PendingJob, pending_jobs
+from llm.memory.search import MemorySearch
 from llm.memory.settings import MemorySettings
-from llm.memory.shown import sections_for_prompt
 from llm.memory.tools import MemoryTools
 from llm.messages.errors import Unreachable
 from llm.messages.sections import PromptSection

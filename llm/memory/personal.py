@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from llm.memory.asking import LONGEST_FACT, LONGEST_NOTE, key_of, one_line
+from llm.memory.prompts import LONGEST_FACT, LONGEST_NOTE, key_of, one_line
 from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind
 
 _STATEMENTS = tuple(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from llm.memory.asking import LONGEST_KEY, key_of, one_line
 from llm.memory.personal import PersonalMemory
+from llm.memory.prompts import LONGEST_KEY, key_of, one_line
 from llm.tools.toolbox import tool
 from storage.memory.memories import Memory, MemoryKind
 

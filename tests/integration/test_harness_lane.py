@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.answer import TurnResult
 from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
 from tests.integration.test_harness_turn import small, texts
 from tests.kit.openai_script import ScriptedOpenAI
 

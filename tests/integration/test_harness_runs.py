@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.answer import TurnResult
 from harnesses.core.tendril.turn_request import TurnRequest
-from llm.agent.turn_result import Deferral
+from harnesses.core.tendril.turn_result import TurnResult
+from llm.agent.outcome import Deferral
 from llm.tools.toolbox import tool
 from storage.runs.reader import RunRecord, newest_runs, read_run
 from tests.integration.test_harness_turn import small, texts

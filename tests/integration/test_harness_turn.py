@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.tendril.answer import TurnResult
-from harnesses.core.tendril.harness import FAILED
+from harnesses.core.tendril.base import FAILED
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
 from llm.messages.message import Usage

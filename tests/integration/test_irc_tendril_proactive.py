@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.irc.tendril import IrcTendril
-from llm.attention.kind import TriggerKind
+from llm.attention.trigger_kinds import TriggerKind
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from llm.agent.turn import SPEECHLESS, AgentLoop
-from llm.agent.turn_result import Outcome
+from llm.agent.agent_loop import SPEECHLESS, AgentLoop
+from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.errors import RequestRejected

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from llm.agent.agent_loop import AgentLoop
+from llm.agent.outcome import Outcome
 from llm.agent.trace import Trace
-from llm.agent.turn import AgentLoop
-from llm.agent.turn_result import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harnesses.core.tendril.turn_request import TurnRequest
-from llm.agent.turn import SPEECHLESS
-from llm.agent.turn_result import Deferral
+from llm.agent.agent_loop import SPEECHLESS
+from llm.agent.outcome import Deferral
 from llm.messages.escaping import escape_tags
 from llm.messages.message import Message
 from tests.integration.test_harness_turn import small, texts

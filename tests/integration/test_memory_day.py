@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from llm.memory.cadence import KEPT_UNFOLDED, SESSION, STUDIED
+from llm.memory.schedule import KEPT_UNFOLDED, SESSION, STUDIED
 from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
 from storage.memory.conversations import KEPT
 from storage.memory.memories import MemoryKind

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from llm.attention.acknowledgements import Acknowledgement, AcknowledgementState
-from llm.attention.heart import ProactiveScheduler
-from llm.attention.kind import TriggerKind
-from llm.attention.line import MessageFeatures
+from llm.attention.message_features import MessageFeatures
+from llm.attention.proactive_scheduler import ProactiveScheduler
 from llm.attention.settings import AttentionSettings
-from llm.attention.wake import Trigger
+from llm.attention.trigger import Trigger
+from llm.attention.trigger_kinds import TriggerKind
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.attention_state import AttentionStore, Signal

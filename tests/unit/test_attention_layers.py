@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from llm.attention.acknowledgements import Acknowledgement, Acknowledgements, AcknowledgementState
 from llm.attention.aggregate import Aggregate
-from llm.attention.change import Threshold
-from llm.attention.channel import ChannelActivity
-from llm.attention.energy import LEAST, TokenBudget
-from llm.attention.kind import Metric, TriggerKind
-from llm.attention.line import MessageFeatures
-from llm.attention.neurons import CHANNEL, MetricSampler, MetricSet
-from llm.attention.pressure import thought_pressure
+from llm.attention.channel_activity import ChannelActivity
+from llm.attention.message_features import MessageFeatures
+from llm.attention.metric_sampling import CHANNEL, MetricSampler, MetricSet
+from llm.attention.threshold import Threshold
+from llm.attention.token_budget import LEAST, TokenBudget
+from llm.attention.trigger_kinds import Metric, TriggerKind
+from llm.attention.urgency import thought_pressure
 from storage.chat_log.event import Place
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

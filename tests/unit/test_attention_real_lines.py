@@ -9,10 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from llm.attention.attention import COOLDOWN, Attention
-from llm.attention.energy import LEAST, WEARY, TokenBudget
-from llm.attention.kind import TriggerKind
-from llm.attention.line import MessageFeatures
-from llm.attention.wake import Trigger
+from llm.attention.message_features import MessageFeatures
+from llm.attention.token_budget import LEAST, WEARY, TokenBudget
+from llm.attention.trigger import Trigger
+from llm.attention.trigger_kinds import TriggerKind
 from storage.chat_log.event import Place
 
 PLACE = Place("irc", "#ubuntu")

@@ -10,10 +10,10 @@ import pytest
 from llm.agent.limits import RunLimits
 from llm.attention.acknowledgements import Acknowledgement, AcknowledgementState
 from llm.attention.attention import Attention
-from llm.attention.energy import TokenBudget
-from llm.attention.kind import TriggerKind
-from llm.attention.line import MessageFeatures
-from llm.attention.wake import Trigger
+from llm.attention.message_features import MessageFeatures
+from llm.attention.token_budget import TokenBudget
+from llm.attention.trigger import Trigger
+from llm.attention.trigger_kinds import TriggerKind
 from llm.client.settings import AgentSettings
 from storage.chat_log.event import Place
 from storage.queues.attention_state import Signal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from harnesses.core.errors import TendrilError, UnknownTendril
-from harnesses.core.tendril.harness import Tendril
+from harnesses.core.tendril.base import Tendril
 
 GROUP = "terrarium.tendrils"
 

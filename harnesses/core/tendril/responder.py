@@ -8,16 +8,16 @@ from functools import partial
 
 import structlog
 
-from harnesses.core.tendril.answer import TurnResult
-from harnesses.core.tendril.lane import ConversationQueue
+from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.tracing import trace_of
 from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
+from llm.agent.agent_loop import AgentLoop
 from llm.agent.direct_answers import direct_answer, quoted_answer
 from llm.agent.limits import UNASKED
+from llm.agent.outcome import Outcome
 from llm.agent.reviewer import Reviewer
 from llm.agent.trace import Trace
-from llm.agent.turn import AgentLoop
-from llm.agent.turn_result import Outcome
 from llm.client.client import AgentClient, RequestOptions, TokenCountResult
 from llm.client.model_catalog import ModelCatalog
 from llm.client.settings import AgentSettings

@@ -13,7 +13,7 @@ from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
 
 if TYPE_CHECKING:
-    from harnesses.core.tendril.answer import TurnResult
+    from harnesses.core.tendril.turn_result import TurnResult
 
 Deliver = Callable[["TurnResult"], Awaitable[None]]
 """Brings an answer to the person who asked."""

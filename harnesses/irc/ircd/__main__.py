@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 
-from harnesses.irc.ircd import channels, entering, queries, talk  # noqa: F401  they fill the table
+from harnesses.irc.ircd import channels, messages, queries, registration  # noqa: F401  they fill the table
 from harnesses.irc.ircd.client import Client
 from harnesses.irc.ircd.server import Server
 from terrarium.supervision import parent_gone

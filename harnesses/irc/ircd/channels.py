@@ -6,9 +6,9 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+from harnesses.irc.ircd.channel import SYMBOLS, Channel
 from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.room import SYMBOLS, Channel
-from harnesses.irc.ircd.table import CHANNELLEN, command
+from harnesses.irc.ircd.command_table import CHANNELLEN, command
 from harnesses.irc.protocol.message import Message
 
 if TYPE_CHECKING:

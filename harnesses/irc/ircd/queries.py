@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.table import command
+from harnesses.irc.ircd.command_table import command
 from harnesses.irc.protocol.message import Message
 
 if TYPE_CHECKING:

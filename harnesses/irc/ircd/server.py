@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from harnesses.irc.ircd.channel import Channel
 from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.room import Channel
-from harnesses.irc.ircd.table import CHANNELLEN, COMMANDS, NICKLEN, TARGETS
+from harnesses.irc.ircd.command_table import CHANNELLEN, COMMANDS, NICKLEN, TARGETS
 from harnesses.irc.protocol.casemap import casemap
 from harnesses.irc.protocol.message import Message, Source, parse, strip_tags
 from harnesses.irc.transport.irc3_compat import LOGGING, ServerCommands, irc3d

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from harnesses.core.tendril.answer import TurnResult
 from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.channel_settings import ChannelBehaviour
 from harnesses.irc.commands.reminders import ReminderTools
 from harnesses.irc.policy.command_request import CommandRequest, PrivateReply

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from harnesses.core.tendril.answer import TurnResult
 from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.channel_settings import ChannelBehaviour
 from harnesses.irc.policy.command_request import CommandRequest
 from harnesses.irc.policy.log_records import channel_key, conversation_id, scope_of
@@ -31,11 +31,11 @@ from harnesses.irc.replies.streaming_reply import strip_address
 from harnesses.irc.transport.network import Network
 from llm.attention.acknowledgements import Acknowledgement, AcknowledgementState
 from llm.attention.attention import LATER
-from llm.attention.heart import ProactiveScheduler
-from llm.attention.kind import TriggerKind
-from llm.attention.line import MessageFeatures
+from llm.attention.message_features import MessageFeatures
+from llm.attention.proactive_scheduler import ProactiveScheduler
 from llm.attention.settings import AttentionSettings
-from llm.attention.wake import Trigger
+from llm.attention.trigger import Trigger
+from llm.attention.trigger_kinds import TriggerKind
 from llm.parsing.structured_output import FOLLOW_UP
 from llm.prompt.log_window import LogWindow
 from llm.tools.log_search import LogTools

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from harnesses.core.tendril.answer import TurnResult
+from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target
 
 

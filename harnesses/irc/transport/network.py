@@ -21,8 +21,8 @@ from harnesses.irc.session.channels import Member
 from harnesses.irc.session.session import Session
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.transport.client import IrcClient
 from harnesses.irc.transport.connection import Bot
-from harnesses.irc.transport.link import IrcClient
 from harnesses.irc.transport.send_queue import Sent
 from harnesses.irc.transport.tls import tls_context
 

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from harnesses.core.permalinks import permalink, with_query
+from harnesses.web.app_state import AppStateDep
+from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.params import MOST_WORDS, InChannel, Nick
-from harnesses.web.reader import LogAccess, LogAccessDep
 from harnesses.web.rendering.text import plain_line, render_line, strip_formatting
-from harnesses.web.site import AppStateDep
 from storage.chat_log.event import SPOKEN, Event
 from storage.search.models import Order, SearchQuery
 

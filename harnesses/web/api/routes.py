@@ -24,9 +24,9 @@ from harnesses.web.api.models import (
     Messages,
 )
 from harnesses.web.api.results import SearchResults
+from harnesses.web.log_access import LogAccessDep
 from harnesses.web.params import MOST_WORDS, During, Id, InChannel, Limit, Nick, Recently
-from harnesses.web.reader import LogAccessDep
-from harnesses.web.rendering.zone import UTC as ZONE
+from harnesses.web.rendering.timezones import UTC as ZONE
 from storage.chat_log.event import Event, EventType
 from storage.chat_log.query import Query
 from storage.search.models import Order, SearchQuery

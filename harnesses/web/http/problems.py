@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from harnesses.web.api.models import ErrorDetails, ErrorEnvelope
-from harnesses.web.auth.guard import ask_to_log_in
+from harnesses.web.auth.middleware import ask_to_log_in
 from harnesses.web.rendering.view import page
 
 _log = structlog.get_logger()

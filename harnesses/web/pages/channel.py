@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from harnesses.core.permalinks import channel_path
+from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.pages.place import ChannelDep
 from harnesses.web.params import Id, Moment
-from harnesses.web.reader import LogAccess, LogAccessDep
 from harnesses.web.rendering.text import plain_line
+from harnesses.web.rendering.timezones import MOST_DAYS, Day, DayRange, TheZone, local_day
 from harnesses.web.rendering.urls import day_path, zone_query
 from harnesses.web.rendering.view import lines, page
-from harnesses.web.rendering.zone import MOST_DAYS, Day, DayRange, TheZone, local_day
 from storage.chat_log.event import Event, Place
 from storage.chat_log.query import Query
 

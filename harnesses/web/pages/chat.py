@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from harnesses.web.app_state import AppState, AppStateDep, ScopeDep, require_token
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
-from harnesses.web.site import AppState, AppStateDep, ScopeDep, require_token
 from storage.chat_log.event import Scope as LogScope
 
 COOKIE = "terrarium_chat"

@@ -10,11 +10,11 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from harnesses.web.auth.guard import local_path
-from harnesses.web.auth.token import AccessTokens
+from harnesses.web.app_state import AppStateDep
+from harnesses.web.auth.middleware import local_path
+from harnesses.web.auth.tokens import AccessTokens
 from harnesses.web.pages.form import read_form
 from harnesses.web.rendering.view import page
-from harnesses.web.site import AppStateDep
 
 router = APIRouter(include_in_schema=False)
 Next = Annotated[str, Param(max_length=2000)]

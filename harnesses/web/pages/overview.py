@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.core.tendril.status import reports
-from harnesses.web.reader import LogAccessDep
+from harnesses.web.app_state import AppStateDep, require_full
+from harnesses.web.log_access import LogAccessDep
 from harnesses.web.rendering.charts import spark
 from harnesses.web.rendering.view import page
-from harnesses.web.site import AppStateDep, require_full
 
 SPARK_DAYS = 30
 SPARK = (96, 24)  # width and height, as the template has them

@@ -10,9 +10,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from harnesses.web.app_state import AppStateDep
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
-from harnesses.web.site import AppStateDep
 
 router = APIRouter(include_in_schema=False)
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import Depends, HTTPException
 from starlette.requests import Request
 
-from harnesses.web.auth.guard import INDEXABLE
-from harnesses.web.reader import LogAccessDep
+from harnesses.web.app_state import AppStateDep
+from harnesses.web.auth.middleware import INDEXABLE
+from harnesses.web.log_access import LogAccessDep
 from harnesses.web.settings import place_of
-from harnesses.web.site import AppStateDep
 from storage.chat_log.event import Place
 
 

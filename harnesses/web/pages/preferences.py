@@ -10,10 +10,10 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from harnesses.web.auth.guard import local_path
+from harnesses.web.auth.middleware import local_path
 from harnesses.web.pages.form import read_form
+from harnesses.web.rendering.timezones import COOKIE, zone_names
 from harnesses.web.rendering.view import page
-from harnesses.web.rendering.zone import COOKIE, zone_names
 
 _YEAR = 365 * 86400
 router = APIRouter(include_in_schema=False)

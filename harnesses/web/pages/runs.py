@@ -10,8 +10,8 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import Response
 
+from harnesses.web.app_state import AppStateDep, require_full
 from harnesses.web.rendering.view import page
-from harnesses.web.site import AppStateDep, require_full
 from storage.runs import reader as run_reader
 
 _PAGE = 50

@@ -22,8 +22,8 @@ from harnesses.web.rendering.text import (
     render_line,
     strip_formatting,
 )
+from harnesses.web.rendering.timezones import UTC, in_words, local_day, short, zone_of
 from harnesses.web.rendering.urls import day_path, person_path, zone_query
-from harnesses.web.rendering.zone import UTC, in_words, local_day, short, zone_of
 from storage.chat_log.event import SPOKEN, Event
 
 

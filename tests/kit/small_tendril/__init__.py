@@ -9,7 +9,7 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
-from harnesses.core.tendril.harness import Tendril
+from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.tools.toolbox import tool
 from terrarium.clock import Clock

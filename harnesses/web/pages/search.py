@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.core.permalinks import with_query
+from harnesses.web.log_access import LogAccessDep
 from harnesses.web.params import MOST_WORDS, parse_channel
-from harnesses.web.reader import LogAccessDep
+from harnesses.web.rendering.timezones import TheZone
 from harnesses.web.rendering.view import page
-from harnesses.web.rendering.zone import TheZone
 from storage.chat_log.query import Query
 from storage.search.models import Facets, Order, SearchQuery
 from storage.search.query_parser import parse

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from pydantic import BaseModel
 
-from llm.memory.asking import LONGEST_SUMMARY, one_line
+from llm.memory.prompts import LONGEST_SUMMARY, one_line
 from llm.memory.tools import describe, fact_line
 from llm.messages.sections import PromptSection
 from storage.memory.consolidation_state import ConsolidationStore, RoomMemorySnapshot

@@ -13,9 +13,9 @@ from llm.agent.control_tools import DeferTool, EscalateTool
 from llm.agent.guardrails import Guardrails
 from llm.agent.history_compaction import compact_steps
 from llm.agent.limits import UNASKED, Profile, RunLimits
+from llm.agent.outcome import Outcome
 from llm.agent.tool_executor import ToolExecutor
 from llm.agent.trace import Trace, now
-from llm.agent.turn_result import Outcome
 from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
 from llm.client.settings import AgentSettings
 from llm.messages.errors import ModelError

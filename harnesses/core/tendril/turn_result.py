@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from harnesses.core.tendril.lane import ConversationQueue
+from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.turn_request import Deliver
-from llm.agent.turn_result import Deferral, Outcome
+from llm.agent.outcome import Deferral, Outcome
 from llm.memory.memory import RoomMemory
 from llm.messages.message import Message, Status, Usage
 from storage.db.errors import StorageError
@@ -27,7 +27,7 @@ class TurnResult:
     text means that there is nothing to say: the question has joined another or was stopped, or the
     model wants to stay silent. `messages` is what memory keeps of it beside the question, by
     `remember`; `status` how it is with the conversation, `deferral` when to look at it again (see
-    `llm.agent.turn_result`), `on_delivered` what is to be done when the person has it."""
+    `llm.agent.outcome`), `on_delivered` what is to be done when the person has it."""
 
     text: str
     ok: bool = True

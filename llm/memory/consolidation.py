@@ -15,8 +15,8 @@ import structlog
 
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.model_catalog import ModelCatalog
-from llm.memory import asking
-from llm.memory.cadence import CONDENSED, MOST_NOTES, SESSION, STUDIED, JobKind
+from llm.memory import prompts
+from llm.memory.schedule import CONDENSED, MOST_NOTES, SESSION, STUDIED, JobKind
 from llm.messages.errors import ContextTooLong, RequestRejected
 from llm.messages.message import Message
 from llm.scheduling.worker import Handler
@@ -144,23 +144,23 @@ class Consolidator:
             return None
         old = await self._parts.memories.newest(watermarks.room, MemoryKind.SUMMARY, 1)
         text = await self._ask_model(
-            watermarks.room, "summary", asking.summary_messages(old[0].text if old else "", turns)
+            watermarks.room, "summary", prompts.summary_messages(old[0].text if old else "", turns)
         )
         return self._memory(
             MemoryKind.SUMMARY,
             watermarks.room,
-            _cut(text, asking.LONGEST_SUMMARY),
+            _cut(text, prompts.LONGEST_SUMMARY),
             first_turn=old[0].first_turn if old else turns[0].id,
             last_turn=through,
             begun=old[0].begun if old else turns[0].time,
         )
 
     async def _episode(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
-        text = await self._ask_model(room, "episode", asking.episode_messages(turns))
+        text = await self._ask_model(room, "episode", prompts.episode_messages(turns))
         return self._memory(
             MemoryKind.EPISODE,
             room,
-            _cut(text, asking.LONGEST_EPISODE),
+            _cut(text, prompts.LONGEST_EPISODE),
             first_turn=turns[0].id,
             last_turn=through,
             begun=turns[0].time,
@@ -172,8 +172,8 @@ class Consolidator:
         await self._rooms.fill(watermarks, gap, episode, turns)
 
     async def _facts(self, room: str, turns: Sequence[RoomTurn]) -> list[Memory]:
-        messages = asking.facts_messages(turns)
-        answer = await self._ask_model(room, "facts", messages, asking.FACTS_FORMAT)
+        messages = prompts.facts_messages(turns)
+        answer = await self._ask_model(room, "facts", messages, prompts.FACTS_FORMAT)
         people = {turn.person for turn in turns}
         return [
             self._memory(
@@ -189,21 +189,21 @@ class Consolidator:
                 last_turn=said.turn.id,
                 begun=said.turn.time,
             )
-            for said in asking.facts_in(answer, turns, people)
+            for said in prompts.facts_in(answer, turns, people)
         ]
 
     async def _merge(self, room: str, notes: Sequence[Memory]) -> Memory:
         """An episode of notes; without the model, the beginning of each."""
         texts = [note.text for note in notes]
         if await self._parts.learns():
-            text = await self._ask_model(room, "episode", asking.notes_messages(texts))
+            text = await self._ask_model(room, "episode", prompts.notes_messages(texts))
         else:
-            each = asking.LONGEST_EPISODE // len(texts) - 1
-            text = "\n".join(asking.one_line(text, each) for text in texts)
+            each = prompts.LONGEST_EPISODE // len(texts) - 1
+            text = "\n".join(prompts.one_line(text, each) for text in texts)
         return self._memory(
             MemoryKind.EPISODE,
             room,
-            _cut(text, asking.LONGEST_EPISODE),
+            _cut(text, prompts.LONGEST_EPISODE),
             key="notes",
             first_turn=notes[0].first_turn,
             last_turn=max(note.last_turn for note in notes),

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
-from harnesses.web.auth.token import Viewer
-from harnesses.web.box import ChatSession
+from harnesses.web.auth.tokens import Viewer
+from harnesses.web.change_notifier import LogChangeNotifier
+from harnesses.web.chat_session import ChatSession
 from harnesses.web.settings import WebSettings
-from harnesses.web.tail import LogChangeNotifier
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Scope
 from storage.log import ChatLog

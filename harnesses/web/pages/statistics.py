@@ -14,11 +14,11 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import Response
 
+from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.pages.place import ChannelDep
-from harnesses.web.reader import LogAccess, LogAccessDep
 from harnesses.web.rendering.charts import bars, shade, shift_timezone
+from harnesses.web.rendering.timezones import UTC, TheZone, local_day
 from harnesses.web.rendering.view import page
-from harnesses.web.rendering.zone import UTC, TheZone, local_day
 from storage.chat_log.event import SPOKEN, Place
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import DayStats

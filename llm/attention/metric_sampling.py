@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from llm.attention.change import WEBER_FECHNER, Threshold
-from llm.attention.channel import ChannelActivity
-from llm.attention.kind import Metric
+from llm.attention.channel_activity import ChannelActivity
+from llm.attention.threshold import WEBER_FECHNER, Threshold
+from llm.attention.trigger_kinds import Metric
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from llm.agent.limits import Profile
-from llm.attention.energy import TokenBudget
-from llm.attention.kind import MEASURED, PROFILES, Metric, TriggerKind
-from llm.attention.pressure import CONTACT, PRESSING, contact_pressure
-from llm.attention.room import ChannelState
+from llm.attention.channel_state import ChannelState
+from llm.attention.token_budget import TokenBudget
+from llm.attention.trigger_kinds import MEASURED, PROFILES, Metric, TriggerKind
+from llm.attention.urgency import CONTACT, PRESSING, contact_pressure
 from storage.chat_log.event import Place
 from storage.queues.attention_state import Signal
 

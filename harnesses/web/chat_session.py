@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harnesses.core.tendril.answer import TurnResult
-from harnesses.core.tendril.harness import Tendril
+from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
 from llm.client.client import OnText
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from llm.tools.log_search import LogTools

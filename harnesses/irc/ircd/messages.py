@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.table import TARGETS, command
+from harnesses.irc.ircd.command_table import TARGETS, command
 from harnesses.irc.protocol.message import Message
 
 if TYPE_CHECKING:

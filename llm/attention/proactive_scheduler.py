@@ -14,11 +14,11 @@ import structlog
 
 from llm.attention.acknowledgements import Acknowledgement, AcknowledgementState
 from llm.attention.attention import Attention
-from llm.attention.energy import FULL, TokenBudget
-from llm.attention.kind import ASKED, TriggerKind
-from llm.attention.line import MessageFeatures
+from llm.attention.message_features import MessageFeatures
 from llm.attention.settings import AttentionSettings
-from llm.attention.wake import Trigger
+from llm.attention.token_budget import FULL, TokenBudget
+from llm.attention.trigger import Trigger
+from llm.attention.trigger_kinds import ASKED, TriggerKind
 from storage.chat_log.event import Place
 from storage.db.errors import StorageError
 from storage.queues.attention_state import AttentionStore, Signal, Snooze

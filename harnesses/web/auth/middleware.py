@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from harnesses.web.auth.token import AccessTokens, is_feed
+from harnesses.web.auth.tokens import AccessTokens, is_feed
 from terrarium.loopback import host_of, is_loopback
 
 _OPEN = ("/health", "/login", "/favicon.ico")

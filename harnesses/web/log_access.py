@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import structlog
 from fastapi import Depends, HTTPException
 
-from harnesses.web.site import AppStateDep, ViewerDep
-from harnesses.web.tail import LogChangeNotifier
+from harnesses.web.app_state import AppStateDep, ViewerDep
+from harnesses.web.change_notifier import LogChangeNotifier
 from llm.messages.errors import ModelError
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import SPOKEN, Event, Place, Scope

@@ -15,13 +15,13 @@ import structlog
 
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.errors import root_cause
-from harnesses.core.tendril.answer import NO_REPLY, TurnResult, run_turn
-from harnesses.core.tendril.lane import ConversationQueues
+from harnesses.core.tendril.conversation_queue import ConversationQueues
 from harnesses.core.tendril.reloading import follow
 from harnesses.core.tendril.responder import Responder
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.tracing import expire_runs
 from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import NO_REPLY, TurnResult, run_turn
 from llm.client.client import AgentClient
 from llm.client.model_catalog import ModelCatalog
 from llm.client.settings import AgentSettings

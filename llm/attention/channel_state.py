@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from llm.attention.aggregate import Aggregate
-from llm.attention.channel import ChannelActivity
-from llm.attention.kind import Metric, TriggerKind
-from llm.attention.neurons import CHANNEL, MetricSampler, MetricSet
-from llm.attention.pressure import thought_pressure
+from llm.attention.channel_activity import ChannelActivity
+from llm.attention.metric_sampling import CHANNEL, MetricSampler, MetricSet
+from llm.attention.trigger_kinds import Metric, TriggerKind
+from llm.attention.urgency import thought_pressure
 from storage.queues.attention_state import Signal
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from llm.attention.line import MessageFeatures
+from llm.attention.message_features import MessageFeatures
 
 WINDOW = 300.0
 """Seconds over which activity is measured."""
