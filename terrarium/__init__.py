@@ -1,1 +1,41 @@
-"""The foundations that every package stands on. Imports none of them."""
+"""Terrarium: one local model, many tendrils. What the author of a tendril needs, by one import.
+
+    from terrarium import Settings, Tendril, TurnRequest, tool
+
+The names are loaded when they are first used. The modules of this package are the foundations that
+all others stand on, and import none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harnesses.core.tendril.base import Tendril as Tendril
+    from harnesses.core.tendril.turn_request import TurnRequest as TurnRequest
+    from harnesses.core.tendril.turn_result import TurnResult as TurnResult
+    from llm.tools.toolbox import ToolError as ToolError
+    from llm.tools.toolbox import tool as tool
+    from terrarium.config import Settings as Settings
+
+__all__ = ["Settings", "Tendril", "ToolError", "TurnRequest", "TurnResult", "tool"]
+
+_MODULES = {
+    "Settings": "terrarium.config",
+    "Tendril": "harnesses.core.tendril.base",
+    "ToolError": "llm.tools.toolbox",
+    "TurnRequest": "harnesses.core.tendril.turn_request",
+    "TurnResult": "harnesses.core.tendril.turn_result",
+    "tool": "llm.tools.toolbox",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
