@@ -81,7 +81,7 @@ async def test_a_turn_that_fails_or_is_stopped_says_so_in_its_trace(tmp_path: Pa
         script.answer(Scripted("no", status=400))
         await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
         run = await last(tmp_path)
-        assert (run.outcome, run.reason) == ("failed", "Refused")
+        assert (run.outcome, run.reason) == ("failed", "RequestRejected")
         script.hang("Well")
         asking = asyncio.create_task(
             tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))

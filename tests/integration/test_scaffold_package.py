@@ -37,7 +37,7 @@ def test_a_new_tendril_is_found_once_installed_and_its_test_passes(tmp_path: Pat
     run(
         "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), ".", cwd=folder, path=site
     )
-    assert run("-c", FIND, cwd=tmp_path, path=site).split() == ["LettersTendril", "Settings"]
+    assert run("-c", FIND, cwd=tmp_path, path=site).split() == ["LettersTendril", "FolderSettings"]
     assert (site / "letters" / "persona.md").is_file()
     output = run("-m", "pytest", "-q", "tests", cwd=folder, path=site)
     assert "2 passed" in output

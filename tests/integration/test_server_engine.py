@@ -202,11 +202,11 @@ async def test_an_engine_that_cannot_load_is_tried_again_ever_more_slowly(tmp_pa
 async def test_the_engine_ends_when_its_supervisor_is_killed(model_file: Path) -> None:
     code = (
         "import asyncio, sys\n"
-        "from agent_server.engines.llama_child import Spec\n"
+        "from agent_server.engines.llama_child import EngineSpec\n"
         "from agent_server.engines.embedded import EmbeddedEngine\n"
         "async def main():\n"
-        "    engine = EmbeddedEngine(Spec(sys.argv[1], 'terra', 512, 1, 1, ''), timeout=60)\n"
-        "    async with engine.running():\n"
+        "    engine = EmbeddedEngine(EngineSpec(sys.argv[1], 'terra', 512, 1, 1, ''), timeout=60)\n"
+        "    async with engine.lifespan():\n"
         "        while not await engine.ready():\n"
         "            await asyncio.sleep(0.05)\n"
         "        sys.stdout.write('ready\\n'); sys.stdout.flush()\n"

@@ -25,7 +25,7 @@ from storage.db.database import Database
 from storage.chat_log.event import Event, EventType
 
 async def main() -> None:
-    async with Database.opened(Path(sys.argv[1])) as database, ChatLog.opened(database) as log:
+    async with Database.open(Path(sys.argv[1])) as database, ChatLog.open(database) as log:
         await log.append(Event(network="irc", channel="#ubuntu", type=EventType.PRIVMSG,
                                time=datetime.now(UTC), nick="process", text="from elsewhere"))
 
