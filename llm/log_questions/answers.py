@@ -104,6 +104,11 @@ async def answer_about_log(
     )
     if question is not None and await _is_known(log, question, within, asking):
         found = await answer_from_log(log, question, within, quoting, line_filter)
+        if not found.lines and question.nick:
+            # "what is ingrid's talk about?" may be a question about what she told of it
+            own = replace(within, nick=question.nick)
+            if told := await answer_plainly(log, text, own, quoting, line_filter):
+                return told
         return replace(found, is_about_log=True)
     return await answer_plainly(log, text, within, quoting, line_filter)
 
