@@ -21,6 +21,7 @@ from storage.chat_log.pending_event import PendingEvent
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Database
+from storage.passages.nearest import find_nearest
 from storage.passages.passages import PEOPLE, LineFilter, Passages, find_passages
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
@@ -150,6 +151,18 @@ class ChatLog:
         def select(db: sqlite3.Connection) -> Passages:
             hidden = replace(line_filter, hides=rules(db).hides)
             return find_passages(db, question, within, hidden)
+
+        return await self._database.read(select)
+
+    async def nearest_for_model(
+        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
+    ) -> Passages:
+        """Return the lines nearest in meaning to a question, be they an answer or not, without what
+        people said who have opted out."""
+
+        def select(db: sqlite3.Connection) -> Passages:
+            hidden = replace(line_filter, hides=rules(db).hides)
+            return find_nearest(db, question, within, hidden)
 
         return await self._database.read(select)
 

@@ -57,6 +57,12 @@ class LogReader(Protocol):
     ) -> Passages:
         """The same, without those of people who have opted out."""
 
+    async def nearest_for_model(
+        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
+    ) -> Passages:
+        """Return the lines nearest in meaning to a question, without those of people who have
+        opted out."""
+
     async def channels(self, scope: Scope) -> list[ChannelStats]:
         """The places in scope, the most recently active first."""
 

@@ -50,7 +50,7 @@ class SetItem(_FromFile):
     """One question of a set; benchmarks/questions/README.md explains the fields."""
 
     id: str
-    half: Half
+    half: Half = "unseen"
     question: str
     paraphrase: str = ""
     nick: str = ""

@@ -20,7 +20,8 @@ MOST_LINES = 3
 _LOOKED_AT = 60  # passages of which the newest or the oldest is wanted
 _COVERED = 0.6  # share of a topic's weight that a line about it has
 _LONGEST = 350  # characters of a line that are quoted
-_NEAR = 0.03  # score of a line that is worth showing where none answers the question
+_NEAR = 0.1  # score of a line that is worth showing where none surely answers the question
+_READ = 10  # of the nearest lines, that a model reads
 
 NEAREST = "Nobody said that here in these words; nearest:"
 """Before lines of which none is surely the answer."""
@@ -34,7 +35,8 @@ Link = Callable[[Event], str | None]
 
 @dataclass(frozen=True, slots=True)
 class QuotedAnswer:
-    """Lines of the log as an answer. `lead` is a sentence before them, or all there is to say
+    """Lines of the log as an answer, and the `events` that a model reads, first those of the lines.
+    `lead` is a sentence before them, or all there is to say
     when there are none; `score` the chance that the first line is what was wanted. `is_about_log`:
     the question asked who said what, so that the lines are the answer itself."""
 
@@ -124,14 +126,13 @@ async def nearest_lines(
     """Return the lines that come nearest to a question which no line surely answers; none when
     nothing comes near. `near` are those that are near in meaning, best first. Raises
     Unavailable."""
-    passages = await log.passages_for_model(
-        question, replace(within, limit=MOST_LINES), line_filter
-    )
+    passages = await log.nearest_for_model(question, replace(within, limit=_READ), line_filter)
     by_words = [each.event for each in passages.items if each.score >= _NEAR]
     by_meaning = [event for event in near if not line_filter.leaves_out(event)]
     merged = [event for pair in zip_longest(by_meaning, by_words) for event in pair if event]
-    events = list({event.id: event for event in merged}.values())[:MOST_LINES]
-    return QuotedAnswer(NEAREST if events else "", tuple(map(quoting.line, events)), tuple(events))
+    events = list({event.id: event for event in merged}.values())
+    lines = tuple(map(quoting.line, events[:MOST_LINES]))
+    return QuotedAnswer(NEAREST if events else "", lines, tuple(events))
 
 
 async def answer_from_log(

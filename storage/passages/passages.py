@@ -37,6 +37,8 @@ from storage.search.scanner import LAST_ID
 
 SAID_HERE = 0.25
 """The score from which on a line is an answer; when all are below, nobody has said it here."""
+MOST_OF_QUESTION = 0.2
+"""The most that a line is worth which is itself a question."""
 
 _RECENT = 300  # newest lines that are looked at whatever their words
 _ENOUGH = 0.8  # share of what the words weigh: then nobody looks for related words
@@ -44,7 +46,6 @@ _SAME = 0.75  # coverage of a question that asks the same
 _FOLLOWED = 5  # questions whose replies are looked at
 _LACKING = 0.3  # of a reply without what is asked for
 _MEANWHILE = 3_600_000  # of ids, milliseconds, until a reply
-_QUESTION = 0.2  # the most that a question may be worth
 _COVERAGE = FEATURES.index("exact")
 _ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
 
@@ -109,7 +110,7 @@ def find_passages(
 
     Nothing is found when the question has no word that says anything.
     """
-    search = _search_of(connection, question, within, line_filter)
+    search = PassageSearch.prepare(connection, question, within, line_filter)
     return Passages() if search is None else search.run(within.limit)
 
 
@@ -117,22 +118,11 @@ def looked_at(
     connection: sqlite3.Connection, question: str, within: Query
 ) -> list[tuple[Event, list[float]]]:
     """The lines that `find_passages` scores, each with its features: to fit the weights."""
-    search = _search_of(connection, question, within, PEOPLE)
+    search = PassageSearch.prepare(connection, question, within, PEOPLE)
     return [] if search is None else [(event, values) for event, values in search.lines()]
 
 
-def _search_of(
-    connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter
-) -> _Search | None:
-    asked = question_words(question)
-    types = SPOKEN if within.types is None else SPOKEN & within.types
-    filtering = LineConditions(connection, replace(within, own=False, types=types), ParsedQuery())
-    if not asked.words or not filtering.channels.rows or not within.limit:
-        return None
-    return _Search(connection, filtering, asked, line_filter)
-
-
-class _Search:
+class PassageSearch:
     """One search on one connection."""
 
     def __init__(
@@ -153,6 +143,26 @@ class _Search:
         self._further = [] if line_filter.mentions else list(related_plans(self._asking))
         self._reached: int | None = None
 
+    @classmethod
+    def prepare(
+        cls, connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter
+    ) -> PassageSearch | None:
+        """Return the search for a question, None where there is nothing to look for: no word that
+        says anything, no channel in scope, no line wanted."""
+        asked = question_words(question)
+        types = SPOKEN if within.types is None else SPOKEN & within.types
+        filtering = LineConditions(
+            connection, replace(within, own=False, types=types), ParsedQuery()
+        )
+        if not asked.words or not filtering.channels.rows or not within.limit:
+            return None
+        return cls(connection, filtering, asked, line_filter)
+
+    @property
+    def searched_back_to(self) -> datetime | None:
+        """The time down to which the log was searched before time was over; None: all of it."""
+        return None if self._reached is None else from_micros(self._reached * 1000)
+
     def run(self, limit: int) -> Passages:
         """All steps in their order."""
         passages: list[Passage] = []
@@ -161,29 +171,41 @@ class _Search:
             share = values[_COVERAGE]
             score = share if self._line_filter.mentions else chance(values)
             if event.text.rstrip().endswith("?") and not self._line_filter.mentions:
-                score = min(score, _QUESTION)
+                score = min(score, MOST_OF_QUESTION)
             if share >= _SAME and asks(event.text):
                 asked.append(Passage(event, chance(as_statement(values)), share))
             passages.append(Passage(event, score, share))
         if not self._line_filter.mentions:
             passages += self._replies(asked)
         sign = 1 if self._line_filter.oldest else -1
-        best = _distinct(
+        best = distinct(
             sorted(passages, key=lambda each: (-rounded_log_odds(each.score), sign * each.event.id))
         )
-        back = None if self._reached is None else from_micros(self._reached * 1000)
-        return Passages(tuple(best[:limit]), back)
+        return Passages(tuple(best[:limit]), self.searched_back_to)
+
+    def events(self) -> Iterator[Event]:
+        """Yield the newest lines whatever their words, then those that the index has."""
+        for rows, _ in self._candidates():
+            for row in rows:
+                event = self._event(row)
+                if not self._line_filter.leaves_out(event):
+                    yield event
 
     def lines(self) -> Iterator[tuple[Event, list[float]]]:
         """The lines that may be answers, with their features: the newest ones whatever their words,
         and those that the index has."""
+        for rows, recent in self._candidates():
+            yield from self._fitting(rows, recent=recent)
+
+    def _candidates(self) -> Iterator[tuple[Iterable[Row], bool]]:
+        """The newest rows, and the others; each with whether it is the newest."""
         ids, self._reached = self._index.candidates(
             self._plans, self._further, _ENOUGH * self._asking.whole
         )
         recent = self._recent()
         known = {row["id"] for row in recent}
-        yield from self._fitting(recent, recent=True)
-        yield from self._fitting(self._rows(set(ids) - known), recent=False)
+        yield recent, True
+        yield self._rows(set(ids) - known), False
 
     def _recent(self) -> Sequence[Row]:
         query = replace(self._filter.query, limit=_RECENT)
@@ -229,8 +251,8 @@ class _Search:
         return event_of(row, self._filter.channels.rows[row["channel_id"]])
 
 
-def _distinct(passages: Iterable[Passage]) -> list[Passage]:
-    """The best of those that say the same."""
+def distinct(passages: Iterable[Passage]) -> list[Passage]:
+    """Return the first of those that say the same."""
     found: dict[str, Passage] = {}
     for passage in passages:
         found.setdefault(passage.event.text.strip().lower(), passage)

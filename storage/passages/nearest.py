@@ -1,0 +1,193 @@
+"""Lines that come nearest to a question in other words: "which day do we vote?" finds "the next
+board election is on the 3rd of november".
+
+Each word of the question is held against that word of a line which is nearest to it by its vector
+(storage/passages/word_vectors.py), weighed by how rare it is, and the other way round; the sums of
+both texts' vectors tell whether their topic is one. With what a question asks for, and who is named
+in it, that makes a logit, whose weights are fitted by `benchmarks/nearest_fit.py`. It ranks lines
+well, and tells badly whether the best one is an answer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import mul
+
+from storage.chat_log.query import Query
+from storage.passages.passages import (
+    MOST_OF_QUESTION,
+    PEOPLE,
+    LineFilter,
+    Passage,
+    Passages,
+    PassageSearch,
+    distinct,
+)
+from storage.passages.question_words import QuestionWords, asks, is_content, question_words, shows
+from storage.passages.score import SpokenLine
+from storage.passages.word_vectors import word_vectors
+
+FEATURES = (
+    "similarity",
+    "peak",
+    "reverse",
+    "topic",
+    "shows",
+    "lacks",
+    "asks",
+    "long",
+    "short",
+    "named",
+    "first person",
+    "addressed",
+    "link",
+)
+WEIGHTS: Mapping[str, float] = {
+    "similarity": 3.85,
+    "peak": 3.14,
+    "reverse": 1.85,
+    "topic": 3.78,
+    "shows": 1.44,
+    "lacks": -1.44,
+    "asks": -1.96,
+    "long": -1.26,
+    "short": -1.85,
+    "named": 3.87,
+    "first person": 1.52,
+    "addressed": -1.0,
+    "link": -0.62,
+}
+_EVEN = 5.5  # logit of a best line that is the right one as often as not
+_HEAVIEST = 7.0
+_SHORT = 3  # words with a meaning, below which a line says little
+_LONG = 8  # words
+_LONGEST = 40
+_ADDRESSED = re.compile(r"@?[\w|`^\[\]{}\\-]+[:,] ")
+_FIRST_PERSON = re.compile(r"\b(?:i|i['’]?m|i['’]?ve|me|my|we|our)\b", re.IGNORECASE)
+
+
+def find_nearest(
+    connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
+) -> Passages:
+    """Return the lines nearest to `question`, `within.limit` at most, each with the chance that it
+    is the answer: among the newest lines, and those from further back that the index has for its
+    words and their synonyms."""
+    search = PassageSearch.prepare(connection, question, within, line_filter)
+    if search is None:
+        return Passages()
+    asking = MeantQuestion(question_words(question))
+    found = []
+    for event in search.events():
+        score = chance(asking.features(SpokenLine.from_text(event.text, event.nick)))
+        is_question = event.text.rstrip().endswith("?")
+        found.append(Passage(event, min(score, MOST_OF_QUESTION) if is_question else score))
+    best = distinct(sorted(found, key=lambda each: (-each.score, -each.event.id)))
+    return Passages(tuple(best[: within.limit]), search.searched_back_to)
+
+
+def chance(values: Sequence[float]) -> float:
+    """Return the chance from 0 to 1 that a line with these features answers the question."""
+    total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
+    return 1 / (1 + math.exp(_EVEN - total))
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    root: str
+    weight: float
+    vector: Sequence[int] | None
+
+
+class MeantQuestion:
+    """A question whose words stand for others that mean about the same."""
+
+    def __init__(self, question: QuestionWords) -> None:
+        self._question = question
+        self._words = [_word(each.root) for each in question.words]
+        self._topic = _sum(self._words)
+        self._similarities: dict[str, list[float]] = {}
+
+    def features(self, line: SpokenLine) -> list[float]:
+        """Return the values of FEATURES for a line."""
+        content = [
+            root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)
+        ]
+        rows = [self._similar(root) for root in content]
+        reached = peak = whole = 0.0
+        named = False
+        for place, word in enumerate(self._words):
+            if word.root in line.speaker:  # the speaker's own words are what is asked for
+                named = True
+                continue
+            nearest = max((row[place] for row in rows), default=0.0)
+            whole += word.weight
+            reached += word.weight * nearest
+            peak = max(peak, word.weight * nearest)
+        words = [_word(root) for root in content]
+        told = sum(word.weight for word in words)
+        answered = sum(
+            word.weight * max(row, default=0.0) for word, row in zip(words, rows, strict=True)
+        )
+        shown = shows(self._question.expected, line.text)
+        return [
+            reached / whole if whole else 0.0,
+            peak / _HEAVIEST,
+            answered / told if told else 0.0,
+            _cosine(self._topic, _sum(words)),
+            float(shown is True),
+            float(shown is False),
+            float(asks(line.text)),
+            min(max(0, len(line.words) - _LONG), _LONGEST) / 10,
+            float(len(content) < _SHORT),
+            float(named),
+            float(named and _FIRST_PERSON.search(line.text) is not None),
+            float(_ADDRESSED.match(line.text) is not None),
+            float("http" in line.text),
+        ]
+
+    def _similar(self, root: str) -> list[float]:
+        """How near a word of a line is to each word of the question. Many lines share words."""
+        if (known := self._similarities.get(root)) is not None:
+            return known
+        table = word_vectors()
+        vector = table.vector(root)
+        row = []
+        for word in self._words:
+            if word.root == root:
+                row.append(1.0)
+            elif vector is None or word.vector is None:
+                row.append(0.0)
+            else:
+                row.append(table.similarity(vector, word.vector))
+        self._similarities[root] = row
+        return row
+
+
+@lru_cache(8_192)
+def _word(root: str) -> _Word:
+    return _Word(root, _weight(root), word_vectors().vector(root))
+
+
+def _weight(root: str) -> float:
+    """How much a stem tells, by its frequency in English: from 1 to 7."""
+    return min(_HEAVIEST, max(1.0, math.log(20 + word_vectors().rank(root)) - 2.0))
+
+
+def _sum(words: Sequence[_Word]) -> list[float]:
+    """The weighted sum of the words' vectors."""
+    total = [0.0] * word_vectors().dimensions
+    for word in words:
+        if word.vector is not None:
+            weight, vector = word.weight, word.vector
+            total = [each + weight * value for each, value in zip(total, vector, strict=True)]
+    return total
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    norm = math.hypot(*one) * math.hypot(*other)
+    return sum(map(mul, one, other)) / norm if norm else 0.0
