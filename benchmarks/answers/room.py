@@ -36,6 +36,7 @@ _PAUSE = 0.05  # seconds between two lines of chatter
 _LOOK = 0.1  # seconds between two looks at what has come
 _QUIET = 0.4  # seconds without a line after the end of a run
 _QUIET_ALONE = 1.5  # the same where there was no run: a command
+_QUIET_UNADDRESSED = 5.0  # the same after lines without a name, which may be another answer's
 _LOST = 60.0  # seconds after which a run that has not ended, or has said nothing, counts as lost
 _STILL = re.compile(r"still at it\b|\S+: still at it\b", re.IGNORECASE)
 _LINE = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!\s]+)\S* (?:PRIVMSG|NOTICE) (?P<to>\S+) :(?P<text>.*)")
@@ -184,7 +185,7 @@ class PeopleInRoom:
         """The bot's lines since then that may be an answer to `nick`: no notes that it is still at
         work, and nothing that begins with somebody else's name (or, `among_others`, with none)."""
         others = tuple(f"{other}:" for other in self.people if other != nick)
-        return [
+        lines = [
             line
             for line in self.heard
             if line.at >= begin
@@ -193,6 +194,14 @@ class PeopleInRoom:
             and (not among_others or line.to == nick or line.text.startswith(f"{nick}:"))
             and not _STILL.match(line.text)
         ]
+        # Lines leave the bot in order and an answer begins with the name: what comes before that is
+        # the rest of an earlier answer, which the server's flood limit has held back.
+        first = next((i for i, line in enumerate(lines) if self._is_addressed(line, nick)), 0)
+        return lines[first:]
+
+    @staticmethod
+    def _is_addressed(line: HeardLine, nick: str) -> bool:
+        return line.to == nick or line.text.startswith(f"{nick}:")
 
     @property
     def every_line(self) -> list[tuple[str, str]]:
@@ -208,7 +217,8 @@ class PeopleInRoom:
     ) -> bool:
         answered = self.answer_lines(nick, begin, among_others)
         quiet = time.perf_counter() - (answered[-1].at if answered else begin)
-        if quiet < _QUIET:
+        is_own = any(self._is_addressed(line, nick) for line in answered)
+        if quiet < (_QUIET if is_own or not answered else _QUIET_UNADDRESSED):
             return False
         runs = await self._runs(nick, asked)
         if any(run.ended is None for run in runs):

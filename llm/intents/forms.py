@@ -16,7 +16,12 @@ THERE = "there"
 LIST = forms(
     r"(?:what|which) (?:are )?(?:all )?(?:my |the )?reminders(?: do i have| are there| are set)?",
     r"(?:list|show|show me)(?: all)?(?: of)?(?: my| the)? reminders|my reminders",
-    r"(?:do i have|have i got|are there)(?: any| some)? reminders(?: set)?",
+    r"(?:do i have|have i got|are there|do you have|have you got)(?: any| some)? reminders"
+    r"(?: set| pending| left)?(?: for me)?",
+    r"(?:what|which) (?:reminders )?did i (?:ask you to remind me (?:of|about)|set)",
+    r"what(?:'s| is| do i have) on my (?:reminder list|list of reminders)",
+    r"when(?:'s| is) my next reminder(?: due)?|what(?:'s| is) my next reminder",
+    r"what (?:are you going to|will you) remind me (?:of|about)",
     r"(?:welche|habe ich|zeige?(?: mir)?)(?: meine)? ?erinnerungen(?: habe ich)?",
     r"meine erinnerungen",
 )
@@ -24,24 +29,33 @@ WHOLE: Mapping[tuple[str, str], tuple[re.Pattern[str], ...]] = {
     ("memory", ""): forms(
         r"what (?:do|did|have) you (?:know|remember(?:ed)?|keep|kept|learn(?:ed|t)?|stored?)"
         r" (?:of|about) me(?: so far)?",
-        r"(?:show|list)(?: me)? (?:what you (?:know|remember) about me|your memory of me)",
+        r"(?:(?:show|list|tell)(?: me)? )?what you (?:know|remember) about me",
+        r"(?:show|list)(?: me)? your memory of me",
+        r"what (?:have|did) i (?:told?|tell) you(?: so far)? about (?:me|myself)(?: so far)?",
         r"(?:show|list)(?: me)? my facts",
         r"was weißt du (?:alles )?(?:über|von) mi(?:ch|r)(?: alles)?|my memory|memory",
     ),
     ("who", ""): forms(
-        r"(?:who is|who'?s|who all is|who are)(?: all)?(?: currently| still| also| else)?"
+        r"(?:who is|who'?s|who all is|who else is|who are)(?: all)?"
+        r"(?: currently| still| also| else)?"
         r" (?:here|online|around|present|in (?:this|the) (?:channel|room|chat))"
         r"(?: right now| now| today| at the moment)?",
         r"(?:list|show)(?: me)?(?: all)? (?:the )?(?:people|users|nicks|members)(?: here)?",
         r"how many (?:people|users|nicks|members|persons|of us)(?: are)?(?: there)?(?: currently)?"
-        r" (?:here|online|around|present|in (?:this|the) (?:channel|room|chat))"
+        r" (?:in )?(?:here|online|around|present|in (?:this|the) (?:channel|room|chat))"
         r"(?: right now| now| today| at the moment)?",
         r"wer ist (?:gerade |jetzt |alles |noch )?(?:hier|da|online|im (?:kanal|raum|channel))"
         r"(?: gerade| jetzt)?",
     ),
     ("stats", ""): forms(
-        r"(?:show(?: me)?(?: the)? |the )?(?:channel |chat )?(?:stats|statistics|statistik)",
-        r"who (?:talks|speaks|writes|chats|says|posts)(?: the)? most(?: here| in here)?",
+        r"(?:(?:show|give)(?: me)?(?: the| some)? |the )?(?:channel |chat )?"
+        r"(?:stats|statistics|statistik)"
+        r"(?: (?:for|of|about|on) (?:this|the) (?:channel|chat|room))?",
+        r"who (?:talks|speaks|writes|chats|says|posts)(?: the)? most"
+        r"(?: here| in here| in (?:this|the) (?:channel|room|chat))?",
+        r"who(?:'s| is| are) (?:the )?(?:most active|busiest|most talkative)(?: person| people"
+        r"| user| users)?(?: here| in here| in (?:this|the) (?:channel|room|chat))?",
+        r"how (?:active|busy) is (?:this|the|it)(?: channel| chat| room)?(?: here)?",
         r"how (?:many|much) (?:messages|lines)(?: are| were| have been)?(?: there)?"
         r"(?: said| written| logged)?(?: here| in (?:this channel|here|the log))?",
         r"wer (?:redet|schreibt|spricht) (?:hier )?am meisten(?: hier)?",
@@ -53,7 +67,9 @@ WHOLE: Mapping[tuple[str, str], tuple[re.Pattern[str], ...]] = {
     ("clear", ""): forms(
         r"(?:forget|clear|reset|erase|wipe|delete) (?:our|this|the|my) (?:conversation|chat)"
         r"(?: history)?|(?:let'?s )?start (?:over|afresh|again from scratch|from scratch)",
-        r"(?:start |begin )?(?:a )?new conversation|clear|reset",
+        r"(?:let'?s )?(?:(?:start|begin|have) )?(?:a )?(?:new|fresh) (?:conversation|chat|topic)"
+        r"|clear|reset",
+        r"(?:wipe|clear|erase|forget) your memory of (?:this|our|the) (?:conversation|chat)",
         r"vergiss unser(?:e)? (?:gespräch|unterhaltung)|neues gespräch|von vorne?(?: anfangen)?"
         r"|(?:fang|lass uns) (?:noch ?mal )?von vorne? an(?:fangen)?",
     ),
@@ -78,6 +94,7 @@ WHOLE: Mapping[tuple[str, str], tuple[re.Pattern[str], ...]] = {
     ("about", IDENTITY): forms(
         r"(?:who|what)(?: exactly)? are you(?: exactly)?",
         r"who am i (?:talking|speaking) (?:to|with)",
+        r"who (?:made|built|created|wrote|programmed) you|where do you come from",
         r"introduce yourself|(?:tell me )?(?:about|something about) yourself|what'?s your name",
         r"what is your name|(?:wer|was) bist du(?: eigentlich)?|wie heißt du|stell dich vor",
     ),

@@ -35,13 +35,16 @@ _REMIND = tuple(
     for form in (
         r"(?:remind me|don'?t let me forget|do not let me forget)[ ,:]+(?P<rest>.+)",
         r"erinnere? mich(?: bitte)?(?: mal)?[ ,:]+(?P<rest>.+)",
-        r"(?:set|create|add|make)(?: me| up)? (?:a |an )?reminder(?: for me)?[ ,:]+(?P<rest>.+)",
+        r"(?:set|create|add|make|give|schedule)(?: me| up)? (?:a |an |another )?reminder"
+        r"(?: for me)?[ ,:]+(?P<rest>.+)",
+        r"(?:i (?:want|need)|i'?d like|i would like) (?:a |another )?reminder[ ,:]+(?P<rest>.+)",
+        r"(?:i (?:want|need)|i'?d like|i would like) to be reminded[ ,:]+(?P<rest>.+)",
         r"(?:stelle?|setze?) (?:mir )?(?:eine )?erinnerung[ ,:]+(?P<rest>.+)",
     )
 )
 _REMIND_LAST = re.compile(
-    r"(?P<time>[^?]{2,60}?),? (?:please )?(?:remind me|erinnere? mich)(?: bitte)?,? (?P<rest>"
-    r"(?:to|that|of|about|an|daran)\b.+)",
+    r"(?P<time>[^?]{2,60}?),? (?:please )?(?:remind me|tell me|let me know|erinnere? mich)"
+    r"(?: bitte)?,? (?P<rest>(?:to|that|of|about|an|daran)\b.+)",
     re.IGNORECASE,
 )
 _ALARM = tuple(
@@ -51,6 +54,9 @@ _ALARM = tuple(
         r"(?:set |start )?(?:an? )?(?P<kind>alarm|timer)(?: clock)?(?: of)? (?P<rest>.+)",
         r"(?:stelle? )?(?:einen |den )?(?P<kind>wecker|timer) (?P<rest>.+)",
         r"(?P<kind>ping|nudge|notify|alert) me (?P<rest>(?:in|at|on|every|tomorrow|tonight)\b.+)",
+        r"(?:tell me|let me know) (?P<rest>(?:in|at|every|tomorrow|tonight) .+? (?:to|that) .+)",
+        r"give me a (?P<kind>ping|nudge|shout) (?P<rest>(?:in|at|on|tomorrow|tonight)\b.+)",
+        r"(?:set|start)(?: me)? (?:an? )?(?P<rest>\d+[ -]?\w+) (?P<kind>timer|alarm)",
     )
 )
 _ALARM_TEXTS = {"wake": "wake up", "alarm": "alarm", "timer": "the time is up"}
@@ -58,9 +64,10 @@ _FOR_CLOCK = re.compile(
     r"(?:for|to|auf|für) (?=\d{1,2}(?:[:.]\d\d)?(?: ?[ap]m\b| uhr\b| o'?clock\b|$|[ ,:]+(?!\w*m)))",
     re.IGNORECASE,
 )
+_COLON = re.compile(r"(?<=\d):(?= )")  # "at 18:00: gym"
 _FOR = re.compile(r"(?:for|auf|für) ", re.IGNORECASE)
 
-_CANCEL = r"(?:cancel|delete|remove|drop|lösche|streiche)"
+_CANCEL = r"(?:cancel|delete|remove|drop|clear|get rid of|lösche|streiche)"
 _CANCELS = forms(
     rf"{_CANCEL} (?:my |the |meine |die )?(?:reminder|erinnerung)"
     r"(?: number| no\.?| nr\.?| nummer)? ?#?(?P<what>\d{1,12})",
@@ -68,10 +75,15 @@ _CANCELS = forms(
     rf"{_CANCEL} (?:alle )?(?:meine )?erinnerungen",
     rf"{_CANCEL} (?:my |the )?reminder (?:about|to|for|of|that) (?P<what>.+)",
     rf"{_CANCEL} (?:my |the )(?P<what>.+) reminder",
+    r"(?:never ?mind|forget|i (?:do not|don'?t) need) (?:my |the )?reminder"
+    r" (?:about|to|for|of|that) (?P<what>.+?)(?: any ?more| any longer)?",
+    r"(?:never ?mind|forget|i (?:do not|don'?t) need) (?:my |the )(?P<what>.+) reminder"
+    r"(?: any ?more| any longer)?",
 )
 
 _REMEMBER = re.compile(
-    r"(?:remember|memori[sz]e|make a note|take a note|note|keep in mind|merke? dir)"
+    r"(?:remember|memori[sz]e|make a note|take a note|note|keep in mind|merke? dir"
+    r"|(?:don'?t|do not|never) forget)"
     r"(?P<that>,? that|,? dass|(?: this)?:)?,? (?P<rest>.+)",
     re.IGNORECASE,
 )
@@ -110,8 +122,13 @@ _SEARCH = tuple(
         r"(?:find|look for|look up|search|show me) (?:all |any |the |old )?"
         r"(?:messages|lines|mentions|posts)(?: here)?"
         r" (?:about|with|of|containing|that mention|mentioning|on) (?P<words>.+)",
-        r"(?:find|look up|show me) (?:what|anything that|everything that) (?:was|has been|is) "
-        r"(?:said|written|posted) (?:about|on) (?P<words>.+)",
+        r"(?:find|look up|look for|show me) (?:what|anything that|everything that)"
+        r" (?:was|has been|is) (?:said|written|posted) (?:about|on) (?P<words>.+)",
+        r"(?:look up|look for|find|search(?: for)?|grep(?: for)?) (?P<words>.+)"
+        r" in (?:the |this |our )?(?:chat |channel )?(?:logs?|history|channel|chat)",
+        r"(?:look for|search(?: for)?|find) (?:what|anything|everything)(?: that)?"
+        r" (?:people|we|anyone|anybody|others) (?:have |has )?(?:said|wrote|written|posted)"
+        r" (?:about|on) (?P<words>.+)",
         r"suche? nach (?P<words>.+)",
         r"(?:suche?|finde) (?:nachrichten|zeilen) (?:über|mit|zu) (?P<words>.+)",
     )
@@ -176,7 +193,7 @@ def _reminder(wish: str) -> Intent | None:
         return Intent("remind")
     for form in _REMIND:
         if match := form.fullmatch(wish):
-            rest = _FOR_CLOCK.sub("at ", match["rest"])
+            rest = _COLON.sub("", _FOR_CLOCK.sub("at ", match["rest"]))
             if _ASKING.match(rest):
                 return None
             is_timed = without_time(_FOR.sub("", rest, count=1)) is not None
@@ -198,11 +215,13 @@ def _alarm(wish: str) -> Intent | None:
             rest = found.get("rest") or found.get("rest2", "")
             rest = _FOR.sub("", _FOR_CLOCK.sub("at ", rest), count=1)
             text = without_time(rest)
-            kind = (found.get("kind") or "wake").lower()
+            kind = (found.get("kind") or ("wake" if "german" in found else "tell")).lower()
             kind = "alarm" if kind == "wecker" else kind
             if text is None or (kind == "wake" and text):
                 return None
-            if text and kind in ("ping", "nudge", "notify", "alert"):
+            if kind == "tell" and not text:
+                return None
+            if text and kind in ("ping", "nudge", "shout", "notify", "alert", "tell"):
                 return Intent("remind", rest)
             return Intent("remind", rest if text else f"{rest} {_ALARM_TEXTS.get(kind, kind)}")
     return None

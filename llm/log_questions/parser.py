@@ -82,6 +82,11 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
          Wish.NEWEST, True),
         (rf"when (?:did|has) {_BY} {_LAST} (?:appear|show up|show|come by|visit|been here)",
          Wish.NEWEST, True),
+        (rf"when (?:was|is) {_BY} (?:here|around|online|on|active) {_LAST}", Wish.NEWEST, True),
+        (rf"have you (?:seen|heard(?: anything)? from) {_BY}(?: around| lately| today| recently)?",
+         Wish.NEWEST, True),
+        (rf"(?:has|is|was) {_BY} (?:been )?(?:here|around|online|on|active|seen)"
+         rf"(?: today| lately| recently| yet)?", Wish.NEWEST, True),
         (rf"(?:when was|when is) the last time (?:that )?{_BY} (?:has |had |was )?"
          rf"(?:{_SAYING}|here|active|seen){_TOPIC}?", Wish.NEWEST, True),
         (rf"when (?:was|were|did) (?P<topic>.+?) (?:{_LAST}|come up last) "
@@ -96,6 +101,7 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
         (rf"what (?:was|were|is|are) {_BY}'?s? (?:last|latest) (?:words?|message|line|comment)s?",
          Wish.NEWEST, False),
         # when was the pump first mentioned? who was the first to mention it?
+        (rf"who (?:{_SAYING}|came up with){_TOPIC} (?:first|originally)", Wish.OLDEST, False),
         (rf"when (?:was|were|did) (?P<topic>.+?) (?:first|originally) "
          rf"(?:{_SAYING}|come up)(?: about)?", Wish.OLDEST, True),
         (rf"when did {_BY} first {_SAYING}{_TOPIC}?", Wish.OLDEST, True),
@@ -120,12 +126,20 @@ _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
         (rf"what (?:all )?(?:was|were|has been|had been|is) {_NOW_AND_THEN}{_SAYING}{_TOPIC}",
          Wish.BEST, False),
         (rf"what (?:all |else |exactly )?(?:(?:did|has|have|had|does|do|was|were|is) )?{_BY} "
-         rf"(?:have to |had to )?{_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
-        (rf"what (?:did|has|have|had|was|were) {_BY} (?:have to )?{_NOW_AND_THEN}{_SAYING}",
-         Wish.NEWEST, False),
+         rf"(?:have to |had to |been )?{_NOW_AND_THEN}{_SAYING}(?! (?:about|on|of)$){_TOPIC}",
+         Wish.BEST, False),
+        (rf"what (?:did|has|have|had|was|were) {_BY} (?:have to )?(?:been )?{_NOW_AND_THEN}"
+         rf"{_SAYING}(?: {_ABOUT})?", Wish.NEWEST, False),
         (rf"what(?:'s| is| was| are| were)? {_BY}'s? "
-         rf"(?:opinion|view|take|advice|thoughts?|comments?)s?"
+         rf"(?:opinion|view|take|advice|thoughts?|comments?|messages?|lines?|words?|news)s?"
          rf" {_ABOUT} (?P<topic>.+)", Wish.BEST, False),
+        (rf"(?:show me|quote|give me|find|repeat) (?:what )?{_BY}(?: has| had)? {_SAYING}{_TOPIC}",
+         Wish.BEST, False),
+        (rf"(?:quote|cite) {_BY} {_ABOUT} (?P<topic>.+)", Wish.BEST, False),
+        (rf"(?:any|is there any|was there any) (?:word|news|message|line)s? (?:from|by) {_BY}"
+         rf" {_ABOUT} (?P<topic>.+)", Wish.BEST, False),
+        (rf"(?:show me|find|quote) (?:what|everything|anything)(?: that)? (?:was|has been|is)"
+         rf" {_SAYING}{_TOPIC}", Wish.BEST, False),
         # did bob say ...? has anybody mentioned ...?
         (rf"(?:did|has|have|had) {_PEOPLE} {_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
         (rf"(?:did|has|have|had) {_BY} {_NOW_AND_THEN}{_SAYING}{_TOPIC}", Wish.BEST, False),
@@ -155,7 +169,7 @@ _CLOSING = re.compile(
 )
 _NOBODY_TEXT = """
 you u i me it this that he she him her the a an to there who what my our your his their its time
-day been be all any something anything nothing
+day was were has have is are did do been be all any something anything nothing
 """
 _NOBODY = frozenset(_NOBODY_TEXT.split())
 _ANYBODY = re.compile(_PEOPLE, re.IGNORECASE)

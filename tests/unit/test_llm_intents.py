@@ -38,6 +38,24 @@ COMMANDS = {
     ),
     "stell einen Wecker auf 7 Uhr": ("remind", "at 7 Uhr alarm"),
     "remind me to buy milk": ("remind", "to buy milk"),
+    "i need a reminder in 15 minutes to move the car": ("remind", "in 15 minutes to move the car"),
+    "tell me in 10 minutes to lock the door": ("remind", "in 10 minutes to lock the door"),
+    "in 20 minutes tell me to leave": ("remind", "in 20 minutes to leave"),
+    "let me know in an hour that it is time": ("remind", "in an hour that it is time"),
+    "start a 10 minute timer": ("remind", "10 minute the time is up"),
+    "schedule a reminder for friday at 10:00 to call": ("remind", "friday at 10:00 to call"),
+    "what did i ask you to remind me of?": ("reminders", ""),
+    "when is my next reminder?": ("reminders", ""),
+    "clear all my reminders": ("reminders", "cancel all"),
+    "never mind the reminder about the cake": ("reminders", "cancel the cake"),
+    "i don't need the laundry reminder anymore": ("reminders", "cancel laundry"),
+    "look up trombone in the log": ("search", "trombone"),
+    "who else is here?": ("who", ""),
+    "how many users are in here?": ("who", ""),
+    "who is the most active here?": ("stats", ""),
+    "what have i told you about myself?": ("memory", ""),
+    "let's start a new conversation": ("clear", ""),
+    "who made you?": ("about", "identity"),
     "what are my reminders?": ("reminders", ""),
     "do I have any reminders?": ("reminders", ""),
     "welche Erinnerungen habe ich?": ("reminders", ""),
@@ -102,6 +120,11 @@ def test_a_command_in_plain_words_is_recognised(text: str) -> None:
 QUESTIONS = """
 can you remind me what the capital of France is?
 remind me again who won
+tell me what the time is in Tokyo
+tell me to what end we do this
+let me know what you think
+look up the capital of Japan
+who made the first telephone?
 remind me how to exit vim
 remind me why we use tabs at 5pm
 remind me of the rules

@@ -43,6 +43,14 @@ def read(text: str) -> LogQuestion | None:
         ("last message from lena", "Lena", "", Wish.NEWEST),
         ("when was the kayak first mentioned?", None, "the kayak", Wish.OLDEST),
         ("who first mentioned the kayak?", None, "the kayak", Wish.OLDEST),
+        ("who mentioned the kayak first?", None, "the kayak", Wish.OLDEST),
+        ("have you seen lena?", "Lena", "", Wish.NEWEST),
+        ("has lena been here today?", "Lena", "", Wish.NEWEST),
+        ("what was bob complaining about?", "bob", "", Wish.NEWEST),
+        ("what has bob been saying about bees?", "bob", "bees", Wish.BEST),
+        ("quote lena on Paris", "Lena", "Paris", Wish.BEST),
+        ("any word from bob about the boat?", "bob", "the boat", Wish.BEST),
+        ("show me what was said about the boat", None, "the boat", Wish.BEST),
     ],
 )
 def test_it_is_understood(text: str, nick: str | None, topic: str, wish: Wish) -> None:
