@@ -99,7 +99,7 @@ class ChatLog:
             found = log_query.newest(db, queries)
             return [[event for event in events if not hides(event)] for events in found]
 
-        return await self._database.read_inline(select)
+        return await self._database.read(select, inline=True)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
         """Those of `events` that are not of people who have opted out."""

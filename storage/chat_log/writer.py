@@ -100,8 +100,8 @@ class LogWriter:
             return insert(db, events, event_ids.CLOCK)
 
         if len(events) <= _FEW:
-            return await self._database.write_inline(work)
-        return await self._database.write(work, lasting=False)
+            return await self._database.write(work, durable=False, inline=True)
+        return await self._database.write(work, durable=False)
 
     async def _store_all(self) -> None:
         while True:

@@ -253,7 +253,7 @@ class ConsolidationStore:
             found = tuple(memory for memory, _ in found_in(db, room, words, most))
             return RoomMemorySnapshot(text, *times, True, facts, found)
 
-        return await self._database.read_inline(reading)
+        return await self._database.read(reading, inline=True)
 
     async def save_prompt_view(self, watermarks: Watermarks, text: str, turn: int) -> bool:
         """Let prompts show `text` from now on. False: it is void."""

@@ -102,7 +102,7 @@ class Conversations:
             window = _window(db, name)
             return window, _turns(db, name, window.turn_start, KEPT)
 
-        return await self._database.read_inline(both)
+        return await self._database.read(both, inline=True)
 
     async def move_window(self, name: str, window: PromptWindow) -> None:
         """Remember where the prompt of this conversation begins."""

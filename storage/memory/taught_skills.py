@@ -55,7 +55,7 @@ class SkillTable:
             return []
         lessons = self._lessons
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
-        rows = await self._database.read_inline(lambda db: db.execute(sql, [room]).fetchall())
+        rows = await self._database.read(lambda db: db.execute(sql, [room]).fetchall(), inline=True)
         if not rows and lessons == self._lessons:  # nobody has taught anything meanwhile
             if len(self._untaught) >= _ROOMS:
                 self._untaught.clear()

@@ -110,7 +110,7 @@ class Runs:
             return [Effect(*row) for row in db.execute(sql, [run.key])]
 
         # What must outlive a power cut is an effect, and that is written for good.
-        return await self._database.write_inline(insert)
+        return await self._database.write(insert, durable=False, inline=True)
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
         """Write down, for good, that something is about to happen. Raises Unavailable also when
@@ -150,7 +150,7 @@ class Runs:
                 rows,
             )
 
-        await self._database.write_inline(update)
+        await self._database.write(update, durable=False, inline=True)
 
     async def interrupt(self) -> int:
         """Close all runs that an earlier process has left open; how many."""
