@@ -1,31 +1,45 @@
 """The append-only log of what was said: one writer in order, scoped reading.
 
-Whoever reads names a `Scope`; `storage.chat_log.query` is the one place where it becomes SQL.
+Every reader names a `Scope`; `storage.chat_log.query` is the one place where it becomes SQL.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
+from typing import TypeVar
 
-from storage.chat_log import deletion, statistics
+import structlog
+
+from storage.chat_log import deletion, event_table, statistics
 from storage.chat_log import query as log_query
-from storage.chat_log import writer as log_writer
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.opt_outs import rules
 from storage.chat_log.pending_event import PendingEvent
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Database
+from storage.db.errors import Unavailable
 from storage.passages.passages import PEOPLE, LineFilter, Passages, find_passages
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
 
 __all__ = ["ChannelStats", "ChatLog", "EventContext", "Query", "Stats"]
+
+_BATCH = 2_000  # events that are written in one transaction
+_FEW = 10  # events that are written inline
+_YIELDS = 2  # turns of the event loop by which a question overtakes its own line in the log
+_GATHER = 0.01  # seconds for which written lines gather, so that one fsync serves all
+_RETRY = 1.0  # seconds until what the disk did not take is tried again
+_CLOSING = 3.0  # seconds that the last batches have to be written
+
+T = TypeVar("T")
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,7 @@ class ChatLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._log_writer = log_writer.LogWriter(database)
+        self._log_writer = LogWriter(database)
 
     @classmethod
     @asynccontextmanager
@@ -75,7 +89,7 @@ class ChatLog:
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
         """Store many events in one transaction and return their ids: for imports, which should
         bring some thousands at a time, in order of time. Raises Unavailable."""
-        return await log_writer.store(self._database, events)
+        return await self._database.write(lambda db: event_table.insert(db, events))
 
     async def remove(self, ids: Sequence[int]) -> int:
         """Remove events from the log, the index and the counts, whatever their channel; how many
@@ -178,3 +192,107 @@ class ChatLog:
     async def person(self, scope: Scope, nick: str) -> PersonStats | None:
         """What there is of a nick in scope, None if it never spoke there."""
         return await self._database.read(lambda db: statistics.person(db, scope, nick))
+
+
+class LogWriter:
+    """Stores the entries that others put in line.
+
+    First everybody can read them, then they are on the disk: who only wants to read on does not
+    wait for the slower of the two, and what is written meanwhile reaches the disk together.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue()
+        self._written: asyncio.Queue[list[PendingEvent]] = asyncio.Queue()
+        self._ahead: PendingEvent | None = None
+        self._last: PendingEvent | None = None
+        self._newest = 0
+
+    def enqueue(self, pending_event: PendingEvent) -> None:
+        """Put an entry in line and return at once."""
+        pending_event.after(self._last)
+        self._last = pending_event
+        self._queue.put_nowait(pending_event)
+
+    async def run(self) -> None:
+        """Store what is in line: while one batch is being written the next one gathers, so that
+        batches grow under load."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_all())
+            tasks.create_task(self._store_all())
+
+    async def flush(self) -> None:
+        """Wait until all that was put in line is stored."""
+        await self._queue.join()
+
+    async def close(self, running: asyncio.Task[None]) -> None:
+        """Let `run` finish, unless it has failed or cannot write."""
+        drained = asyncio.ensure_future(self._queue.join())
+        await asyncio.wait({drained, running}, timeout=_CLOSING, return_when="FIRST_COMPLETED")
+        if not drained.done():
+            drained.cancel()
+            _log.error("log.lines_lost", lines=self._queue.qsize())
+
+    async def _write_all(self) -> None:
+        while True:
+            batch = await self._batch()
+            if events := [_event(pending_event) for pending_event in batch if pending_event.event]:
+                ids = iter(await self._patiently(self._write, events))
+            for pending_event in batch:
+                event_id = next(ids) if pending_event.event else 0
+                self._newest = event_id or self._newest
+                pending_event.mark_visible(event_id, self._newest)
+            self._written.put_nowait(batch)
+
+    async def _batch(self) -> list[PendingEvent]:
+        """What is in line, up to an answer whose question has no id before it is written."""
+        batch = [self._ahead or await self._queue.get()]
+        self._ahead = None
+        for _ in range(_YIELDS):
+            await asyncio.sleep(0)
+        while len(batch) < _BATCH and not self._queue.empty():
+            pending_event = self._queue.get_nowait()
+            if pending_event.answers and not pending_event.answers.is_visible:
+                self._ahead = pending_event
+                break
+            batch.append(pending_event)
+        return batch
+
+    async def _write(self, events: Sequence[Event]) -> Sequence[int]:
+        def work(db: sqlite3.Connection) -> Sequence[int]:
+            return event_table.insert(db, events, event_table.CLOCK)
+
+        if len(events) <= _FEW:
+            return await self._database.write(work, durable=False, inline=True)
+        return await self._database.write(work, durable=False)
+
+    async def _store_all(self) -> None:
+        while True:
+            entries = await self._written.get()
+            await asyncio.sleep(_GATHER)
+            while not self._written.empty():
+                entries += self._written.get_nowait()
+            await self._patiently(self._database.sync)
+            for pending_event in entries:
+                pending_event.mark_durable()
+                self._queue.task_done()
+
+    async def _patiently(self, work: Callable[..., Awaitable[T]], *values: object) -> T:
+        """What `work` returns, however often it takes: a full disk must not lose a line."""
+        while True:
+            try:
+                return await work(*values)
+            except Unavailable as error:
+                _log.error("log.write_failed", error=str(error), waiting=self._queue.qsize())
+                await asyncio.sleep(_RETRY)
+
+
+def _event(pending_event: PendingEvent) -> Event:
+    """The event of an entry, with the id of what it answers."""
+    assert pending_event.event
+    return (
+        replace(pending_event.event, reply_to=pending_event.answers.id or None)
+        if pending_event.answers
+        else pending_event.event
+    )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from storage.log_index import SPOKEN_TYPES
+
 
 class EventType(StrEnum):
     """The kinds of event a log keeps, by their IRC command (ACTION is CTCP ACTION)."""
@@ -22,7 +24,7 @@ class EventType(StrEnum):
     TOPIC = "TOPIC"
 
 
-SPOKEN = frozenset({EventType.PRIVMSG, EventType.NOTICE, EventType.ACTION})
+SPOKEN = frozenset(map(EventType, SPOKEN_TYPES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +78,3 @@ class Scope:
 PUBLIC = Scope(None)
 EVERYTHING = Scope(None, private=True)
 """Private conversations too: for whoever keeps the file, never for a reader."""
-
-
-def fold_name(name: str) -> str:
-    """A name as the log compares it: letters of ASCII have no case, as in SQLite's NOCASE."""
-    if name.isascii():
-        return name.lower()
-    return "".join(char.lower() if char.isascii() else char for char in name)

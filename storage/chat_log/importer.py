@@ -16,8 +16,7 @@ from datetime import timedelta
 from itertools import groupby
 
 from storage.chat_log.event import Event
-from storage.chat_log.rows import storable
-from storage.chat_log.writer import insert
+from storage.chat_log.event_table import insert, storable
 from storage.db.database import Database, to_micros
 
 _MINUTE, _SECOND = 60_000_000, 1_000_000  # microseconds

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from storage.chat_log.event import Event, EventType, Scope
-from storage.chat_log.rows import event_of
+from storage.chat_log.event_table import event_of
 from storage.db.database import Row, to_micros
 
 
@@ -164,7 +164,7 @@ def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[
 def id_range(connection: sqlite3.Connection, query: Query) -> tuple[int | None, int | None]:
     """The first and the last id that can fit a query, None where it asks for no end.
 
-    An id is its event's time in milliseconds or a little more (see `storage.chat_log.event_ids`).
+    An id is its event's time in milliseconds or a little more (see `storage.chat_log.event_table`).
     """
     begins = [] if query.after_id is None else [query.after_id + 1]
     ends = [] if query.before_id is None else [query.before_id - 1]

@@ -1,4 +1,4 @@
-"""Numbers about the log, from what `storage.chat_log.counters` has counted.
+"""Numbers about the log, from the counters of `storage.log_index`.
 
 All count spoken lines, and all times are UTC unless a zone is named.
 """
@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
-from storage.chat_log.counters import EVERYWHERE
-from storage.chat_log.event import SPOKEN, Place, Scope, fold_name
+from storage.chat_log.event import SPOKEN, Place, Scope
 from storage.chat_log.query import Query, VisibleChannels, channels_in, conditions, query_rows
 from storage.db.database import Row, from_micros, to_micros
+from storage.log_index import EVERYWHERE, fold_name
 
 _HOUR = 3_600_000_000  # microseconds
 _DAY = 24 * _HOUR

@@ -1,7 +1,7 @@
 """The index of words, asked for lines that have words of a question: bounded work in any log.
 
 All lines with a rare word are read; of a common one only those that have another word of the
-question as well. Both ends of the log are within reach: the stretches are read from the newest
+question as well. Both ends of the log are within reach: the partitions are read from the newest
 backwards, or from the oldest on, until time is over.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from storage.chat_log.fts_index import STRETCH, nick_tag
 from storage.chat_log.query import id_range
+from storage.log_index import PARTITION_BITS, nick_tag
 from storage.passages.question_words import QuestionWord, is_number
 from storage.passages.score import WeighedQuestion
 from storage.passages.word_forms import index_terms
@@ -26,9 +26,9 @@ from storage.search.scanner import LAST_ID
 _CHOSEN = 220  # lines that are looked at
 _LEAST_SHARE = 0.5  # of what the best line has, that a line must have to be looked at
 _SAMPLED = 40_000  # lines, about, in which the words are counted
-_COUNTED = 3_000  # lines of a stretch with a word that are counted at most
+_COUNTED = 3_000  # lines of a partition with a word that are counted at most
 _READ = 40_000  # lines with a rare word that are read from the whole index, about
-_LEAST_READ = 200  # the same from a stretch
+_LEAST_READ = 200  # the same from a partition
 _BUDGET = 0.08  # seconds of work; a busy machine makes no answer partial
 _FURTHER = 0.03  # of which for related words, at most
 _PATIENCE = 0.5  # seconds in all
@@ -53,10 +53,10 @@ class PassageIndex:
         rows = connection.execute(
             "SELECT number, lines FROM partitions WHERE lines > 0 AND number BETWEEN ? AND ?"
             " ORDER BY number DESC",
-            [self._first >> STRETCH, self._last >> STRETCH],
+            [self._first >> PARTITION_BITS, self._last >> PARTITION_BITS],
         )
-        self._stretches = [(row["number"], row["lines"]) for row in rows]
-        self._indexed = sum(int(lines) for _, lines in self._stretches) or 1
+        self._partitions = [(row["number"], row["lines"]) for row in rows]
+        self._indexed = sum(int(lines) for _, lines in self._partitions) or 1
         self.lines = self._within(filtering)
         self._until = time.thread_time() + _BUDGET
         self._patience = time.monotonic() + _PATIENCE
@@ -85,7 +85,7 @@ class PassageIndex:
         """How many of the newest lines have each word, and about how many lines those are."""
         counts = {word.root: 0 for word in words}
         sampled = 0
-        for number, lines in self._stretches:
+        for number, lines in self._partitions:
             for word in words:
                 sql = (
                     f"SELECT count(*) FROM (SELECT 1 FROM words_{number}"
@@ -119,9 +119,9 @@ class PassageIndex:
         reached: int | None = None
         try:
             self._connection.set_progress_handler(self._late, _STEPS)
-            for number, lines in self._stretches[:: -self._sign]:
+            for number, lines in self._partitions[:: -self._sign]:
                 self._add(sums, number, plans, max(_LEAST_READ, _READ * lines // self._indexed))
-                reached = number << STRETCH
+                reached = number << PARTITION_BITS
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
@@ -133,8 +133,8 @@ class PassageIndex:
     def _add(
         self, sums: dict[int, float], number: int, plans: Sequence[IndexPlan], most: int
     ) -> None:
-        first = max(self._first, number << STRETCH)
-        last = min(self._last, ((number + 1) << STRETCH) - 1)
+        first = max(self._first, number << PARTITION_BITS)
+        last = min(self._last, ((number + 1) << PARTITION_BITS) - 1)
         order = "ASC" if self._sign > 0 else "DESC"
         sql = (
             f"SELECT rowid FROM words_{number} WHERE words_{number} MATCH ?"

@@ -1,7 +1,7 @@
 """Lines that answer a plain question, best first, each with the chance that it does.
 
 The index is asked for lines with the question's words, rarest words first: all lines with a rare
-word, and those that have a common word together with another one. The stretches are read from the
+word, and those that have a common word together with another one. The partitions are read from the
 newest backwards, until time is over. The best few hundred lines, and the newest lines of the log
 whatever their words, are then looked at one by one (storage/passages/score.py).
 """
@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from storage.chat_log.event import SPOKEN, Event
+from storage.chat_log.event_table import event_of
 from storage.chat_log.query import Query, find, query_rows
-from storage.chat_log.rows import event_of
 from storage.db.database import Row, from_micros
 from storage.passages.index import PassageIndex, plans, related_plans, weight_of
 from storage.passages.question_words import QuestionWords, asks, question_words, shows

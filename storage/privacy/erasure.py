@@ -131,7 +131,7 @@ async def forget(
     async with secure_delete(database):
         turns = await _turns_of(database, lambda row: row["anchor"] in ids, detector)
         await _forget_turns(database, turns, detector, names, theirs)
-        await Runs(database).forget(ids, person.network, names, detector)
+        await Runs(database).forget(ids, person.network, names, detector.within)
         await _forget_texts(database, detector)
         await _forget_reminders(database, person)
         await AttentionStore(database).forget(person.network, names, ids)
@@ -254,7 +254,7 @@ async def _forget_elsewhere(
     path: Path, network: str | None, names: set[str], detector: QuoteDetector
 ) -> int:
     async with Database.open(path) as database, secure_delete(database):
-        await Runs(database).forget((), network, names, detector)
+        await Runs(database).forget((), network, names, detector.within)
         turns = await _turns_of(database, lambda row: False, detector)
         await _forget_turns(database, turns, detector)
         await _forget_texts(database, detector)

@@ -7,13 +7,12 @@ and answer where that is configured.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 
 from storage.db.database import Database, to_micros
 from storage.db.errors import Unavailable
-from storage.privacy.quote_detector import QuoteDetector
 
 _BEGIN = """
 INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, worded,
@@ -181,11 +180,13 @@ class Runs:
         anchors: Collection[int],
         network: str | None,
         names: Collection[str],
-        detector: QuoteDetector,
+        quotes: Callable[[str], bool],
     ) -> int:
-        """Remove the runs that belong to a person: their questions are the log's `anchors`, their
-        conversations end with one of their `names` (on a network, or on all), or what is kept of
-        them quotes; how many."""
+        """Remove the runs that belong to a person and return how many there were.
+
+        They are those whose question is one of the log's `anchors`, whose conversation ends with
+        one of the `names` (on `network`, or on all), or whose text `quotes` the person.
+        """
         folded = {name.lower() for name in names}
         rows = await self._database.fetch_all(
             "SELECT id, anchor, conversation, question, answer,"
@@ -197,7 +198,7 @@ class Runs:
             for row in rows
             if row["anchor"] in anchors
             or _is_of(row["conversation"], network, folded)
-            or detector.within("\n".join([row["question"], row["answer"], row["results"] or ""]))
+            or quotes("\n".join([row["question"], row["answer"], row["results"] or ""]))
         ]
         if gone:
             async with self._database.transaction() as db:

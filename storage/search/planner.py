@@ -7,10 +7,11 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from storage.chat_log import fts_index
-from storage.chat_log.event import SPOKEN, EventType, fold_name
+from storage import log_index
+from storage.chat_log.event import SPOKEN, EventType
 from storage.chat_log.query import Query, VisibleChannels, channels_in, query_rows
 from storage.db.database import Row, to_micros
+from storage.log_index import fold_name
 from storage.search.matcher import Matcher, contains
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
 
@@ -20,7 +21,7 @@ _MOST_TRIGRAMS = 12  # of one part: with so many next to nothing else is found
 
 @dataclass(frozen=True, slots=True)
 class IdRange:
-    """A range of ids, both ends with it, of one stretch of the index."""
+    """A range of ids, both ends with it, of one partition of the index."""
 
     number: int
     first: int
@@ -73,25 +74,25 @@ class LineConditions:
     def tags(self) -> tuple[list[str], list[str]]:
         """What lines must have and must lack, as expressions over the tags."""
         types = self.query.types or frozenset()
-        have, lack = [], [fts_index.nick_tag(nick) for nick in self._others]
+        have, lack = [], [log_index.nick_tag(nick) for nick in self._others]
         inside, outside = self.channels.rows, self.channels.others
         # Of all public channels, the private ones are the few; else those inside mostly are.
         if not self.channels.public and len(inside) <= _MOST_CHANNELS:
-            have.append(_any(map(fts_index.channel_tag, inside)))
+            have.append(_any(map(log_index.channel_tag, inside)))
         elif len(outside) <= _MOST_CHANNELS:
-            lack += map(fts_index.channel_tag, outside)
+            lack += map(log_index.channel_tag, outside)
         if self._nicks:
-            have.append(_any(map(fts_index.nick_tag, self._nicks)))
+            have.append(_any(map(log_index.nick_tag, self._nicks)))
         if self.query.nick is not None:
-            have.append(_any([fts_index.nick_tag(self.query.nick)]))
+            have.append(_any([log_index.nick_tag(self.query.nick)]))
         if EventType.PRIVMSG not in types:
-            have.append(_any(fts_index.type_tag(kind) for kind in types))
+            have.append(_any(log_index.type_tag(kind) for kind in types))
         else:
-            lack += [fts_index.type_tag(kind) for kind in SPOKEN - types]
+            lack += [log_index.type_tag(kind) for kind in SPOKEN - types]
         if self.query.own:
-            have.append(_any([fts_index.OWN_TAG]))
+            have.append(_any([log_index.OWN_TAG]))
         elif self.query.own is not None:
-            lack.append(fts_index.OWN_TAG)
+            lack.append(log_index.OWN_TAG)
         return have, lack
 
 
@@ -108,7 +109,7 @@ class ClausePlan:
         self._parts = _parts_match(self._have)
         self._lacking = Matcher(wordy) if wordy and not self._words else None
         self.whole = any(term.kind is TermKind.PREFIX for term in clause.have)
-        """Whether a part of a stretch takes as long as all of it: so it is with prefixes."""
+        """Whether a part of a partition takes as long as all of it: so it is with prefixes."""
         self.plain = bool(clause.have) and all(term.kind is TermKind.WORD for term in clause.have)
         """Whether it asks for whole words alone, by which little is read in vain."""
         looked_at = self._have or self._lack or self._lacking or not self._words

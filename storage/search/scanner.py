@@ -1,7 +1,7 @@
 """Lines that fit a search, the newest first, within a budget of time.
 
-The index is read in pieces of a stretch, from the newest backwards; the pieces grow while they are
-quick and shrink when they are slow, so that one can look at the clock in between. At least
+The index is read in pieces of a partition, from the newest backwards; the pieces grow while they
+are quick and shrink when they are slow, so that one can look at the clock in between. At least
 `_LOOKED_AT` lines are always read, so that a small log is searched whole, however slow the machine.
 """
 
@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.chat_log.fts_index import STRETCH
 from storage.chat_log.query import id_range
 from storage.db.database import Row
+from storage.log_index import PARTITION_BITS
 from storage.search.planner import ClausePlan, IdRange, LineConditions
 
 LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
@@ -42,7 +42,7 @@ class ResultWindow:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Ids that were found in a part of a stretch, all of them down to `bottom`, and about how
+    """Ids that were found in a part of a partition, all of them down to `bottom`, and about how
     many lines have been read until now."""
 
     ids: Sequence[int]
@@ -63,7 +63,7 @@ class ResultScanner:
         first, last = id_range(connection, filtering.query)
         self.first = first or 1
         self._last = LAST_ID if last is None else last
-        self._stretches = connection.execute(
+        self._partitions = connection.execute(
             "SELECT number, lines FROM partitions WHERE lines > 0 ORDER BY number DESC"
         ).fetchall()
         self._began = time.thread_time()
@@ -106,15 +106,15 @@ class ResultScanner:
         """What each piece of the index has between two ids, newest first."""
         width = 0
         looked_at = 0.0
-        for number, lines in self._stretches:
-            width = width or max(1, (_FIRST << STRETCH) // lines)
-            begin = max(bottom, number << STRETCH)
-            end = min(top, self._last, ((number + 1) << STRETCH) - 1)
+        for number, lines in self._partitions:
+            width = width or max(1, (_FIRST << PARTITION_BITS) // lines)
+            begin = max(bottom, number << PARTITION_BITS)
+            end = min(top, self._last, ((number + 1) << PARTITION_BITS) - 1)
             while begin <= end:
                 first = begin if self._whole else max(begin, end - width + 1)
                 began = time.thread_time()
                 ids, reached = self._ids(IdRange(number, first, end), at_once)
-                looked_at += lines * (end - reached + 1) / (1 << STRETCH)
+                looked_at += lines * (end - reached + 1) / (1 << PARTITION_BITS)
                 yield _Batch(ids, reached, looked_at)
                 width = _adapt_width(width, time.thread_time() - began)
                 end = reached - 1
@@ -155,5 +155,5 @@ class ResultScanner:
 def _adapt_width(width: int, took: float) -> int:
     """The width of the next piece."""
     if took < _QUICK:
-        return min(width << 2, 1 << STRETCH)
+        return min(width << 2, 1 << PARTITION_BITS)
     return max(width >> 1, 1 << 20) if took > _SLOW else width

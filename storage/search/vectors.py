@@ -16,8 +16,8 @@ from heapq import nlargest
 from typing import Any
 
 from storage.chat_log import query as log_query
+from storage.chat_log.event_table import event_of
 from storage.chat_log.query import Query
-from storage.chat_log.rows import event_of
 from storage.db.database import Database, Row, from_micros
 from storage.db.errors import Unavailable
 from storage.search.models import Hit, MatchSnippet, SearchPage
