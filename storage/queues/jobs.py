@@ -28,7 +28,6 @@ LEASE = timedelta(minutes=30)
 _KEPT_DONE = timedelta(hours=24)
 _KEPT_FAILED = timedelta(hours=72)
 _PRIORITY = 100
-_ATTEMPTS = 5
 
 _ADD = """
 INSERT INTO jobs (kind, payload, key, lane, priority, state, max_attempts, depends_on, created,
@@ -73,6 +72,7 @@ class Jobs:
     """The jobs in a database file. `changed` is set whenever one was added or made free by us.
 
     `retry` is how long a job waits after its first failed attempt; the time doubles with each.
+    `max_attempts` is how often a job that is added here may fail before it is dead.
     """
 
     def __init__(
@@ -80,10 +80,12 @@ class Jobs:
         database: Database,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         retry: timedelta = timedelta(seconds=30),
+        max_attempts: int = 5,
     ) -> None:
         self._database = database
         self._now = now
         self._retry = retry
+        self.max_attempts = max_attempts
         self.changed = asyncio.Event()
 
     async def add(
@@ -96,7 +98,6 @@ class Jobs:
         priority: int = _PRIORITY,
         run_at: datetime | None = None,
         depends_on: int | None = None,
-        max_attempts: int = _ATTEMPTS,
     ) -> int:
         """Put a job in line and return its id; that of the first, if one with `key` is known.
 
@@ -113,7 +114,7 @@ class Jobs:
                 "lane": lane,
                 "priority": priority,
                 "state": state,
-                "max_attempts": max_attempts,
+                "max_attempts": self.max_attempts,
                 "depends_on": depends_on,
                 "created": now,
                 "run_at": to_micros(run_at) if run_at else now,
