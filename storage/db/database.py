@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from queue import Empty, LifoQueue
 from typing import Any, TypeVar
 
 import aiosqlite
 import stamina
 
-from storage.db.connections import InlineConnections, ReaderPool, fsync_wal, run_transaction
 from storage.db.errors import Unavailable
 from storage.db.migration import migrate
 from terrarium.cancellation import await_shielded
@@ -27,6 +29,20 @@ _CHECKPOINT = 100  # inline writes, of ten pages or so each: SQLite's own limit 
 _WRITING = 2  # threads: one that writes, and one that waits for the disk
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
+_READERS = 3  # threads, each with a connection once it has been needed
+_INLINE_LIMIT = 0.004
+"""Seconds that inline work may take: more than reading the lines of a prompt needs, and less than
+the event loop would miss."""
+_CLOCK_STEPS = 1_000  # instructions of SQLite's virtual machine between two looks at the clock
+_READING = (
+    "PRAGMA query_only = ON",
+    "PRAGMA mmap_size = 17179869184",  # a big log is read from where the system caches it
+)
+_INLINE_WRITING = (
+    "PRAGMA synchronous = NORMAL",
+    "PRAGMA wal_autocheckpoint = 0",  # a checkpoint waits for the disk
+    "PRAGMA foreign_keys = ON",
+)
 
 T = TypeVar("T")
 Row = sqlite3.Row
@@ -73,8 +89,8 @@ class Database:
         writer: aiosqlite.Connection,
         connection: sqlite3.Connection,
         reader: aiosqlite.Connection,
-        reader_pool: ReaderPool,
-        inline: InlineConnections,
+        reader_pool: _ReaderPool,
+        inline: _InlineConnections,
         threads: ThreadPoolExecutor,
     ) -> None:
         self._path = path
@@ -99,8 +115,8 @@ class Database:
         async with aiosqlite.Connection(lambda: connection, _CHUNK) as writer:
             await asyncio.to_thread(_prepare, connection, path, patience)
             with ThreadPoolExecutor(_WRITING, thread_name_prefix="writer") as threads:
-                async with _reader(path) as reader, ReaderPool.open(path, patience) as reader_pool:
-                    with closing(InlineConnections(path)) as inline:
+                async with _reader(path) as reader, _ReaderPool.open(path, patience) as reader_pool:
+                    with closing(_InlineConnections(path)) as inline:
                         yield cls(path, writer, connection, reader, reader_pool, inline, threads)
 
     def __repr__(self) -> str:
@@ -142,7 +158,7 @@ class Database:
                     result = self._inline.write(work)
                     self._inline_writes += 1
                     return result
-        call = partial(run_transaction, self._connection, work, durable=durable)
+        call = partial(_run_transaction, self._connection, work, durable=durable)
         async with self._lock:
             running = asyncio.get_running_loop().run_in_executor(self._threads, call)
             try:
@@ -182,7 +198,7 @@ class Database:
         loop = asyncio.get_running_loop()
         self._syncs += 1
         try:
-            await loop.run_in_executor(self._threads, fsync_wal, f"{self._path}-wal")
+            await loop.run_in_executor(self._threads, _fsync_wal, f"{self._path}-wal")
         except OSError as error:
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
         finally:
@@ -210,6 +226,148 @@ class Database:
         # Also after a cancelled BEGIN, which has begun a transaction all the same.
         with contextlib.suppress(sqlite3.Error):
             await asyncio.shield(self._writer.rollback())
+
+
+class _ReaderPool:
+    """Reading connections in threads of their own, opened when they are first needed."""
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self._path = path
+        self._patience = patience
+        self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
+        self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, path: Path, patience: float) -> AsyncIterator[_ReaderPool]:
+        """Open a pool of readers that wait `patience` seconds for a lock; closed on leaving."""
+        reader_pool = cls(path, patience)
+        try:
+            yield reader_pool
+        finally:
+            await asyncio.to_thread(reader_pool._close)
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of `work`, run in a thread on one snapshot of the file."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._run, work)
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            connection = _open_connection(self._path, self._patience, _READING)
+        try:
+            return _read_snapshot(connection, work)
+        finally:
+            self._idle.put(connection)
+
+    def _close(self) -> None:
+        self._threads.shutdown()
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+
+class _InlineConnections:
+    """One reading and one writing connection for work that is done in the caller's thread.
+
+    Each is opened when it is first needed. The methods raise sqlite3.Error, with nothing done,
+    when the work fails, takes longer than `_INLINE_LIMIT` or would have to wait for a lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._until = 0.0
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of `work`, which reads a few rows."""
+        self._reader = self._reader or self._open(_READING)
+        self._until = time.monotonic() + _INLINE_LIMIT
+        return _read_snapshot(self._reader, work)
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of `work`, which writes a few rows; not durable before an fsync."""
+        self._writer = self._writer or self._open(_INLINE_WRITING)
+        self._until = time.monotonic() + _INLINE_LIMIT
+        return _commit_transaction(self._writer, work)
+
+    def close(self) -> None:
+        """Close the connections that are open."""
+        for connection in filter(None, (self._reader, self._writer)):
+            connection.close()
+
+    def _open(self, settings: Sequence[str]) -> sqlite3.Connection:
+        # No busy timeout: where another connection writes, the work is handed to a thread instead.
+        connection = _open_connection(self._path, 0, settings)
+        connection.set_progress_handler(lambda: time.monotonic() > self._until, _CLOCK_STEPS)
+        return connection
+
+
+def _run_transaction(
+    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], *, durable: bool
+) -> T:
+    """Return the result of `work`, run in one transaction of the main writing connection.
+
+    Unless `durable`, the commit does not fsync: every reader sees it and it survives the end of
+    this process, but a power cut may undo it until `_fsync_wal`.
+    """
+    if durable:
+        return _commit_transaction(connection, work)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        return _commit_transaction(connection, work)
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
+
+
+def _commit_transaction(
+    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]
+) -> T:
+    """Return the result of `work`, run in BEGIN IMMEDIATE ... COMMIT; rolled back on any error."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.rollback()
+        raise
+    return result
+
+
+def _read_snapshot(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Return the result of `work`; all its queries see the same state of the file."""
+    try:
+        connection.execute("BEGIN")
+        return work(connection)
+    finally:
+        connection.rollback()
+
+
+def _fsync_wal(wal: str) -> None:
+    """Flush a write-ahead log to the disk. Raises OSError.
+
+    It is what SQLite itself does at the end of a commit with `synchronous = FULL`
+    (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    """
+    # Without a log, commits have gone to the file itself, and have waited for the disk.
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = os.open(wal, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _open_connection(path: Path, patience: float, settings: Sequence[str]) -> sqlite3.Connection:
+    """Open a connection that any thread may use, one at a time."""
+    connection = sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    for setting in settings:
+        connection.execute(setting)
+    return connection
 
 
 def _unwritable(error: sqlite3.Error) -> Unavailable:
