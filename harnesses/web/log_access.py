@@ -13,6 +13,7 @@ from fastapi import Depends, HTTPException
 
 from harnesses.web.app_state import AppStateDep, ViewerDep
 from harnesses.web.change_notifier import LogChangeNotifier
+from harnesses.web.params import InChannel, Nick, Recently
 from llm.messages.errors import ModelError
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import SPOKEN, Event, Place, Scope
@@ -157,3 +158,19 @@ def _reader(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
 
 
 LogAccessDep = Annotated[LogAccess, Depends(_reader)]
+
+
+def _channel_query(reader: LogAccessDep, channel: InChannel) -> Query:
+    return reader.query().in_channel(channel)
+
+
+ChannelQuery = Annotated[Query, Depends(_channel_query)]
+"""All that may be seen of the channel that a request names, or of all channels."""
+
+
+def _recent_query(query: ChannelQuery, period: Recently, nick: Nick = None) -> Query:
+    return replace(query, nick=nick, since=period.since, until=period.until)
+
+
+RecentQuery = Annotated[Query, Depends(_recent_query)]
+"""The same of one nick and within `since`, `until` and `hours`, where a request names them."""

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from pydantic import AwareDatetime, BeforeValidator, Field
 
+from storage.chat_log.channel_name import ChannelName
+
 _MAX_ID = 2**53 - 1  # what JavaScript still counts exactly
 MOST_WORDS = 200  # characters of a search
-_CHANNEL_MARKS = "#&+!"  # RFC 2811, section 2.1
 _LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
 
 
@@ -33,24 +34,6 @@ Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]
 Nick = Annotated[str | None, Query(max_length=100, description="only this nick", examples=["ada"])]
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelFilter:
-    """A channel by name, on one network or on any."""
-
-    network: str | None = None
-    channel: str | None = None
-
-
-def parse_channel(text: str | None) -> ChannelFilter:
-    """`#chan`, or `network/#chan`; nothing means everywhere."""
-    if not text:
-        return ChannelFilter()
-    if text[0] in _CHANNEL_MARKS or "/" not in text:
-        return ChannelFilter(channel=text)
-    network, _, channel = text.partition("/")
-    return ChannelFilter(network, channel)
-
-
 def _where(
     channel: Annotated[
         str | None,
@@ -60,11 +43,11 @@ def _where(
             examples=["irc/#terrarium"],
         ),
     ] = None,
-) -> ChannelFilter:
-    return parse_channel(channel)
+) -> ChannelName | None:
+    return ChannelName.parse(channel)
 
 
-InChannel = Annotated[ChannelFilter, Depends(_where)]
+InChannel = Annotated[ChannelName | None, Depends(_where)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import merge
 from itertools import islice
 from typing import Any
 
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Event, EventType, Scope
 from storage.chat_log.event_table import event_of
 from storage.db.database import Row, to_micros
@@ -42,6 +43,12 @@ class Query:
     after_id: int | None = None
     ids: frozenset[int] | None = None
     limit: int = 50
+
+    def in_channel(self, name: ChannelName | None) -> Query:
+        """Return the query narrowed to the channels of a name, or itself for None."""
+        if name is None:
+            return self
+        return replace(self, network=name.network, channel=name.channel)
 
 
 @dataclass(frozen=True, slots=True)

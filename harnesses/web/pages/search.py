@@ -13,9 +13,10 @@ from starlette.responses import Response
 
 from harnesses.core.permalinks import with_query
 from harnesses.web.log_access import LogAccessDep
-from harnesses.web.params import MOST_WORDS, parse_channel
+from harnesses.web.params import MOST_WORDS
 from harnesses.web.rendering.timezones import TheZone
 from harnesses.web.rendering.view import page
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.query import Query
 from storage.search.models import Facets, Order, SearchQuery
 from storage.search.query_parser import parse
@@ -82,12 +83,9 @@ async def show_search(
 
 
 def _within(query: Query, form: SearchForm) -> Query:
-    channel = parse_channel(form.channel)
     since, until = _month(form.month) if form.month else (None, None)
     return replace(
-        query,
-        network=channel.network,
-        channel=channel.channel,
+        query.in_channel(ChannelName.parse(form.channel)),
         nick=form.nick or None,
         since=since,
         until=until,
