@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from storage.chat_log.event import Event, EventType
+from storage.chat_log import event_text
+from storage.chat_log.event import Event
 
 NICK_COLOURS = 12
 # mIRC formatting (modern.ircdocs.horse/formatting): colours with their numbers, then all else.
@@ -33,31 +35,22 @@ def strip_formatting(text: str) -> str:
 
 
 def describe_event(event: Event) -> str:
-    """An event that is not a line somebody said, in words, without the nick before it."""
-    text, target = strip_formatting(event.text), strip_formatting(event.target)
-    because = f" ({text})" if text else ""
-    return {
-        EventType.JOIN: "joined",
-        EventType.PART: f"left{because}",
-        EventType.QUIT: f"quit{because}",
-        EventType.NICK: f"is now {target}",
-        EventType.KICK: f"kicked {target}{because}",
-        EventType.MODE: f"set mode {text}",
-        EventType.TOPIC: f"set the topic: {text}" if text else "cleared the topic",
-    }.get(event.type, text)
+    """Return what the nick of an event did, in words that are safe to show."""
+    return event_text.describe_event(_strip_event(event))
 
 
 def plain_line(event: Event) -> str:
-    """An event as a line of a text file, without its time."""
-    nick = strip_formatting(event.nick)
-    match event.type:
-        case EventType.PRIVMSG:
-            return f"<{nick}> {strip_formatting(event.text)}"
-        case EventType.NOTICE:
-            return f"-{nick}- {strip_formatting(event.text)}"
-        case EventType.ACTION:
-            return f"* {nick} {strip_formatting(event.text)}"
-    return f"*** {nick} {describe_event(event)}"
+    """Return an event as a line of a text file, without its time."""
+    return event_text.event_line(_strip_event(event))
+
+
+def _strip_event(event: Event) -> Event:
+    return replace(
+        event,
+        nick=strip_formatting(event.nick),
+        text=strip_formatting(event.text),
+        target=strip_formatting(event.target),
+    )
 
 
 def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
