@@ -22,8 +22,8 @@ from harnesses.web.api.models import (
     LogStats,
     MessageContext,
     Messages,
+    SearchResults,
 )
-from harnesses.web.api.results import SearchResults
 from harnesses.web.log_access import ChannelQuery, LogAccessDep, RecentQuery
 from harnesses.web.params import MOST_WORDS, During, Id, Limit, Nick
 from harnesses.web.rendering.timezones import UTC as ZONE
