@@ -1,4 +1,4 @@
-"""What the log derives from its events: the full-text index and the counters.
+"""Tables derived from the events of the log: the full-text index and the counters.
 
 Both are written in the transaction that stores or removes an event, by `add_events` and
 `remove_events`. This module knows rows of the table `events`, not the `Event` made of them, so
@@ -86,23 +86,23 @@ def fold_name(name: str) -> str:
 
 
 def partition_of(event_id: int) -> int:
-    """The number of the partition that an id belongs to."""
+    """Return the number of the partition that an id belongs to."""
     return event_id >> PARTITION_BITS
 
 
 def channel_tag(channel_id: int) -> str:
-    """The token that stands for a channel."""
+    """Return the token that stands for a channel."""
     return f"zc{channel_id}"
 
 
 @lru_cache(4096)
 def nick_tag(nick: str) -> str:
-    """The token that stands for a nick, whatever its case."""
+    """Return the token that stands for a nick, whatever its case."""
     return f"zn{fold_name(nick).encode('utf-8', 'replace').hex()}"
 
 
 def type_tag(kind: str) -> str:
-    """The token that stands for a kind of line; PRIVMSG, which most are, has none."""
+    """Return the token that stands for a type of event; PRIVMSG, which most are, has none."""
     return f"zy{kind.lower()}"
 
 
@@ -110,7 +110,7 @@ OWN_TAG = "zo"
 
 
 def line_of(row: Sequence[Any]) -> IndexedLine | None:
-    """What the index keeps of a row of `events`; None of what nobody said."""
+    """Return what the index keeps of a row of `events`; None of what nobody said."""
     event_id, channel_id, kind, _, nick = row[:5]
     text, own = row[9], row[11]
     if kind not in SPOKEN_TYPES:
@@ -169,8 +169,11 @@ def rebuild(connection: sqlite3.Connection) -> None:
 
 
 def merge(connection: sqlite3.Connection, number: int, *, begin: bool) -> bool:
-    """One step, of some milliseconds, towards an index of one piece, in which nothing is left of
-    what was removed. Returns whether there is more to do; the first step says `begin`."""
+    """Merge some pages of a partition's index; repeated, nothing is left of removed lines.
+
+    A step takes some milliseconds; the first one says `begin`. Returns True while there is more to
+    merge.
+    """
     pages = -_MERGED if begin else _MERGED
     before = connection.total_changes
     for table in (f"words_{number}", f"parts_{number}"):
@@ -180,19 +183,19 @@ def merge(connection: sqlite3.Connection, number: int, *, begin: bool) -> bool:
 
 
 def drop(connection: sqlite3.Connection, number: int) -> None:
-    """Remove the index of a partition of which no line is left."""
+    """Drop the index of a partition of which no line is left."""
     connection.execute(f"DROP TABLE words_{number}")
     connection.execute(f"DROP TABLE parts_{number}")
     connection.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
 
 
 def tables(number: int) -> tuple[str, str]:
-    """The statements that make the tables of a partition, where there are none."""
+    """Return the statements that make the tables of a partition, where there are none."""
     return _WORDS.format(number), _PARTS.format(number)
 
 
 def inserts(number: int) -> tuple[str, str]:
-    """The statements that index a `IndexedLine` by words, and an id and its text by parts."""
+    """Return the statements that index an `IndexedLine` by words, and an id and text by parts."""
     return (
         f"INSERT INTO words_{number} (rowid, text, tags) VALUES (?, ?, ?)",
         f"INSERT INTO parts_{number} (rowid, text) VALUES (?, ?)",
@@ -200,7 +203,7 @@ def inserts(number: int) -> tuple[str, str]:
 
 
 def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[IndexedLine]]]:
-    """What the index keeps of rows of `events`, by the number of the partition."""
+    """Group what the index keeps of rows of `events` by the number of the partition."""
     ordered = sorted(rows, key=lambda row: int(row[0]))
     for number, group in groupby(ordered, key=lambda row: partition_of(row[0])):
         yield number, [line for row in group if (line := line_of(row)) is not None]

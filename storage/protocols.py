@@ -1,4 +1,4 @@
-"""What a store of the log and of the conversations can do, whatever it is made of.
+"""Protocols of the stores of the log and of conversations.
 
 `ChatLog` and `Conversations` are these over SQLite. Whoever only reads or remembers asks for a
 store, so that another one, over a database that machines share, can take their place.
@@ -31,10 +31,10 @@ class LogReader(Protocol):
         out."""
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
-        """Those of `events` that are not of people who have opted out."""
+        """Return the `events` that are not by people who have opted out."""
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
-        """One event, if it exists and may be seen."""
+        """Return an event, if it exists and may be seen."""
 
     async def context(
         self, scope: Scope, event_id: int, *, before: int, after: int
@@ -45,7 +45,7 @@ class LogReader(Protocol):
         """A page of the lines that a search finds. Raises BadCursor."""
 
     async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
-        """The same, without those of people who have opted out."""
+        """Search, without what people said who have opted out."""
 
     async def passages(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
@@ -55,7 +55,7 @@ class LogReader(Protocol):
     async def passages_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """The same, without those of people who have opted out."""
+        """Retrieve passages, without what people said who have opted out."""
 
     async def channels(self, scope: Scope) -> list[ChannelStats]:
         """The places in scope, the most recently active first."""
@@ -64,7 +64,7 @@ class LogReader(Protocol):
         """Counts of the spoken lines that fit `query`."""
 
     async def heat_map(self, query: Query) -> HeatMap:
-        """When people speak, by weekday and hour in UTC."""
+        """Count lines by weekday and hour in UTC."""
 
     async def days(self, query: Query, zone: tzinfo = UTC) -> list[DayStats]:
         """The days of `zone` on which something was said."""
@@ -75,7 +75,7 @@ class LogReader(Protocol):
         """Lines of each of the last `days` before `until`, per place that was not silent."""
 
     async def person(self, scope: Scope, nick: str) -> PersonStats | None:
-        """What there is of a nick in scope."""
+        """Return the statistics of a nick in scope."""
 
 
 class LogStore(LogReader, Protocol):
@@ -111,7 +111,7 @@ class ConversationStore(Protocol):
         """The room of a conversation: its own, as long as it has no turns."""
 
     async def window(self, name: str) -> PromptWindow:
-        """Where the prompt of this conversation begins."""
+        """Return where the prompt of this conversation begins."""
 
     async def move_window(self, name: str, window: PromptWindow) -> None:
         """Remember where the prompt of this conversation begins."""

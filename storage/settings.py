@@ -13,7 +13,7 @@ from terrarium.config import Config, Settings
 
 
 class StorageSettings(Settings):
-    """Where the chat log is kept, and for how long."""
+    """The file of the chat log, and its retention."""
 
     table: ClassVar[str] = "storage"
 

@@ -27,7 +27,7 @@ _IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # what a file's name has as it is, besides
 
 
 class EventSink(Protocol):
-    """Where events go."""
+    """A target of an export."""
 
     async def add(self, events: Sequence[Event]) -> None:
         """Write events, which come after those before."""

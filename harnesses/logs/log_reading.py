@@ -1,4 +1,4 @@
-"""What `terrarium logs` shows of the chat log: public channels only."""
+"""`terrarium logs search|stats`: public channels of the log, on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the path of a log file tells: network, channel and day, as the usual programs name them.
+"""Network, channel and day in the path of a log file, as the usual programs name them.
 
 `irclogs/libera/#python.log` (irssi), `irc.libera.#python.weechatlog` (WeeChat),
 `log/libera/#python/2024-01-02.log` (ZNC), `logs/libera/#python.log` (HexChat),
@@ -25,7 +25,7 @@ _FOLDERS = frozenset({"log", "logs", "irclogs", "channellogger", "xchatlogs", "s
 
 @dataclass(frozen=True, slots=True)
 class PathInfo:
-    """What a path says; None for what it does not."""
+    """The parts of a path that name something; None for what it does not tell."""
 
     network: str | None = None
     channel: str | None = None

@@ -1,4 +1,4 @@
-"""One log file, read line by line: its format found, its events made whole."""
+"""Reading a log file line by line: its format is detected, its events are completed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What the user says of the files; what is None the files themselves must say.
+    """Options of an import; None is to be found in the files.
 
     `zone` is that of the times in them, `network` counts where the path names none.
     """
@@ -45,8 +45,11 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEvent:
-    """One line: the event, or None when it was not understood or has no time; whether the times
-    of this format have seconds or only minutes; and the line itself."""
+    """A line of a file: its event, or None when it was not understood or has no time.
+
+    `exact` says that the times of this format have seconds, not only minutes; `line` is the line
+    itself.
+    """
 
     event: Event | None
     exact: bool

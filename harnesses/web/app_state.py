@@ -1,4 +1,4 @@
-"""What every page and endpoint works with."""
+"""The state of the application, and the dependencies that hand it to endpoints and pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AppStateDep = Annotated[AppState, Depends(_site)]
 
 
 def _visitor(request: Request) -> Viewer:
-    """Whom the guard let in."""
+    """Return the viewer that the security middleware let in."""
     visitor = request.state.visitor
     assert isinstance(visitor, Viewer)
     return visitor

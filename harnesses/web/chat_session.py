@@ -52,7 +52,7 @@ class ChatSession:
         )
 
     async def history(self, conversation: str) -> list[ChatExchange]:
-        """What has been said, oldest first."""
+        """Return the messages of the session, oldest first."""
         turns = await self._tendril.conversations.turns(conversation)
         return [_exchange(turn) for turn in turns]
 

@@ -37,7 +37,7 @@ class LogAccess:
     semantic_index: SemanticIndex | None = None
 
     def query(self, place: Place | None = None) -> Query:
-        """Everything that may be seen, or all of one channel."""
+        """Return a query for everything that may be seen, or for all of one channel."""
         if place is None:
             return Query(scope=self.scope)
         return Query(scope=self.scope, network=place.network, channel=place.channel)
@@ -47,7 +47,7 @@ class LogAccess:
         return await self.log.channels(self.scope)
 
     async def get(self, event_id: int) -> Event | None:
-        """One event, if it exists and may be seen."""
+        """Return an event, if it exists and may be seen."""
         return await self.log.get(self.scope, event_id)
 
     async def find_place(self, place: Place) -> Place | None:
@@ -58,7 +58,7 @@ class LogAccess:
     async def page(
         self, query: Query, limit: int, *, newest: bool = True
     ) -> tuple[list[Event], bool]:
-        """At most `limit` events in order of time, and whether more fit."""
+        """Return at most `limit` events in order of time, and True if more fit."""
         found = await self._find(query, limit + 1, newest=newest)
         if len(found) <= limit:
             return found, False
@@ -103,7 +103,7 @@ class LogAccess:
         return await self.log.stats(self._confine(query), top)
 
     async def heat_map(self, query: Query) -> HeatMap:
-        """When people speak on the query's channels, by weekday and hour in UTC."""
+        """Count lines on the query's channels by weekday and hour in UTC."""
         return await self.log.heat_map(self._confine(query))
 
     async def days(self, query: Query, zone: ZoneInfo) -> list[DayStats]:
@@ -115,7 +115,7 @@ class LogAccess:
         return await self.log.sparklines(self.scope, datetime.now(UTC), days)
 
     async def person(self, nick: str) -> PersonStats | None:
-        """What there is of a nick, None if it never spoke where this visitor may read."""
+        """Return the statistics of a nick, None if it never spoke where this viewer may read."""
         return await self.log.person(self.scope, nick)
 
     async def search(self, search_query: SearchQuery) -> SearchPage:

@@ -72,7 +72,7 @@ class TokenSettings(BaseModel):
 
 
 class WebSettings(Settings):
-    """Where the pages and the log API are served, and who may read them."""
+    """The address of the pages and of the log API, and access to them."""
 
     table: ClassVar[str] = "web"
 

@@ -1,4 +1,4 @@
-"""What happened on a channel, and who may see it."""
+"""Events of the chat log, and the scopes in which they may be read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPOKEN = frozenset(map(EventType, SPOKEN_TYPES))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One line of a log.
+    """An event of a channel or a private conversation, as the log keeps it.
 
     `channel` is a channel, or in a private conversation (`private`) the other person's nick.
     `target` is the nick kicked or the new nick; `reply_to` the id of the question that one of our

@@ -153,8 +153,10 @@ class AllocatedIds:
 def allocate_ids(
     connection: sqlite3.Connection, times: Sequence[int], late: int = LATE
 ) -> AllocatedIds:
-    """Ids for events with these times (microseconds), inside the transaction that stores them.
-    Those that are `late` by more milliseconds are history."""
+    """Return ids for events with these times (microseconds), in the transaction that stores them.
+
+    An event that is more than `late` milliseconds older than the newest one is history.
+    """
     newest = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
     wanted = [max(1, time // 1000) for time in times]
     ids: list[int] = []
@@ -184,7 +186,9 @@ class _FreeIds:
         self._taken = taken
 
     def after(self, begins: Sequence[int]) -> Sequence[int]:
-        """The first free id from each of `begins` on; for equal ones they grow."""
+        """Return the first free id from each of `begins` on; for equal ones they grow."""
+        # Which ids are taken is read from the file for a range behind each begin at once; where a
+        # candidate runs out of its range, a range of twice the width is read behind it.
         near = _NEAR
         next_of = {begin: begin for begin in begins}
         found: list[int] = []
@@ -204,7 +208,7 @@ class _FreeIds:
         return found
 
     def _load_taken(self, begins: Collection[int], near: int) -> dict[int, int]:
-        """Learn which ids are taken behind each of `begins`; down to where that is known."""
+        """Read which ids are taken behind each of `begins`; return up to where that is known."""
         starts = sorted(begins)
         rows = self._connection.execute(_TAKEN, [json.dumps(starts), near])
         self._taken.update(row[0] for row in rows)

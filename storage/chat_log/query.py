@@ -131,6 +131,7 @@ def query_rows(
     where, values = where + extra[0], [*values, *extra[1]]
     order = "DESC" if newest else "ASC"
     sql = f"SELECT * FROM events WHERE {{}} AND {where} ORDER BY id {order} LIMIT {query.limit}"
+    # Every channel may be read: then the order of ids is that of the table itself.
     if not channels.others and query.nick is None:
         return connection.execute(sql.format("TRUE"), values).fetchall()
     lists = [
@@ -178,6 +179,7 @@ def id_range(connection: sqlite3.Connection, query: Query) -> tuple[int | None, 
     if query.since is not None:
         begins.append(to_micros(query.since) // 1000)
     if query.until is not None:
+        # An id may be later than its time, by the drift of its partition at most.
         drift = connection.execute("SELECT coalesce(max(drift), 0) FROM partitions").fetchone()[0]
         ends.append(max(1, to_micros(query.until) // 1000) + drift)
     return max(begins, default=None), min(ends, default=None)

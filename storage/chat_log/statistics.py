@@ -59,8 +59,8 @@ class DayStats:
 
 @dataclass(frozen=True, slots=True)
 class PersonStats:
-    """What there is of one nick: as it was last spelled, lines in all and per place (the most
-    first), and the days."""
+    """Statistics of one nick: its last spelling, lines in all and per place (the most first), and
+    days with lines."""
 
     nick: str
     lines: int
@@ -106,7 +106,7 @@ def stats(connection: sqlite3.Connection, query: Query, top: int) -> Stats:
 
 
 def heat_map(connection: sqlite3.Connection, query: Query) -> HeatMap:
-    """When people speak: all lines of the channels of `query`, whatever else it says."""
+    """Count lines by weekday and hour on the channels of `query`, whatever else it says."""
     ids = _counted_as(channels_in(connection, query))
     rows = connection.execute(
         f"SELECT slot, sum(lines) FROM week WHERE channel_id IN ({_marks(ids)}) GROUP BY slot", ids
@@ -158,7 +158,7 @@ def sparklines(
 
 
 def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> PersonStats | None:
-    """What a nick has said in scope, None when that is nothing."""
+    """Return the statistics of a nick in scope, None if it never spoke there."""
     query = Query(scope=scope, nick=nick, types=SPOKEN, limit=1)
     seen = channels_in(connection, query)
     last = query_rows(connection, query, seen, newest=True)
@@ -188,7 +188,7 @@ def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> PersonSta
 
 
 def _timeless(query: Query) -> bool:
-    """Whether a query asks for nothing but channels, a nick and whose lines."""
+    """Return True if a query asks for nothing but channels, a nick and `own`."""
     return query == Query(
         scope=query.scope,
         network=query.network,
@@ -247,8 +247,10 @@ def _top(
 def _lines_by_nick(
     connection: sqlite3.Connection, query: Query, seen: VisibleChannels
 ) -> list[tuple[str, int, int]]:
-    """Each nick with its lines and our answers among them, the most talkative first: from what is
-    counted per day, and from the log itself for what is less than a day."""
+    """Count lines, and our answers among them, by nick, the most talkative first.
+
+    Whole days come from the counters, what is less than a day from the log itself.
+    """
     where = f"channel_id IN ({_marks(seen.rows)})"
     untimed = replace(query, since=None, until=None)
     begin = -(-to_micros(query.since) // _DAY) if query.since else -_EVER

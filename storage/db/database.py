@@ -1,4 +1,4 @@
-"""One SQLite file: its connections, transactions and durability."""
+"""The SQLite database: its connections, transactions and durability."""
 
 from __future__ import annotations
 
@@ -269,10 +269,10 @@ class _ReaderPool:
 
 
 class _InlineConnections:
-    """One reading and one writing connection for work that is done in the caller's thread.
+    """A reading and a writing connection for work in the caller's thread.
 
-    Each is opened when it is first needed. The methods raise sqlite3.Error, with nothing done,
-    when the work fails, takes longer than `_INLINE_LIMIT` or would have to wait for a lock.
+    Each is opened when it is first needed. The methods raise sqlite3.Error, with nothing done, when
+    the work fails, takes longer than `_INLINE_LIMIT` or would have to wait for a lock.
     """
 
     def __init__(self, path: Path) -> None:

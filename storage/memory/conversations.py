@@ -47,7 +47,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class PromptWindow:
-    """Where the prompt of a conversation begins: its first log event and its first turn."""
+    """The first log event and the first turn in the prompt of a conversation."""
 
     log_start: int = 0
     turn_start: int = 0
@@ -91,7 +91,7 @@ class Conversations:
         return str(row["room"]) if row else name
 
     async def window(self, name: str) -> PromptWindow:
-        """Where the prompt of this conversation begins."""
+        """Return where the prompt of this conversation begins."""
         return await self._database.read(lambda db: _window(db, name))
 
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:

@@ -1,4 +1,4 @@
-"""What is remembered beside turns: facts, notes, episodes and a summary, each of one room.
+"""Memories beside turns: facts, notes, episodes and a summary, each of one room.
 
 Every call names the room, and nothing of another one is ever read or changed. Facts are about a
 subject; names of people are compared as `person_of` writes them.
@@ -62,7 +62,7 @@ class MemoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One thing that is remembered.
+    """A memory of a room: a fact, a note, an episode or a summary.
 
     A fact has a `key`, is about `subject`, was said by `source` and is so sure (0 to 1); `manual`
     ones were asked for. `conversation` is where a fact or a note was said. It is made of turns
@@ -117,7 +117,7 @@ class Memories:
         return await self._database.read(lambda db: facts_in(db, room, subject, limit))
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
-        """What is known about a person under a key."""
+        """Return the fact about a person under a key, if there is one."""
         row = await self._database.fetch_one(
             "SELECT * FROM memories WHERE room = ? AND layer = 'fact' AND subject = ? AND key = ?",
             [room, subject, key],
@@ -153,7 +153,7 @@ class Memories:
 def facts_in(
     db: sqlite3.Connection, room: str, subject: str | None = None, limit: int = -1
 ) -> list[Memory]:
-    """The same as `Memories.facts` inside a reading."""
+    """Run `Memories.facts` in a reading transaction."""
     rows = db.execute(
         "SELECT * FROM memories WHERE room = :room AND layer = 'fact'"
         f" AND subject = coalesce(:subject, subject) AND {_SEEN}"
@@ -166,7 +166,7 @@ def facts_in(
 def found_in(
     db: sqlite3.Connection, room: str, text: str, limit: int
 ) -> list[tuple[Memory, float]]:
-    """The same as `Memories.search` inside a reading."""
+    """Run `Memories.search` in a reading transaction."""
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
     match = " OR ".join(f'"{word}"' for word in words)
     rows = db.execute(_FOUND, [match, room, limit]) if words else ()
@@ -174,7 +174,7 @@ def found_in(
 
 
 async def add(db: aiosqlite.Connection, memory: Memory) -> int:
-    """The same as `Memories.add` inside a transaction; its id, 0 when a surer one stays."""
+    """Run `Memories.add` in a transaction; its id, 0 when a surer one stays."""
     cursor = await db.execute(_FACT if memory.layer == MemoryKind.FACT else _ADD, _values(memory))
     return (cursor.lastrowid or 0) if cursor.rowcount > 0 else 0
 

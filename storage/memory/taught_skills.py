@@ -1,4 +1,4 @@
-"""What people have taught the bot, and how useful its skills have been."""
+"""Skills that people have taught the bot, and how useful all its skills have been."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SkillTable:
             self._untaught.discard(room)
 
     async def list_taught(self, room: str) -> list[TaughtSkill]:
-        """What was taught in a room, by name. Raises Unavailable."""
+        """Return the skills taught in a room, by name. Raises Unavailable."""
         if room in self._untaught:
             return []
         lessons = self._lessons

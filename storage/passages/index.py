@@ -73,7 +73,7 @@ class PassageIndex:
         return min(whole, int(rows.fetchone()[0] or 0))
 
     def nicks(self, words: Sequence[QuestionWord]) -> frozenset[str]:
-        """Those of the words, by their roots, that are also nicks that have spoken."""
+        """Find those of the words, by their roots, that are also nicks that have spoken."""
         sql = "SELECT EXISTS (SELECT 1 FROM people_days WHERE nick = ?)"
         return frozenset(
             word.root
@@ -82,7 +82,7 @@ class PassageIndex:
         )
 
     def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
-        """How many of the newest lines have each word, and about how many lines those are."""
+        """Count the newest lines that have each word, and about how many lines those are."""
         counts = {word.root: 0 for word in words}
         sampled = 0
         for number, lines in self._partitions:
@@ -170,8 +170,11 @@ class IndexPlan:
 def plans(
     asking: WeighedQuestion, counts: Mapping[str, int], counted: int, nicks: Collection[str]
 ) -> Iterator[IndexPlan]:
-    """What to ask the index for, the rarest words first: lines with a rare word, and with a common
-    one together with any other; and what one of `nicks` said with any other."""
+    """Return what to ask the index for, the rarest words first.
+
+    Lines with a rare word, and with a common one together with any other; and what one of `nicks`
+    said with any other.
+    """
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
     share = _READ / max(asking.lines, _READ)
     for word in words:
@@ -185,7 +188,8 @@ def plans(
 
 
 def related_plans(asking: WeighedQuestion) -> Iterator[IndexPlan]:
-    """The same for what may stand for a word, together with another word of the question."""
+    """Return the plans for what may stand for a word, together with another word of the
+    question."""
     words = asking.question.words
     for word in words:
         related, others = list(word.related.items())[:_RELATED], _other_terms(words, word)
@@ -200,7 +204,7 @@ def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> list[str]
 
 
 def weight_of(word: QuestionWord, count: int, counted: int) -> float:
-    """How much a word tells in this log: its inverse document frequency, at most 7."""
+    """Return the inverse document frequency of a word in this log, at most 7."""
     expected = _PRIOR * math.exp(-word.rarity)
     heaviest = _NUMBER if is_number(word.root) else _HEAVIEST
     return min(heaviest, math.log((counted + _PRIOR) / (count + expected)))

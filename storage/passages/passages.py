@@ -71,7 +71,7 @@ class Passages:
 
     @property
     def answers(self) -> tuple[Passage, ...]:
-        """Those that are an answer."""
+        """The passages that are an answer."""
         return tuple(each for each in self.items if each.score >= SAID_HERE)
 
 
@@ -88,7 +88,7 @@ class LineFilter:
     oldest: bool = False
 
     def leaves_out(self, event: Event) -> bool:
-        """Whether an event is none that may be found."""
+        """Return True if an event may not be found."""
         text = event.text.lstrip()
         if self.prefix and re.match(rf"{re.escape(self.prefix)}[a-zA-Z]", text):
             return True
@@ -99,7 +99,7 @@ class LineFilter:
 
 
 PEOPLE = LineFilter()
-"""What people say, where the bot has no name yet."""
+"""The filter of what people say, where the bot has no name yet."""
 
 
 def find_passages(
@@ -133,7 +133,7 @@ def _search_of(
 
 
 class _Search:
-    """One search on one connection."""
+    """A search on one connection."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Search:
         self._reached: int | None = None
 
     def run(self, limit: int) -> Passages:
-        """All steps in their order."""
+        """Run all steps in their order."""
         passages: list[Passage] = []
         asked: list[Passage] = []
         for event, values in self.lines():

@@ -33,7 +33,7 @@ class RelatedWords:
         return listed | _ADDED.get(root, {})
 
     def rank(self, root: str) -> int:
-        """How many stems are more frequent in English."""
+        """Return how many stems are more frequent in English."""
         return self.ranks.get(root, len(self.lines))
 
 

@@ -1,4 +1,4 @@
-"""How likely a line replies to a question that somebody asked shortly before it.
+"""The chance that a line replies to a question that was asked shortly before it.
 
 The chances were counted on #ubuntu logs with hand-made reply links (Kummerfeld et al., ACL 2019;
 13,704 questions, `benchmarks/reply_counts.py`): how many lines later it was said, and to whom.
@@ -53,7 +53,7 @@ def distance_bin(distance: int) -> int:
 
 
 def addressee(text: str) -> str | None:
-    """Whom a line addresses by name, in lower case; None for nobody."""
+    """Return the nick that a line addresses, in lower case; None if there is none."""
     match = _ADDRESS.match(text)
     return match["nick"].lower() if match else None
 

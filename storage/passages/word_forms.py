@@ -142,7 +142,7 @@ def _without_e(root: str) -> str:
 
 @lru_cache(4_096)
 def forms(word: str) -> tuple[str, ...]:
-    """All that a plain word, or another form of it, may be written as, itself among them."""
+    """Return every spelling of a plain word and its other forms, itself among them."""
     root = stem(word)
     if root in _FORMS:
         return tuple(dict.fromkeys([word, *_FORMS[root]]))
@@ -159,8 +159,10 @@ def forms(word: str) -> tuple[str, ...]:
 
 @lru_cache(4_096)
 def index_terms(word: str) -> tuple[str, ...]:
-    """What to ask an FTS5 index for, to find all forms of a plain word: few terms, each a string
-    of FTS5. A prefix finds a bit more, and costs less than many forms."""
+    """Return the few FTS5 terms that find all forms of a plain word.
+
+    A prefix finds a bit more, and costs less than many forms.
+    """
     root = stem(word)
     if root in _FORMS or not root.isascii() or not root.isalpha() or len(root) < _SHORTEST_PREFIX:
         return tuple(f'"{form}"' for form in forms(word))

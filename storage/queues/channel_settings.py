@@ -1,4 +1,4 @@
-"""What admins have set for a channel while the bot runs, so that a restart does not undo it."""
+"""Settings of channels that admins have changed while the bot runs; they survive a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When each scheduled job last ran, so that a restart neither repeats nor forgets one."""
+"""The last run of each scheduled job, so that a restart neither repeats nor skips one."""
 
 from __future__ import annotations
 

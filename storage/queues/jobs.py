@@ -194,7 +194,8 @@ class Jobs:
         return [_job(row) for row in rows]
 
     async def next_due(self, kinds: Collection[str], after: datetime) -> datetime | None:
-        """When the first pending job of these kinds is due that was not yet due at `after`."""
+        """Return when the first pending job of these kinds is due that was not yet due at
+        `after`."""
         row = await self._database.fetch_one(
             "SELECT min(run_at) AS due FROM jobs WHERE state = 'pending' AND run_at > ?"
             " AND kind IN (SELECT value FROM json_each(?))",

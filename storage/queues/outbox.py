@@ -16,7 +16,7 @@ from storage.db.database import Database, to_micros
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """One message for a place."""
+    """A message for a place."""
 
     id: int
     place: Place

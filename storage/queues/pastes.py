@@ -16,7 +16,7 @@ from storage.db.database import Database, from_micros, to_micros
 
 @dataclass(frozen=True, slots=True)
 class Paste:
-    """One answer; `rest` are its lines that have not been said yet."""
+    """A long answer; `rest` are its lines that have not been said yet."""
 
     id: str
     text: str

@@ -80,7 +80,7 @@ def _read_run(folder: Path, name: str) -> RunRecord | None:
 
 
 def _rows(path: Path, sql: str, values: Sequence[int]) -> list[sqlite3.Row]:
-    """What a query finds; nothing in a file without runs, or one that cannot be read."""
+    """Return the rows of a query; none of a file without runs, or one that cannot be read."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as file:

@@ -68,8 +68,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended: `outcome` is answered, silent, deferred, failed, stopped or interrupted,
-    `reason` the kind of error."""
+    """The end of a run.
+
+    `outcome` is answered, silent, deferred, failed, stopped or interrupted, `reason` the kind of
+    error.
+    """
 
     time: datetime
     outcome: str
@@ -112,8 +115,10 @@ class Runs:
         return await self._database.write(insert, durable=False, inline=True)
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
-        """Write down, for good, that something is about to happen. Raises Unavailable also when
-        there is no such run."""
+        """Record, durably, that an effect is about to happen.
+
+        Raises Unavailable also when there is no such run.
+        """
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "INSERT OR REPLACE INTO effects SELECT id, ?, ?, NULL FROM runs WHERE key = ?",
@@ -123,7 +128,7 @@ class Runs:
                 raise Unavailable("the run has been removed")
 
     async def end_effect(self, run: str, effect: Effect) -> None:
-        """Write down what came of it."""
+        """Record the result of an effect."""
         async with self._database.transaction() as db:
             await db.execute(
                 f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?",
@@ -131,7 +136,7 @@ class Runs:
             )
 
     async def drop_effect(self, run: str, key: str) -> None:
-        """It did not happen after all."""
+        """Remove an effect that did not happen after all."""
         async with self._database.transaction() as db:
             await db.execute(f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key])
 
@@ -207,7 +212,8 @@ class Runs:
 
 
 def _is_of(conversation: str, network: str | None, names: Collection[str]) -> bool:
-    """Whether a conversation on IRC, `network/#channel/nick` or `network/nick`, is a person's."""
+    """Return True if a conversation on IRC, `network/#channel/nick` or `network/nick`, is a
+    person's."""
     first, _, rest = conversation.lower().partition("/")
     on = network is None or network.lower() == first
     return on and rest.rpartition("/")[2] in names

@@ -41,7 +41,7 @@ class LineConditions:
 
     @property
     def exact(self) -> bool:
-        """Whether the index itself knows what fits, so that hits need not be looked at."""
+        """True if the index itself knows what fits, so that hits need not be looked at."""
         outside = len(self.channels.others) <= _MOST_CHANNELS
         inside = not self.channels.public and len(self.channels.rows) <= _MOST_CHANNELS
         query = self.query
@@ -49,7 +49,7 @@ class LineConditions:
         return (inside or outside) and not timed and not (query.account or query.user or query.host)
 
     def fits(self, row: Row) -> bool:
-        """Whether a line may be found."""
+        """Return True if a line may be found."""
         query = self.query
         return (
             row["channel_id"] in self.channels.rows
@@ -72,7 +72,7 @@ class LineConditions:
         )
 
     def tags(self) -> tuple[list[str], list[str]]:
-        """What lines must have and must lack, as expressions over the tags."""
+        """Return the tags that lines must have and must lack, as FTS5 expressions."""
         types = self.query.types or frozenset()
         have, lack = [], [log_index.nick_tag(nick) for nick in self._others]
         inside, outside = self.channels.rows, self.channels.others
@@ -97,8 +97,11 @@ class LineConditions:
 
 
 class ClausePlan:
-    """How the lines of one clause are found: by whole words, by parts, by both, or, when there is
-    neither, by looking at each line. Some hits must be looked at, for which there is `fits`."""
+    """The plan by which the lines of one clause are found.
+
+    By whole words, by parts, by both, or, when there is neither, by looking at each line. Some hits
+    must be looked at, for which there is `fits`.
+    """
 
     def __init__(self, clause: Clause, filtering: LineConditions) -> None:
         self._filter = filtering
@@ -109,14 +112,14 @@ class ClausePlan:
         self._parts = _parts_match(self._have)
         self._lacking = Matcher(wordy) if wordy and not self._words else None
         self.whole = any(term.kind is TermKind.PREFIX for term in clause.have)
-        """Whether a part of a partition takes as long as all of it: so it is with prefixes."""
+        """True if a part of a partition takes as long as all of it: so it is with prefixes."""
         self.plain = bool(clause.have) and all(term.kind is TermKind.WORD for term in clause.have)
-        """Whether it asks for whole words alone, by which little is read in vain."""
+        """True if it asks for whole words alone, by which little is read in vain."""
         looked_at = self._have or self._lack or self._lacking or not self._words
         self.exact = filtering.exact and not looked_at
 
     def ids(self, connection: sqlite3.Connection, id_range: IdRange, limit: int) -> list[int]:
-        """The newest ids that may fit, newest first."""
+        """Return the newest ids that may fit, newest first."""
         if not self._words and not self._parts:
             return self._scan(connection, id_range, limit)
         number, bounds = id_range.number, [id_range.first, id_range.last]
@@ -134,7 +137,7 @@ class ClausePlan:
         return [row[0] for row in rows]
 
     def fits(self, text: str) -> bool:
-        """Whether a text has what the index could not be asked for."""
+        """Return True if a text has what the index could not be asked for."""
         return (
             all(contains(text, part) for part in self._have)
             and not any(contains(text, part) for part in self._lack)
@@ -148,6 +151,7 @@ class ClausePlan:
             before_id=id_range.last + 1,
             limit=limit,
         )
+        # LIKE reads the lines themselves: only for what has neither a word nor three letters.
         likes = "".join(" AND text LIKE ? ESCAPE '\\'" for _ in self._have)
         extra = (likes, [f"%{_unlike(part)}%" for part in self._have])
         rows = query_rows(connection, query, self._filter.channels, newest=True, extra=extra)
@@ -168,7 +172,7 @@ def _narrow(within: Query, parsed: ParsedQuery) -> Query:
 
 
 def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleChannels:
-    """Those of the channels that the text of a search asks for."""
+    """Keep those of the channels that the text of a search asks for."""
 
     def is_named(row: Row, names: Iterable[str]) -> bool:
         name, network = fold_name(row["name"]), fold_name(row["network"])

@@ -71,7 +71,7 @@ class ResultScanner:
         self._waited = time.monotonic() + _PATIENCE
 
     def read(self, top: int, size: int) -> ResultWindow:
-        """The newest `size` lines that fit, of ids up to `top`."""
+        """Return the newest `size` lines that fit, of ids up to `top`."""
         rows: list[Row] = []
         for piece in self._pieces(self.first, top, size + 1):
             rows += self._fitting(piece.ids)
@@ -82,7 +82,7 @@ class ResultScanner:
         return ResultWindow(rows, self.first, more=False, timed_out=False)
 
     def read_again(self, top: int, bottom: int) -> ResultWindow:
-        """A window that was read before, from `top` to `bottom`, whole."""
+        """Return a window that was read before, from `top` to `bottom`, whole."""
         rows = [
             row
             for piece in self._pieces(max(bottom, self.first), top, _AT_ONCE)
@@ -91,8 +91,10 @@ class ResultScanner:
         return ResultWindow(rows, bottom, more=bottom > self.first, timed_out=False)
 
     def count(self, top: int, most: int) -> tuple[int, bool]:
-        """How many ids up to `top` fit, but at most `most`, without looking at the lines; and
-        whether there was time to count them."""
+        """Count the ids up to `top` that fit, at most `most`, without looking at the lines.
+
+        Returns also if there was time to count them all.
+        """
         counted = 0
         for piece in self._pieces(self.first, top, most):
             counted += len(piece.ids)
@@ -103,14 +105,16 @@ class ResultScanner:
         return counted, True
 
     def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Batch]:
-        """What each piece of the index has between two ids, newest first."""
+        """Read what the index has between two ids, piece by piece, newest first."""
         width = 0
         looked_at = 0.0
         for number, lines in self._partitions:
+            # In ids, not lines: as wide as holds `_FIRST` lines, were they spread evenly.
             width = width or max(1, (_FIRST << PARTITION_BITS) // lines)
             begin = max(bottom, number << PARTITION_BITS)
             end = min(top, self._last, ((number + 1) << PARTITION_BITS) - 1)
             while begin <= end:
+                # FTS5 reads all that begins with a prefix, however few ids are asked for.
                 first = begin if self._whole else max(begin, end - width + 1)
                 began = time.thread_time()
                 ids, reached = self._ids(IdRange(number, first, end), at_once)
@@ -120,13 +124,13 @@ class ResultScanner:
                 end = reached - 1
 
     def _ids(self, id_range: IdRange, limit: int) -> tuple[Sequence[int], int]:
-        """The newest ids in a piece that may fit any of the plans, and down to where these are
-        all."""
+        """Return the newest ids in a piece that may fit any of the plans, and the id down to which
+        these are all."""
         reached = id_range.first
         lists = []
         for plan in self._plans:
             ids = plan.ids(self._connection, id_range, limit)
-            if len(ids) == limit:
+            if len(ids) == limit:  # below its last id this plan has not been asked
                 reached = max(reached, ids[-1])
             lists.append(ids)
         if len(lists) == 1:
@@ -135,7 +139,7 @@ class ResultScanner:
         return [each for each in together if each >= reached], reached
 
     def _fitting(self, ids: Sequence[int]) -> list[Row]:
-        """The rows of those lines that really fit."""
+        """Return the rows of those lines that really fit."""
         if not ids:
             return []
         rows = self._connection.execute(_ROWS, [json.dumps(ids)])
@@ -153,7 +157,7 @@ class ResultScanner:
 
 
 def _adapt_width(width: int, took: float) -> int:
-    """The width of the next piece."""
+    """Return the width of the next piece, in ids."""
     if took < _QUICK:
         return min(width << 2, 1 << PARTITION_BITS)
     return max(width >> 1, 1 << 20) if took > _SLOW else width

@@ -31,8 +31,10 @@ _SHOWN = 12  # channels, nicks and months of the facets
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """Where a page begins: at the hit `skip` of the window of ids from `top` down to `bottom`;
-    that is 0 while nobody has seen how far down the window goes."""
+    """The begin of a page: the hit `skip` of the window of ids from `top` down to `bottom`.
+
+    `bottom` is 0 as long as nobody has seen how far down the window goes.
+    """
 
     top: int = LAST_ID
     bottom: int = 0
@@ -104,7 +106,7 @@ def _rank(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
 
 
 def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
-    """Where the page after `seen` lines of a window begins, if there is one."""
+    """Return where the page after `seen` lines of a window begins, if there is one."""
     if seen < len(window.rows):
         if order is Order.TIME:
             return _Cursor(window.rows[seen - 1]["id"] - 1)
@@ -113,7 +115,7 @@ def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
 
 
 def _count_hits(windows: ResultScanner, window: ResultWindow, *, exact: bool) -> tuple[int, bool]:
-    """How many hits there are, as far as that is known, and whether there may be more."""
+    """Count the hits, as far as they are known, and return if there may be more."""
     count = len(window.rows)
     if not window.more:
         return count, False

@@ -151,7 +151,8 @@ def _hits(
 
 
 def _searched_back_to(connection: sqlite3.Connection, last: int | None) -> datetime | None:
-    """How far back was compared: to the event `last`, or else as far as there are vectors."""
+    """Return how far back was compared: to the event `last`, or else as far as there are
+    vectors."""
     if last is None and not _complete(connection):
         last = connection.execute("SELECT min(event_id) FROM vectors").fetchone()[0]
     if last is None:

@@ -28,7 +28,7 @@ class KeyExists(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Whose key it is and what it may do; None is no limit.
+    """An API key and its limits; None is no limit.
 
     `weight` is its share of the engine against other keys, `priority` the highest it can ask for,
     `parallel` how many of its requests run at once.
@@ -44,7 +44,7 @@ class Key:
 
     @property
     def has_quotas(self) -> bool:
-        """Whether its use must be counted before it is let in."""
+        """True if its use must be counted before a request is admitted."""
         return bool(self.requests_per_minute or self.tokens_per_minute or self.tokens_per_day)
 
 
@@ -119,7 +119,7 @@ class Keys:
         ]
 
     async def exist(self) -> bool:
-        """Whether a key was ever made, revoked ones included."""
+        """Return True if a key was ever made, revoked ones included."""
         return await self._database.fetch_one("SELECT 1 FROM keys LIMIT 1") is not None
 
 

@@ -1,4 +1,4 @@
-"""What each tendril has used, by model and day, in the agent server's file."""
+"""Token usage of each tendril, by model and day, in the agent server's file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ON CONFLICT DO UPDATE SET requests = requests + :requests, prompt = prompt + :pr
 
 @dataclass(frozen=True, slots=True, order=True)
 class UsageKey:
-    """Whose use it is, of which model, on which UTC day."""
+    """The tendril, model and UTC day of some use."""
 
     day: date
     tendril: str

@@ -27,7 +27,7 @@ def detect(lines: Sequence[str]) -> Format | None:
 
 
 def _score(format: Format, lines: Sequence[str]) -> tuple[int, int]:
-    """How many events, and how many lines of any kind, are understood."""
+    """Count the events, and the lines of any kind, that are understood."""
     parsed = [format.parse(line) for line in lines]
     events = sum(isinstance(each, ParsedLine | Event) for each in parsed)
     return events, sum(each is not None for each in parsed)

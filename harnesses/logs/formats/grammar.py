@@ -66,12 +66,12 @@ class Ignored:
 
 
 Parsed = ParsedLine | DayChange | Ignored | Event | None
-"""What a line is; a whole Event where the format has all of it; None: not understood."""
+"""A line that was read; a whole Event where the format has all of it; None: not understood."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """One kind of line: its type (None for noise) and the pattern of what follows the time."""
+    """A kind of line: its type (None for noise) and the pattern of what follows the time."""
 
     type: EventType | None
     pattern: re.Pattern[str]
@@ -93,9 +93,12 @@ def kind(type: EventType | None, pattern: str) -> LinePattern:
 def reader(
     stamp: str, kinds: Sequence[LinePattern], *, days: str = "", untimed: Sequence[LinePattern] = ()
 ) -> Callable[[str], Parsed]:
-    """What reads a line: `stamp` is the pattern of the time and what stands between it and the
-    rest, `kinds` are tried in order; `days` is how a line begins that tells the day, and
-    `untimed` are kinds of lines that have no time."""
+    """Return a parser of lines.
+
+    `stamp` is the pattern of the time and what stands between it and the rest, `kinds` are tried in
+    order; `days` is how a line begins that tells the day, and `untimed` are kinds of lines that
+    have no time.
+    """
     timed = re.compile(rf"{stamp}(?P<rest>.*)", re.DOTALL)
     new_day = re.compile(days) if days else None
 

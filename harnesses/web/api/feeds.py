@@ -97,7 +97,7 @@ async def show_atom(feed: TheFeed) -> Response:
 
 @router.get("/feed.json")
 async def show_json(feed: TheFeed) -> Response:
-    """The same as JSON Feed."""
+    """The newest lines of a channel, of a person or of a search, as JSON Feed."""
     items: list[dict[str, Any]] = [
         {
             "id": feed.site + permalink(event),

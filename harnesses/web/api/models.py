@@ -18,7 +18,7 @@ EventId = Annotated[int, Field(examples=[1042])]
 
 
 class LogMessage(BaseModel):
-    """One event of a channel. Hosts and user names are left out: they can identify people."""
+    """An event of a channel. Hosts and user names are left out: they can identify people."""
 
     id: EventId
     network: str = Field(examples=["irc"])
@@ -161,15 +161,15 @@ class SearchHit(LogMessage):
 
 
 class FacetCount(BaseModel):
-    """How many of the newest hits have a value in common."""
+    """The number of the newest hits that have a value in common."""
 
     value: str = Field(examples=["irc/#terrarium"])
     count: int
 
 
 class FacetCounts(BaseModel):
-    """How the newest few hundred hits spread: channels and nicks with the most first, months in
-    UTC with the newest first."""
+    """Counts of the newest few hundred hits: channels and nicks with the most first, months in UTC
+    with the newest first."""
 
     channels: list[FacetCount]
     nicks: list[FacetCount]
@@ -213,7 +213,7 @@ class SearchResults(BaseModel):
 
 
 class ErrorDetails(BaseModel):
-    """What was wrong: `message` says what to do, `param` which parameter it is about."""
+    """An error: `message` says what to do, `param` which parameter it is about."""
 
     message: str
     type: str
@@ -227,7 +227,7 @@ class ErrorEnvelope(BaseModel):
 
 
 class Health(BaseModel):
-    """That the web tendril answers."""
+    """The state of the web tendril."""
 
     status: str = "ok"
 

@@ -100,7 +100,7 @@ Words = Annotated[
 
 @health.get("/health")
 async def answer_health() -> Health:
-    """That the web tendril answers; needs no token."""
+    """Answer as long as the web tendril runs; needs no token."""
     return Health()
 
 

@@ -130,7 +130,8 @@ def _with_query(request: Request, query: str) -> str:
 
 
 def _same_origin(headers: Headers) -> bool:
-    """Whether a request comes from our own page, or from a program, which sends no Origin."""
+    """Return True if a request comes from our own page, or from a program, which sends no
+    Origin."""
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")

@@ -59,7 +59,7 @@ def _tag(body: bytes) -> str:
 
 
 def _matches(known: str, tag: str) -> bool:
-    """Whether `If-None-Match` names the tag, by the weak comparison."""
+    """Return True if `If-None-Match` names the tag, by the weak comparison."""
     tags = [each.strip().removeprefix("W/") for each in known.split(",")]
     return known.strip() == "*" or tag.removeprefix("W/") in tags
 

@@ -28,7 +28,7 @@ Write = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class ChatQuestion(BaseModel):
-    """What is typed into the chat box."""
+    """The form of the chat box."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 

@@ -1,4 +1,4 @@
-"""What a page's form sends."""
+"""The body of a page's form."""
 
 from __future__ import annotations
 

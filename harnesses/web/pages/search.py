@@ -28,7 +28,7 @@ router = APIRouter(include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class SearchForm:
-    """What somebody typed or chose on the page."""
+    """The fields of the search page."""
 
     q: Annotated[str, Param(max_length=MOST_WORDS)] = ""
     channel: Annotated[str, Param(max_length=300)] = ""
@@ -100,7 +100,7 @@ def _month(month: str) -> tuple[datetime, datetime]:
 
 
 def _facets(facets: Facets) -> list[tuple[str, str, list[tuple[str, int]]]]:
-    """Each facet with its title, the parameter that narrows by it, and the choices."""
+    """Return each facet with its title, the parameter that narrows by it, and the choices."""
     channels = [(f"{place.network}/{place.channel}", count) for place, count in facets.channels]
     return [
         ("Channels", "channel", channels),

@@ -16,7 +16,7 @@ _HOURS_OF_WEEK = 168
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One day of a bar chart: heights from 0 to 100, all lines and the answers among them."""
+    """A day of a bar chart: heights from 0 to 100, all lines and the answers among them."""
 
     day: date
     lines: int

@@ -67,17 +67,18 @@ class DayRange:
 
     @property
     def since(self) -> datetime:
-        """When they begin."""
+        """The moment at which they begin."""
         return _midnight(self.first, self.zone)
 
     @property
     def until(self) -> datetime:
-        """When they have ended; after a change of the clock a day has 23 or 25 hours."""
+        """The moment at which they have ended; after a change of the clock a day has 23 or 25
+        hours."""
         return _midnight(self.first + timedelta(days=self.count), self.zone)
 
     @property
     def has_not_ended(self) -> bool:
-        """Whether lines may still come."""
+        """True as long as lines may still come."""
         return datetime.now(self.zone) < self.until
 
     @property

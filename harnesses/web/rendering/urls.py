@@ -19,7 +19,7 @@ def day_path(
 
 
 def zone_query(zone: ZoneInfo) -> str | None:
-    """What `tz` must be for this zone; UTC goes without saying."""
+    """Return the value of `tz` for this zone; UTC needs none."""
     return None if zone.key == "UTC" else zone.key
 
 

@@ -83,7 +83,7 @@ def lines(events: Sequence[Event], zone: ZoneInfo) -> Markup:
 
 
 def _ago(time: datetime) -> str:
-    """How long ago a time was, roughly."""
+    """Return how long ago a time was, roughly."""
     seconds = (datetime.now(UTC) - time).total_seconds()
     if seconds < 60:
         return "just now"
