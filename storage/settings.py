@@ -48,5 +48,5 @@ class StorageSettings(Settings):
 
 
 def log_path(config: Config) -> Path:
-    """The file of the IRC tendril's chat log, which other tendrils may read."""
+    """Return the file of the IRC tendril's chat log, which other tendrils may read."""
     return config.section(StorageSettings).db_path or config.data / "irc.db"

@@ -175,7 +175,7 @@ def _report(stats: ImportStats) -> None:
 
 
 def _only_network(config: Config) -> str | None:
-    """The one network that the bot is on: `irc` is the table [irc] itself."""
+    """Return the one network that the bot is on: `irc` is the table [irc] itself."""
     irc = config.tables.get("irc", {})
     names = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
     return (names or ["irc"])[0] if len(names) < 2 else None

@@ -111,6 +111,7 @@ def _require_empty(folder: Path) -> None:
 
 
 def file_name(name: str) -> str:
-    """A network or channel as the name of a file: it leads nowhere else and is not hidden."""
+    """Return a network or channel as the name of a file: it leads nowhere else and is not
+    hidden."""
     safe = quote(name, safe=_IN_NAMES, errors="replace")
     return f"%2E{safe[1:]}" if safe.startswith(".") else safe

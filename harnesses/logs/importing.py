@@ -75,7 +75,8 @@ async def import_logs(
 
 
 def files(paths: Iterable[str]) -> list[Path]:
-    """The files that the paths name, each once, in order. Hidden ones are left out of folders."""
+    """Return the files that the paths name, each once, in order. Hidden ones are left out of
+    folders."""
     found: dict[Path, None] = {}
     for path in paths:
         named = [Path(path)] if Path(path).exists() else map(Path, sorted(glob.glob(path)))

@@ -18,8 +18,8 @@ from terrarium.config import Config
 async def search(
     config: Config, text: str, channel: str | None, nick: str | None, hours: float, limit: int
 ) -> list[str]:
-    """The newest `limit` lines that a search finds, oldest first, and how far it came if time was
-    over before.
+    """Return the newest `limit` lines that a search finds, oldest first, and how far it came if
+    time was over before.
 
     `channel` is "#name" or "network/#name"; `hours` is how far back, 0 for everything.
     Raises ConfigError and StorageError.

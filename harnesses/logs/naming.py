@@ -49,7 +49,7 @@ def parse_path(path: PurePath) -> PathInfo:
 
 
 def _network(folders: list[str], channel: str) -> str | None:
-    """The folder of a network: around a channel's file or folder, and in a folder of logs.
+    """Return the folder of a network: around a channel's file or folder, and in a folder of logs.
 
     Any other folder may be called anything.
     """

@@ -98,7 +98,7 @@ class LogFile:
         )
 
     def _relocate(self, event: Event) -> Event:
-        """A whole event, moved to where the user says that it belongs."""
+        """Return a whole event, moved to where the user says that it belongs."""
         options = self.options
         return replace(
             event,
@@ -126,7 +126,7 @@ def log_file(path: Path, options: ImportOptions) -> LogFile:
 
 
 def _channel_in(lines: Iterable[str], format: Format) -> str | None:
-    """The first channel that a line names."""
+    """Return the first channel that a line names."""
     parsed = map(format.parse, lines)
     named_in = (each.channel for each in parsed if isinstance(each, ParsedLine) and each.channel)
     return next(named_in, None)
@@ -150,7 +150,7 @@ def _open_binary(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    """The file, decompressed where its name says that it is compressed."""
+    """Return the file, decompressed where its name says that it is compressed."""
     match path.suffix:
         case ".gz":
             return cast("IO[bytes]", gzip.open(path, "rb"))

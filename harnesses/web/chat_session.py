@@ -62,7 +62,7 @@ class ChatSession:
 
 
 def _exchange(turn: Turn) -> ChatExchange:
-    """The first and the last message of a turn; between them are tools at work."""
+    """Return the first and the last message of a turn; between them are tools at work."""
     return ChatExchange(_content(turn.messages[0]), _content(turn.messages[-1]))
 
 

@@ -43,7 +43,7 @@ class LogAccess:
         return Query(scope=self.scope, network=place.network, channel=place.channel)
 
     async def channels(self) -> list[ChannelStats]:
-        """The channels, the most recently active first."""
+        """Return the channels, the most recently active first."""
         return await self.log.channels(self.scope)
 
     async def get(self, event_id: int) -> Event | None:
@@ -51,7 +51,7 @@ class LogAccess:
         return await self.log.get(self.scope, event_id)
 
     async def find_place(self, place: Place) -> Place | None:
-        """A channel as the log writes it, if there is anything of it that may be seen."""
+        """Return a channel as the log writes it, if there is anything of it that may be seen."""
         found = await self._find(self.query(place), 1)
         return Place(found[0].network, found[0].channel) if found else None
 
@@ -75,31 +75,31 @@ class LogAccess:
             found = await self._find(replace(query, after_id=found[-1].id), _STEP, newest=False)
 
     async def context(self, event_id: int, before: int, after: int) -> EventContext | None:
-        """An event with those just before and after it on its channel, if it may be seen."""
+        """Return an event with those just before and after it on its channel, if it may be seen."""
         return await self.log.context(self.scope, event_id, before=before, after=after)
 
     async def last(self, place: Place) -> Event | None:
-        """The newest line that was said on a channel."""
+        """Return the newest line that was said on a channel."""
         found = await self._find(replace(self.query(place), types=SPOKEN), 1)
         return found[0] if found else None
 
     async def last_before(self, place: Place, time: datetime) -> Event | None:
-        """The last event of a channel before a time."""
+        """Return the last event of a channel before a time."""
         found = await self._find(replace(self.query(place), until=time), 1)
         return found[0] if found else None
 
     async def first_from(self, place: Place, time: datetime) -> Event | None:
-        """The first event of a channel at a time or after it."""
+        """Return the first event of a channel at a time or after it."""
         found = await self._find(replace(self.query(place), since=time), 1, newest=False)
         return found[0] if found else None
 
     async def newest_id(self) -> int:
-        """The id of the newest event, 0 in an empty log."""
+        """Return the id of the newest event, 0 in an empty log."""
         found = await self._find(self.query(), 1)
         return found[0].id if found else 0
 
     async def stats(self, query: Query, top: int) -> Stats:
-        """Totals of the spoken lines that fit."""
+        """Return totals of the spoken lines that fit."""
         return await self.log.stats(self._confine(query), top)
 
     async def heat_map(self, query: Query) -> HeatMap:
@@ -107,11 +107,11 @@ class LogAccess:
         return await self.log.heat_map(self._confine(query))
 
     async def days(self, query: Query, zone: ZoneInfo) -> list[DayStats]:
-        """The days of a zone with lines on the query's channels, from `since` to `until`."""
+        """Return the days of a zone with lines on the query's channels, from `since` to `until`."""
         return await self.log.days(self._confine(query), zone)
 
     async def sparklines(self, days: int) -> dict[Place, tuple[int, ...]]:
-        """Lines of each of the last days, per channel that was not silent."""
+        """Return lines of each of the last days, per channel that was not silent."""
         return await self.log.sparklines(self.scope, datetime.now(UTC), days)
 
     async def person(self, nick: str) -> PersonStats | None:
@@ -119,7 +119,7 @@ class LogAccess:
         return await self.log.person(self.scope, nick)
 
     async def search(self, search_query: SearchQuery) -> SearchPage:
-        """A page of what a search finds. Raises HTTPException for a cursor that is none."""
+        """Return a page of what a search finds. Raises HTTPException for a cursor that is none."""
         try:
             return await self.log.search(
                 replace(search_query, within=self._confine(search_query.within))
@@ -128,8 +128,8 @@ class LogAccess:
             raise HTTPException(422, f"cursor: {error}") from error
 
     async def near(self, text: str, within: Query) -> SearchPage:
-        """The lines nearest in meaning, on one page. Raises HTTPException where that cannot be
-        had, and says why."""
+        """Return the lines nearest in meaning, on one page. Raises HTTPException where that cannot
+        be had, and says why."""
         if self.semantic_index is None:
             raise HTTPException(
                 422,

@@ -18,7 +18,8 @@ _LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
 
 
 def _moment(value: Any) -> Any:
-    """A bare day is its midnight in UTC; a `+` that the URL turned into a space is put back."""
+    """Read a bare day as its midnight in UTC, and restore a `+` that the URL turned into a
+    space."""
     if not isinstance(value, str):
         return value
     try:
@@ -83,7 +84,7 @@ def _recent_span(
         float | None, Query(gt=0, le=24 * 366 * 100, description="only the last hours")
     ] = None,
 ) -> TimeRange:
-    """The later one of `since` and `hours` ago holds."""
+    """Return the range that begins at the later one of `since` and `hours` ago."""
     if hours is None:
         return period
     ago = datetime.now(UTC) - timedelta(hours=hours)

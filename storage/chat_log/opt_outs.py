@@ -20,7 +20,7 @@ Name = tuple[str, str]
 
 
 def name_of(network: str, name: str) -> Name:
-    """A nick or an account as it is compared."""
+    """Return a nick or an account as it is compared."""
     return network, name.lower().translate(_CASES)
 
 
@@ -51,7 +51,7 @@ class OptOutRules:
 
 
 def rules(connection: sqlite3.Connection) -> OptOutRules:
-    """The rules as of now."""
+    """Return the rules as of now."""
     rows = connection.execute("SELECT network, nick, account FROM unlogged").fetchall()
     return OptOutRules(
         frozenset((network, nick) for network, nick, _ in rows),

@@ -61,7 +61,8 @@ class VisibleChannels:
 
 
 def _visible(scope: Scope) -> tuple[str, list[Any]]:
-    """The condition on `channels c` that keeps a reader inside a scope: the only one there is."""
+    """Return the condition on `channels c` that keeps a reader inside a scope: the only one there
+    is."""
     if scope.places is None:
         return "TRUE" if scope.private else "NOT c.private", []
     if not scope.places:
@@ -73,7 +74,7 @@ def _visible(scope: Scope) -> tuple[str, list[Any]]:
 
 
 def channels_in(connection: sqlite3.Connection, query: Query) -> VisibleChannels:
-    """The channels that a query may see and asks for."""
+    """Return the channels that a query may see and asks for."""
     where, values = _visible(query.scope)
     for column, value in (("network", query.network), ("name", query.channel)):
         if value is not None:
@@ -86,14 +87,14 @@ def channels_in(connection: sqlite3.Connection, query: Query) -> VisibleChannels
 
 
 def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[Event]:
-    """The newest (or oldest) events that fit, in order of time either way."""
+    """Return the newest (or oldest) events that fit, in order of time either way."""
     if query.limit == 0:
         return []
     return _events(connection, query, channels_in(connection, query), newest=newest)
 
 
 def newest(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Event]]:
-    """The newest events that fit each query, in order of time."""
+    """Return the newest events that fit each query, in order of time."""
     known: dict[tuple[Any, ...], VisibleChannels] = {}
 
     def events(query: Query) -> list[Event]:
@@ -121,7 +122,7 @@ def query_rows(
     newest: bool,
     extra: tuple[str, list[Any]] = ("", []),
 ) -> list[Row]:
-    """The rows of the newest (or oldest) events that fit, those first; `extra` is a further
+    """Return the rows of the newest (or oldest) events that fit, those first; `extra` is a further
     condition with its values.
 
     Each channel has its own index, in order, so that one where little is said is found as fast as
@@ -143,7 +144,7 @@ def query_rows(
 
 
 def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[Any]]:
-    """The condition on `events` of all that a query asks for but its channels."""
+    """Return the condition on `events` of all that a query asks for but its channels."""
     parts, values = ["TRUE"], []
     begin, end = id_range(connection, query)
     for sql, value in (
@@ -170,7 +171,7 @@ def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[
 
 
 def id_range(connection: sqlite3.Connection, query: Query) -> tuple[int | None, int | None]:
-    """The first and the last id that can fit a query, None where it asks for no end.
+    """Return the first and the last id that can fit a query, None where it asks for no end.
 
     An id is its event's time in milliseconds or a little more (see `storage.chat_log.event_table`).
     """

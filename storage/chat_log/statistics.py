@@ -75,7 +75,7 @@ HeatMap = tuple[tuple[int, ...], ...]
 
 
 def channels(connection: sqlite3.Connection, scope: Scope) -> list[ChannelStats]:
-    """The places in scope, the most recently active first."""
+    """Return the places in scope, the most recently active first."""
     seen = channels_in(connection, Query(scope=scope)).rows
     rows = connection.execute(
         "SELECT channel_id, events,"
@@ -91,7 +91,7 @@ def channels(connection: sqlite3.Connection, scope: Scope) -> list[ChannelStats]
 
 
 def stats(connection: sqlite3.Connection, query: Query, top: int) -> Stats:
-    """Totals of the spoken lines that fit, and the `top` most talkative."""
+    """Return totals of the spoken lines that fit, and the `top` most talkative."""
     seen = channels_in(connection, query)
     if _timeless(query):
         lines, replies, people, best = _of_all_time(connection, query, seen, top)
@@ -116,7 +116,7 @@ def heat_map(connection: sqlite3.Connection, query: Query) -> HeatMap:
 
 
 def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[DayStats]:
-    """The days of `zone` on which something was said, in order: on the channels of `query`,
+    """Return the days of `zone` on which something was said, in order: on the channels of `query`,
     between its `since` and `until`. An hour that midnight divides belongs to the day before."""
     ids = _counted_as(channels_in(connection, query))
     where = f"channel_id IN ({_marks(ids)})"
@@ -228,7 +228,7 @@ def _of_all_time(
 def _top(
     connection: sqlite3.Connection, where: str, values: list[Any], top: int
 ) -> list[tuple[str, int]]:
-    """The most talkative. A nick that has been ours and somebody else's counts once."""
+    """Return the most talkative nicks. One that has been ours and somebody else's counts once."""
     alone = where.startswith("channel_id IN (?)")  # then an index has them in order
     said = "lines" if alone else "sum(lines)"
     group = "" if alone else "GROUP BY nick"
@@ -329,7 +329,7 @@ def _offsets(zone: tzinfo, begin: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def _counted_as(seen: VisibleChannels) -> list[int]:
-    """The channels under which what is seen is counted: all public ones together are one."""
+    """Return the channels under which what is seen is counted: all public ones together are one."""
     return [EVERYWHERE] if seen.public else list(seen.rows)
 
 

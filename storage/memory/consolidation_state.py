@@ -121,7 +121,7 @@ class ConsolidationStore:
         return Watermarks(*row) if row else Watermarks(room)
 
     async def room_names(self) -> list[str]:
-        """Every room that has turns."""
+        """Return every room that has turns."""
         rows = await self._database.fetch_all(
             "SELECT DISTINCT room FROM conversations c"
             " WHERE EXISTS (SELECT 1 FROM turns WHERE conversation_id = c.id)"
@@ -129,13 +129,13 @@ class ConsolidationStore:
         return [row["room"] for row in rows]
 
     async def sizes(self, room: str, after: int) -> list[tuple[int, int]]:
-        """Ids of the turns after one, with the characters that each takes."""
+        """Return ids of the turns after one, with the characters that each takes."""
         rows = await self._database.fetch_all(_TURNS, [room, after, _LAST, _MOST])
         return [(row["id"], row["size"]) for row in rows]
 
     async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
-        """The oldest turns after one, up to another, in order of arrival; without those of people
-        who have opted out since."""
+        """Return the oldest turns after one, up to another, in order of arrival; without those of
+        people who have opted out since."""
         rows = await self._database.fetch_all(_TURNS, [room, after, until, limit])
         return [_turn(row) for row in rows]
 

@@ -80,11 +80,11 @@ class Conversations:
         return await self._database.write(insert)
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
-        """The newest turns of a conversation from the id `start` on, in order."""
+        """Return the newest turns of a conversation from the id `start` on, in order."""
         return await self._database.read(lambda db: _turns(db, name, start, limit))
 
     async def room(self, name: str) -> str:
-        """The room of a conversation: its own, as long as it has no turns."""
+        """Return the room of a conversation: its own, as long as it has no turns."""
         row = await self._database.fetch_one(
             "SELECT room FROM conversations WHERE name = ?", [name]
         )

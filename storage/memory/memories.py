@@ -87,7 +87,7 @@ class Memory:
 
 
 def person_of(name: str) -> str:
-    """A person's name as memory compares it."""
+    """Return a person's name as memory compares it."""
     return name_of("", name.strip())[1]
 
 
@@ -103,7 +103,7 @@ class Memories:
             return await add(db, memory) > 0
 
     async def newest(self, room: str, layer: MemoryKind, limit: int) -> list[Memory]:
-        """The newest of a layer, in order."""
+        """Return the newest of a layer, in order."""
         rows = await self._database.fetch_all(
             f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {_SEEN}"
             " ORDER BY last_turn DESC, id DESC LIMIT ?",
@@ -134,7 +134,7 @@ class Memories:
         return [memory_of(row) for row in rows]
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
-        """The memories that have words of `text`, best first, each with how well it fits."""
+        """Return the memories that have words of `text`, best first, each with how well it fits."""
         return await self._database.read(lambda db: found_in(db, room, text, limit))
 
     async def forget(self, room: str, subject: str, key: str | None = None) -> int:
@@ -197,7 +197,7 @@ async def forget_shown(db: aiosqlite.Connection, room: str) -> None:
 
 
 def memory_of(row: Mapping[str, Any] | sqlite3.Row) -> Memory:
-    """A row as a memory."""
+    """Return a row as a memory."""
     return Memory(
         layer=MemoryKind(row["layer"]),
         room=row["room"],

@@ -17,7 +17,7 @@ class MemoryVectors:
         self._database = database
 
     async def missing(self, room: str, limit: int) -> list[tuple[int, str]]:
-        """Ids and texts of the room's newest memories that have no vector."""
+        """Return ids and texts of the room's newest memories that have no vector."""
         rows = await self._database.fetch_all(
             "SELECT id, key, text FROM memories WHERE room = ? AND NOT EXISTS"
             " (SELECT 1 FROM memory_vectors WHERE memory_id = id) ORDER BY id DESC LIMIT ?",

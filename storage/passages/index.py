@@ -101,8 +101,8 @@ class PassageIndex:
     def candidates(
         self, plans: Sequence[IndexPlan], further: Sequence[IndexPlan], enough: float
     ) -> tuple[list[int], int | None]:
-        """The ids of the lines that have most of what the question's words weigh; and down to
-        which id was searched by `plans`, None for all. Only where these find no line with
+        """Return the ids of the lines that have most of what the question's words weigh; and down
+        to which id was searched by `plans`, None for all. Only where these find no line with
         `enough`, `further` ones are asked for, as long as there is time."""
         sums: dict[int, float] = {}
         reached = self._collect(sums, plans)

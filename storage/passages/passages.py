@@ -105,7 +105,7 @@ PEOPLE = LineFilter()
 def find_passages(
     connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
 ) -> Passages:
-    """The lines that answer `question` likeliest: `within.limit` at most.
+    """Return the lines that answer `question` likeliest: `within.limit` at most.
 
     Nothing is found when the question has no word that says anything.
     """
@@ -116,7 +116,7 @@ def find_passages(
 def looked_at(
     connection: sqlite3.Connection, question: str, within: Query
 ) -> list[tuple[Event, list[float]]]:
-    """The lines that `find_passages` scores, each with its features: to fit the weights."""
+    """Return the lines that `find_passages` scores, each with its features: to fit the weights."""
     search = _search_of(connection, question, within, PEOPLE)
     return [] if search is None else [(event, values) for event, values in search.lines()]
 
@@ -212,7 +212,7 @@ class _Search:
                 yield Passage(reply.event, score, passage.coverage, passage.event)
 
     def _following(self, asked: Event) -> list[Event]:
-        """The lines just after a question on its channel."""
+        """Return the lines just after a question on its channel."""
         query = replace(
             self._filter.query,
             network=asked.network,
@@ -230,7 +230,7 @@ class _Search:
 
 
 def _distinct(passages: Iterable[Passage]) -> list[Passage]:
-    """The best of those that say the same."""
+    """Return the best of those that say the same."""
     found: dict[str, Passage] = {}
     for passage in passages:
         found.setdefault(passage.event.text.strip().lower(), passage)

@@ -24,8 +24,8 @@ class RelatedWords:
     lines: list[str]
 
     def related_to(self, root: str) -> Mapping[str, float]:
-        """The stems that are related to a stem, likeliest first, each with its weight: 0.1 to
-        0.9."""
+        """Return the stems that are related to a stem, likeliest first, each with its weight: 0.1
+        to 0.9."""
         rank = self.ranks.get(root)
         if rank is None:
             return _ADDED.get(root, {})

@@ -35,7 +35,7 @@ class ReplyChance:
 
 
 def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
-    """The lines of others among those just after a question, each with its chance."""
+    """Return the lines of others among those just after a question, each with its chance."""
     others = {event.nick for event in following[: NEXT // 2]} - {question.nick}
     asker = question.nick.lower()
     named = any(addressee(event.text) == asker for event in following[:NEXT])
@@ -48,7 +48,7 @@ def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
 
 
 def distance_bin(distance: int) -> int:
-    """The place of a distance in the tables of chances."""
+    """Return the place of a distance in the tables of chances."""
     return bisect_left(_DISTANCES, distance)
 
 

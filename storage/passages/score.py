@@ -115,7 +115,7 @@ def rarity(root: str) -> float:
 
 
 def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list[float]:
-    """The values of FEATURES for a line."""
+    """Return the values of FEATURES for a line."""
     words, present = line.words, line.present
     exact = near = heaviest = rarest = 0.0
     name_missing = 0.0
@@ -176,20 +176,20 @@ def _density(line: SpokenLine, matched: Set[str]) -> tuple[float, bool]:
 
 
 def chance(values: Sequence[float]) -> float:
-    """The chance from 0 to 1 that a line with these features answers the question."""
+    """Return the chance from 0 to 1 that a line with these features answers the question."""
     total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
 
 def as_statement(values: Sequence[float]) -> list[float]:
-    """The features of a question as if it were a statement that has what is asked for: how likely
-    it is about the same."""
+    """Return the features of a question as if it were a statement that has what is asked for: how
+    likely it is about the same."""
     whole = {"asks": 0.0, "lacks": 0.0, "nothing new": 0.0, "shows": 1.0}
     return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 
 
 def rounded_log_odds(share: float) -> float:
-    """The log-odds of a chance in steps of a half, which is as exact as it is."""
+    """Return the log-odds of a chance in steps of a half, which is as exact as it is."""
     kept = min(max(share, 1e-9), 1 - 1e-9)
     return round(2 * math.log(kept / (1 - kept))) / 2
 

@@ -80,7 +80,7 @@ _EXPANDED = {
 
 
 def plain(text: str) -> str:
-    """A text in lower case and without accents, as the index reads it."""
+    """Return a text in lower case and without accents, as the index reads it."""
     lower = text.lower().replace("’", "'")
     if lower.isascii():
         return lower
@@ -89,7 +89,8 @@ def plain(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text in order, plain, contractions written out and without a possessive s."""
+    """Return the words of a text in order, plain, contractions written out and without a possessive
+    s."""
     found: list[str] = []
     for word in _WORD.findall(plain(text)):
         if "'" in word:
@@ -111,7 +112,7 @@ def _whole(word: str) -> str:
 
 @lru_cache(50_000)
 def stem(word: str) -> str:
-    """The stem of a plain word: equal for its forms, and mostly a word itself."""
+    """Return the stem of a plain word: equal for its forms, and mostly a word itself."""
     if word in _STEMS:
         return _STEMS[word]
     if len(word) <= _SHORTEST or not word.isalpha():

@@ -41,7 +41,7 @@ class AuditLog:
             )
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
-        """The newest deeds, oldest first."""
+        """Return the newest deeds, oldest first."""
         rows = await self._database.fetch_all(
             "SELECT * FROM audit ORDER BY rowid DESC LIMIT ?", [limit]
         )

@@ -159,7 +159,7 @@ async def _forget_reminders(database: Database, person: Person | NamedPerson) ->
 
 
 def other_files(data: Path, log: Path) -> list[Path]:
-    """The files in the data folder, beside the log, in which tendrils keep things."""
+    """Return the files in the data folder, beside the log, in which tendrils keep things."""
     return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
 
 
@@ -176,8 +176,8 @@ async def _events_of(
 
 
 async def _replies(log: ChatLog, ids: set[int], detector: QuoteDetector) -> set[int]:
-    """The bot's lines that answer these events, or quote them, or were said in private to the
-    one who said them."""
+    """Return the bot's lines that answer these events, or quote them, or were said in private to
+    the one who said them."""
     replies: set[int] = set()
     if not ids:
         return replies
@@ -207,7 +207,7 @@ async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
 async def _turns_of(
     database: Database, asked: Callable[[sqlite3.Row], bool], detector: QuoteDetector
 ) -> list[DeletedTurn]:
-    """The turns that were `asked`, or quote."""
+    """Return the turns that were `asked`, or quote."""
     rows = await database.fetch_all(
         "SELECT t.id, anchor, messages, room, name FROM turns t"
         " JOIN conversations c ON c.id = conversation_id"
@@ -234,7 +234,8 @@ async def _forget_turns(
 
 
 def _said_in(messages: str) -> str:
-    """The text of all messages of a turn, with the log lines that stand before a question."""
+    """Return the text of all messages of a turn, with the log lines that stand before a
+    question."""
     kept = json.loads(messages)
     texts = [str(message.get("content") or "") for message in kept]
     return "\n".join([*texts, *(line for message in kept for line in message.get("said", ()))])

@@ -16,7 +16,7 @@ class ChannelSettings:
         self._database = database
 
     async def all(self) -> dict[Place, dict[str, str]]:
-        """Every setting."""
+        """Return every setting."""
         found: dict[Place, dict[str, str]] = {}
         for row in await self._database.fetch_all("SELECT * FROM channel_settings ORDER BY key"):
             place = Place(row["network"], row["channel"])

@@ -128,7 +128,8 @@ class Jobs:
         return int(known[0])
 
     async def claim(self, worker: str, kinds: Collection[str], now: datetime) -> Job | None:
-        """The job of these kinds that is due and comes first: it is the worker's for `LEASE`."""
+        """Return the job of these kinds that is due and comes first: it is the worker's for
+        `LEASE`."""
         values = {
             "worker": worker,
             "kinds": json.dumps(list(kinds)),
@@ -185,7 +186,7 @@ class Jobs:
             return cursor.rowcount > 0
 
     async def all(self, *states: str) -> Sequence[Job]:
-        """The jobs in these states (every one, if none is named), in order of arrival."""
+        """Return the jobs in these states (every one, if none is named), in order of arrival."""
         rows = await self._database.fetch_all(
             "SELECT * FROM jobs WHERE ?1 = '[]' OR state IN (SELECT value FROM json_each(?1))"
             " ORDER BY id",
@@ -231,7 +232,7 @@ class Jobs:
 
 
 async def _start(db: aiosqlite.Connection, depends_on: int | None) -> tuple[str, str]:
-    """The state in which a job begins, and why it is over already."""
+    """Return the state in which a job begins, and why it is over already."""
     if depends_on is None:
         return "pending", ""
     parent = await _fetch_row(db, "SELECT state FROM jobs WHERE id = ?", [depends_on])

@@ -70,7 +70,7 @@ class Reminders:
         return replace(reminder, id=int(added[0])) if added else None
 
     async def get(self, number: int) -> Reminder | None:
-        """The reminder with an id."""
+        """Return the reminder with an id."""
         row = await self._database.fetch_one("SELECT * FROM reminders WHERE id = ?", [number])
         return _reminder(row) if row else None
 

@@ -46,7 +46,7 @@ class Matcher:
         return often / (1 + len(plain) / _SHORT) + _ADJACENT * close + _RECENT * (1 - age)
 
     def snippet(self, text: str) -> MatchSnippet:
-        """The part of a text with the first matches, and where they are."""
+        """Return the part of a text with the first matches, and where they are."""
         marks = self._marks(text)
         if len(text) <= _WIDTH:
             return MatchSnippet(text, tuple(marks))
@@ -84,7 +84,8 @@ def _plain(text: str) -> str:
 
 
 def _fold_with_offsets(text: str) -> tuple[str, Sequence[int]]:
-    """A text without case and accents, and from where in the text each of its characters is."""
+    """Return a text without case and accents, and from where in the text each of its characters
+    is."""
     if text.isascii():
         return text.lower(), range(len(text))
     plain: list[str] = []

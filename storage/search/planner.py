@@ -190,7 +190,7 @@ def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleC
 
 
 def _words_match(clause: Clause, filtering: LineConditions) -> str:
-    """The question to the index of words, "" when there is no word to begin with."""
+    """Return the FTS5 query for the index of words, "" when there is no word to begin with."""
     have = [_phrase(term) for term in clause.have if term.kind is not TermKind.PART]
     if not have:
         return ""
@@ -203,7 +203,7 @@ def _words_match(clause: Clause, filtering: LineConditions) -> str:
 
 
 def _parts_match(parts: Iterable[str]) -> str:
-    """The question to the index of parts, "" when all are too short for it."""
+    """Return the FTS5 query for the index of parts, "" when all are too short for it."""
     trigrams: list[str] = []
     for part in parts:
         each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
@@ -221,7 +221,7 @@ def _any(tags: Iterable[str]) -> str:
 
 
 def _quote(text: str) -> str:
-    """A string of FTS5; a NUL would end the whole question."""
+    """Return a string literal of FTS5; a NUL would end the whole query."""
     return '"' + text.replace('"', '""').replace("\0", " ") + '"'
 
 

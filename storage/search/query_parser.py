@@ -226,8 +226,8 @@ class _Reader:
 
 
 def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
-    """The first moment of a year, month, day or time, and the first one after (for a time, the
-    same). Raises ValueError and OverflowError."""
+    """Return the first moment of a year, month, day or time, and the first one after (for a time,
+    the same). Raises ValueError and OverflowError."""
     match = _MOMENT.fullmatch(value)
     if match is None:
         moment = datetime.fromisoformat(value)
@@ -246,7 +246,7 @@ def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
 
 
 def _term(match: re.Match[str]) -> Term | None:
-    """The term of a piece that is neither operator nor filter."""
+    """Return the term of a piece that is neither operator nor filter."""
     key = f"{match['key']}:" if match["key"] else ""
     if match["quoted"] is not None:
         return _quoted_term(f"{key}{match['quoted']}")
@@ -273,7 +273,7 @@ def _bare_term(text: str) -> Term | None:
 
 
 def words(text: str) -> Sequence[str]:
-    """The words of a text as FTS5's `unicode61` splits it."""
+    """Return the words of a text as FTS5's `unicode61` splits it."""
     return list(_words(text))
 
 

@@ -45,7 +45,7 @@ class _Cursor:
 
     @classmethod
     def decode(cls, text: str | None) -> _Cursor:
-        """The cursor that was given away as `text`. Raises BadCursor."""
+        """Return the cursor that was given away as `text`. Raises BadCursor."""
         parts = str(cls()).split(".") if text is None else text.split(".")
         if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
             raise BadCursor("no such cursor: use the next_cursor of the page before")
@@ -53,7 +53,7 @@ class _Cursor:
 
 
 def search(connection: sqlite3.Connection, search_query: SearchQuery) -> SearchPage:
-    """A page of what was found. Raises BadCursor."""
+    """Return a page of what was found. Raises BadCursor."""
     parsed = parse(
         search_query.text, search_query.mode, now=datetime.now(UTC), zone=search_query.zone
     )
@@ -97,7 +97,7 @@ def search(connection: sqlite3.Connection, search_query: SearchQuery) -> SearchP
 
 
 def _rank(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
-    """The best first; of equals the newest."""
+    """Sort by score, the best first; of equals the newest."""
     scores = {
         row["id"]: matcher.score(row["text"], position / len(rows))
         for position, row in enumerate(rows)

@@ -45,12 +45,12 @@ class VectorIndex:
             await db.execute("INSERT INTO vector_model VALUES (?, 0)", [name])
 
     async def model(self) -> str | None:
-        """The model that the vectors are of, None while there are none."""
+        """Return the model that the vectors are of, None while there are none."""
         row = await self._database.fetch_one("SELECT name FROM vector_model")
         return str(row["name"]) if row else None
 
     async def missing(self, after: int, before: int, limit: int) -> list[tuple[int, str]]:
-        """Ids and texts of the newest lines between two ids that have no vector yet."""
+        """Return ids and texts of the newest lines between two ids that have no vector yet."""
         sql = (
             f"SELECT id, text FROM events WHERE id > ? AND id < ? AND {_WANTED} AND NOT EXISTS"
             " (SELECT 1 FROM vectors WHERE event_id = id) ORDER BY id DESC LIMIT ?"
@@ -80,14 +80,14 @@ class VectorIndex:
             await db.execute("UPDATE vector_model SET complete = 1")
 
     async def nearest(self, vector: Sequence[float], query: Query) -> SearchPage:
-        """The lines that fit `query` and are nearest to `vector`, best first: `query.limit` at
-        most, on one page. Its `searched_back_to` is set when older lines were not compared, for
+        """Return the lines that fit `query` and are nearest to `vector`, best first: `query.limit`
+        at most, on one page. Its `searched_back_to` is set when older lines were not compared, for
         want of time or because they have no vector yet."""
         return await self._database.read(lambda db: _nearest(db, vector, query))
 
 
 def numpy() -> Any:
-    """The library that compares vectors. Raises Unavailable with the way to get it."""
+    """Return the library that compares vectors. Raises Unavailable with the way to get it."""
     try:
         import numpy as np
     except ImportError as error:

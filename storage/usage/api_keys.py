@@ -59,12 +59,12 @@ class ApiKeyRow:
 
 
 def server_path(data: Path) -> Path:
-    """The agent server's file: keys and usage."""
+    """Return the agent server's file: keys and usage."""
     return data / "server.db"
 
 
 def digest(secret: str | bytes) -> bytes:
-    """The SHA-256 of a bearer key: all that is stored of it."""
+    """Return the SHA-256 of a bearer key: all that is stored of it."""
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
@@ -101,12 +101,12 @@ class Keys:
             return cursor.rowcount > 0
 
     async def active(self) -> Mapping[bytes, Key]:
-        """The keys that count, by digest."""
+        """Return the keys that count, by digest."""
         rows = await self._database.fetch_all("SELECT * FROM keys WHERE revoked IS NULL")
         return {row["digest"]: _key(row) for row in rows}
 
     async def list_all(self) -> Sequence[ApiKeyRow]:
-        """Every key there ever was, the oldest first."""
+        """Return every key there ever was, the oldest first."""
         rows = await self._database.fetch_all("SELECT * FROM keys ORDER BY id")
         return [
             ApiKeyRow(

@@ -71,7 +71,7 @@ class UsageTable:
     async def read(
         self, since: date, until: date, tendril: str | None = None
     ) -> Sequence[tuple[UsageKey, UsageAmount]]:
-        """The amounts of the days from `since` to `until`, in order. Raises Unavailable."""
+        """Return the amounts of the days from `since` to `until`, in order. Raises Unavailable."""
         sql = "SELECT * FROM usage WHERE day BETWEEN ? AND ?"
         values = [since.isoformat(), until.isoformat()]
         if tendril is not None:

@@ -20,7 +20,7 @@ FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL} | {"znc": ENE
 
 
 def detect(lines: Sequence[str]) -> Format | None:
-    """The format that understands most of `lines`; None when none understands an event."""
+    """Return the format that understands most of `lines`; None when none understands an event."""
     scores = {each.name: _score(each, lines) for each in _ALL}
     best = max(scores, key=lambda name: scores[name])
     return FORMATS[best] if scores[best][0] else None

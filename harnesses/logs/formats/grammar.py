@@ -86,7 +86,7 @@ class Format:
 
 
 def kind(type: EventType | None, pattern: str) -> LinePattern:
-    """A kind of line; the pattern must match the whole rest of the line."""
+    """Return a kind of line; the pattern must match the whole rest of the line."""
     return LinePattern(type, re.compile(pattern, re.DOTALL))
 
 
@@ -117,7 +117,7 @@ def reader(
 
 
 def written_day(line: str) -> date | None:
-    """The date written in words in a line, as "Mon Jan 02 15:04:05 2006"."""
+    """Return the date written in words in a line, as "Mon Jan 02 15:04:05 2006"."""
     found = _WRITTEN_DAY.search(line)
     if not found or found["month"].lower() not in MONTHS:
         return None
@@ -125,7 +125,7 @@ def written_day(line: str) -> date | None:
 
 
 def when_of(found: re.Match[str]) -> Timestamp | None:
-    """The time in the groups of a match, None when there is no such time."""
+    """Return the time in the groups of a match, None when there is no such time."""
     groups = found.groupdict()
     day = year = None
     if groups.get("day"):

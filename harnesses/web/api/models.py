@@ -36,7 +36,7 @@ class LogMessage(BaseModel):
 
     @classmethod
     def from_event(cls, event: Event) -> LogMessage:
-        """The public form of an event."""
+        """Return the public form of an event."""
         return cls(
             id=event.id,
             network=event.network,
@@ -64,7 +64,7 @@ class ChannelInfo(BaseModel):
 
     @classmethod
     def from_channel(cls, channel: ChannelStats) -> ChannelInfo:
-        """The public form of a channel."""
+        """Return the public form of a channel."""
         place = channel.place
         return cls(
             network=place.network,
@@ -132,7 +132,7 @@ class LogStats(BaseModel):
     def from_stats(
         cls, stats: Stats, days: Sequence[DayStats] | None = None, heat: HeatMap | None = None
     ) -> LogStats:
-        """The public form of the totals."""
+        """Return the public form of the totals."""
         return cls(
             lines=stats.lines,
             people=stats.people,
@@ -177,7 +177,7 @@ class FacetCounts(BaseModel):
 
     @classmethod
     def from_facets(cls, facets: Facets) -> FacetCounts:
-        """The public form of facets."""
+        """Return the public form of facets."""
         channels = [(f"{place.network}/{place.channel}", n) for place, n in facets.channels]
         return cls(
             channels=_facet_counts(channels),
@@ -201,7 +201,7 @@ class SearchResults(BaseModel):
 
     @classmethod
     def from_page(cls, page: SearchPage, *, first: bool) -> SearchResults:
-        """The public form of a page."""
+        """Return the public form of a page."""
         return cls(
             results=[SearchHit.from_hit(hit) for hit in page.hits],
             next_cursor=page.next_cursor,

@@ -61,7 +61,7 @@ class SecurityMiddleware:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The answer to a request that may not come in; else its visitor is noted."""
+        """Return the response that refuses a request; else note its viewer and return None."""
         if request.scope["path"].startswith(_CAPABILITY) and request.method in _READING:
             return None
         if not self._tokens.is_required and not is_loopback(
@@ -93,7 +93,7 @@ class SecurityMiddleware:
 
 
 def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
-    """The JSON answer to a request that is not let in."""
+    """Return the JSON answer to a request that is not let in."""
     kind = status.name.lower()
     return JSONResponse(
         {"error": {"message": message, "type": kind, "param": None}}, status, headers
@@ -107,7 +107,8 @@ def local_path(target: str) -> str:
 
 
 def ask_to_log_in(request: Request) -> Response:
-    """The login page for a browser that reads pages, an error that says what to do for the rest."""
+    """Return the login page for a browser that reads pages, an error that says what to do for the
+    rest."""
     wants_page = "text/html" in request.headers.get("accept", "")
     is_api = request.scope["path"].startswith("/api/")
     if wants_page and request.method == "GET" and not is_api:
@@ -124,7 +125,7 @@ def ask_to_log_in(request: Request) -> Response:
 
 
 def _with_query(request: Request, query: str) -> str:
-    """The address that was asked for, with another query string."""
+    """Return the address that was asked for, with another query string."""
     path = quote(request.scope["path"])
     return f"{path}?{query}" if query else path
 

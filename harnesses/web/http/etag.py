@@ -54,7 +54,7 @@ def _can_have_one(start: Message) -> bool:
 
 
 def _tag(body: bytes) -> str:
-    """A weak tag: compressing the body does not change what it says."""
+    """Return a weak tag: compressing the body does not change what it says."""
     return f'W/"{sha256(body).hexdigest()[:32]}"'
 
 

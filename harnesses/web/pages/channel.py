@@ -179,7 +179,8 @@ async def _page_slice(
 
 
 def _with_links(place: Place, events: list[Event], *, older: bool, newer: bool) -> LogSlice:
-    """Events with the addresses of those around; where none follow the page goes on by itself."""
+    """Return events with the addresses of those around; where none follow the page goes on by
+    itself."""
     return LogSlice(
         events,
         older=channel_path(place, before=events[0].id) if older and events else None,

@@ -47,7 +47,7 @@ class SearchForm:
         return " ".join(f'{key}:"{value}"' for key, value in choices.items() if value)
 
     def address(self, page: str = "/search", **changes: object) -> str:
-        """The address of this search, or of another that differs in `changes`."""
+        """Return the address of this search, or of another that differs in `changes`."""
         query = {"q": self.q, "channel": self.channel, "nick": self.nick, "month": self.month}
         order = None if self.order is Order.TIME else self.order
         mode = None if self.mode == "words" else self.mode

@@ -54,8 +54,8 @@ def _strip_event(event: Event) -> Event:
 
 
 def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
-    """A line of IRC as HTML: addresses are links, the pieces `marks` (start and end, in order and
-    apart) are marked."""
+    """Return a line of IRC as HTML: addresses are links, the pieces `marks` (start and end, in
+    order and apart) are marked."""
     shown, marked = _without_codes(text, marks)
     parts, position = [], 0
     for match in _ADDRESS.finditer(shown):
@@ -68,7 +68,7 @@ def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
 
 
 def answer_html(text: str) -> Markup:
-    """A model's Markdown as HTML: no raw HTML, no images, nothing that runs."""
+    """Return a model's Markdown as HTML: no raw HTML, no images, nothing that runs."""
     html = nh3.clean(
         _markdown.render(plain_lines(text)),
         tags=_TAGS,
@@ -87,7 +87,7 @@ def plain_lines(text: str) -> str:
 
 
 def nick_colour(nick: str) -> int:
-    """A number that stays with a nick, whoever else is there and however it is spelled."""
+    """Return a number that stays with a nick, whoever else is there and however it is spelled."""
     name = nick.lower().rstrip("_`^0123456789-|")
     return zlib.crc32((name or nick).encode()) % NICK_COLOURS
 
@@ -95,7 +95,7 @@ def nick_colour(nick: str) -> int:
 def _without_codes(
     text: str, marks: Sequence[tuple[int, int]]
 ) -> tuple[str, Sequence[tuple[int, int]]]:
-    """The text as it is shown, and where the marks are in that."""
+    """Return the text as it is shown, and where the marks are in that."""
     shown, moved, position = "", [], 0
     for start, end in marks:
         shown += strip_formatting(text[position:start])
@@ -107,7 +107,7 @@ def _without_codes(
 
 
 def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]) -> Markup:
-    """A piece of a text as HTML, with those marks that reach into it."""
+    """Return a piece of a text as HTML, with those marks that reach into it."""
     parts, position = [], begin
     for start, stop in marks:
         start, stop = max(start, begin), min(stop, end)
@@ -119,7 +119,7 @@ def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]
 
 
 def _without_trailing(address: str) -> str:
-    """The end of a sentence is no part of an address, a bracket that it opened is."""
+    """Remove the end of a sentence from an address, but not a bracket that it opened."""
     while address[-1] in _TRAILING:
         if address[-1] == ")" and address.count("(") >= address.count(")"):
             break

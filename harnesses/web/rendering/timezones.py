@@ -34,7 +34,7 @@ ZoneName = Annotated[str, AfterValidator(_require_zone), Field(max_length=100)]
 
 
 def zone_of(request: Request) -> ZoneInfo:
-    """The zone that the address or the cookie names, else UTC."""
+    """Return the zone that the address or the cookie names, else UTC."""
     for name in (request.query_params.get("tz", ""), request.cookies.get(COOKIE, "")):
         if name in zone_names():
             return ZoneInfo(name)
@@ -104,5 +104,5 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
 
 
 def local_day(time: datetime, zone: ZoneInfo) -> date:
-    """The day that a moment falls on in a zone."""
+    """Return the day that a moment falls on in a zone."""
     return time.astimezone(zone).date()

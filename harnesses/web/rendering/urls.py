@@ -13,7 +13,8 @@ from storage.chat_log.event import Place
 def day_path(
     place: Place, day: date, zone: ZoneInfo, page: str = "channel", days: int = 1, **query: object
 ) -> str:
-    """A day (or several) of a channel; which lines those are depends on the zone, so it is said."""
+    """Return a day (or several) of a channel; which lines those are depends on the zone, so it is
+    said."""
     span = days if days > 1 else None
     return channel_path(place, page, day=day.isoformat(), days=span, tz=zone_query(zone), **query)
 
@@ -24,5 +25,5 @@ def zone_query(zone: ZoneInfo) -> str | None:
 
 
 def person_path(nick: str) -> str:
-    """The page about a nick."""
+    """Return the page about a nick."""
     return f"/person/{quote(nick, safe='')}"

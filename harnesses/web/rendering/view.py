@@ -61,7 +61,7 @@ def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[LogBlock]:
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A whole page; `values` are what its template names."""
+    """Return a whole page; `values` are what its template names."""
     visitor = getattr(request.state, "visitor", None)  # nobody yet at the login
     query = request.scope["query_string"].decode("latin-1")
     path = request.scope["path"]
