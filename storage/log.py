@@ -34,7 +34,7 @@ _BATCH = 2_000  # events that are written in one transaction
 _FEW = 10  # events that are written inline
 _YIELDS = 2  # turns of the event loop by which a question overtakes its own line in the log
 _GATHER = 0.01  # seconds for which written lines gather, so that one fsync serves all
-_RETRY = 1.0  # seconds until what the disk did not take is tried again
+_RETRY_PAUSE = 1.0  # seconds until what the disk did not take is tried again
 _CLOSING = 3.0  # seconds that the last batches have to be written
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class ChatLog:
         return self.write(event).durable
 
     def write(self, event: Event | None, answers: PendingEvent | None = None) -> PendingEvent:
-        """Queue an event and return at once, without a future of its id.
+        """Queue an event and return at once; the result can be awaited.
 
         `answers` is the pending event of the question that a line of our own answers. None stores
         nothing and only marks a place in the order.
@@ -201,10 +201,11 @@ class ChatLog:
 
 
 class LogWriter:
-    """The one task that writes queued events, in order.
+    """The writer of the log: a task that commits queued events, and one that fsyncs them.
 
-    Each becomes visible to readers first and durable afterwards: a reader that follows does not
-    wait for the disk, and what is written meanwhile is fsynced together.
+    Events are stored in the order of the queue. Each becomes visible to readers first and durable
+    afterwards: a reader that follows does not wait for the disk, and what is written meanwhile is
+    fsynced together.
     """
 
     def __init__(self, database: Database) -> None:
@@ -231,7 +232,7 @@ class LogWriter:
             tasks.create_task(self._store_all())
 
     async def flush(self) -> None:
-        """Wait until all that was put in line is stored."""
+        """Wait until all that was queued is durable."""
         await self._queue.join()
 
     async def close(self, running: asyncio.Task[None]) -> None:
@@ -246,7 +247,7 @@ class LogWriter:
         while True:
             batch = await self._batch()
             if events := [_event(pending_event) for pending_event in batch if pending_event.event]:
-                ids = iter(await self._patiently(self._write, events))
+                ids = iter(await self._retry(self._write, events))
             for pending_event in batch:
                 event_id = next(ids) if pending_event.event else 0
                 self._newest = event_id or self._newest
@@ -283,20 +284,19 @@ class LogWriter:
             await asyncio.sleep(_GATHER)  # one fsync is slower than many commits
             while not self._written.empty():
                 entries += self._written.get_nowait()
-            await self._patiently(self._database.sync)
+            await self._retry(self._database.sync)
             for pending_event in entries:
                 pending_event.mark_durable()
                 self._queue.task_done()
 
-    async def _patiently(self, work: Callable[..., Awaitable[T]], *values: object) -> T:
-        """Return the result of `work`, which is tried until it succeeds: a full disk must not lose
-        a line."""
+    async def _retry(self, work: Callable[..., Awaitable[T]], *values: object) -> T:
+        """Return the result of `work`, tried until it works: a full disk must not lose a line."""
         while True:
             try:
                 return await work(*values)
             except Unavailable as error:
                 _log.error("log.write_failed", error=str(error), waiting=self._queue.qsize())
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_RETRY_PAUSE)
 
 
 def _event(pending_event: PendingEvent) -> Event:

@@ -40,14 +40,14 @@ def _site(request: Request) -> AppState:
 AppStateDep = Annotated[AppState, Depends(_site)]
 
 
-def _visitor(request: Request) -> Viewer:
+def _viewer(request: Request) -> Viewer:
     """Return the viewer that the security middleware let in."""
-    visitor = request.state.visitor
-    assert isinstance(visitor, Viewer)
-    return visitor
+    viewer = request.state.viewer
+    assert isinstance(viewer, Viewer)
+    return viewer
 
 
-ViewerDep = Annotated[Viewer, Depends(_visitor)]
+ViewerDep = Annotated[Viewer, Depends(_viewer)]
 
 
 def _scope(viewer: ViewerDep) -> Scope:

@@ -1,4 +1,4 @@
-"""The log as one visitor may read it: no page and no endpoint names a scope of its own."""
+"""The log as one viewer may read it: no page and no endpoint names a scope of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log over HTTP: only what the visitor may read, whatever is asked."""
+"""The log over HTTP: only what the viewer may read, whatever is asked."""
 
 from __future__ import annotations
 

@@ -77,11 +77,11 @@ class SecurityMiddleware:
         path = request.scope["path"]  # request.url would take an encoded # for a fragment
         if path in _OPEN or path.startswith("/static/"):
             return None
-        request.state.visitor = self._tokens.visitor(request)
+        request.state.viewer = self._tokens.viewer(request)
         given = request.query_params.get("token")
         if given is not None and not is_feed(path) and self._tokens.opened_by(given) is not None:
             return self._logged_in(request, given)
-        return None if request.state.visitor else ask_to_log_in(request)
+        return None if request.state.viewer else ask_to_log_in(request)
 
     def _logged_in(self, request: Request, token: str) -> Response:
         """Take the token out of the address, so that it is not kept in the history."""

@@ -52,7 +52,7 @@ class AccessTokens:
         """True if there is a token at all."""
         return bool(self._scopes)
 
-    def visitor(self, request: Request) -> Viewer | None:
+    def viewer(self, request: Request) -> Viewer | None:
         """Return the viewer of a bearer token, a login's cookie, or a feed's address.
 
         None: they may read nothing.

@@ -82,7 +82,7 @@ async def show_channel(
         request,
         "channel.html",
         place=place,
-        stretch=log_slice,
+        log_slice=log_slice,
         tail=channel_path(place, "tail", tz=zone_query(zone)),
         lines=lines(log_slice.events, zone),
         most_days=MOST_DAYS,

@@ -40,7 +40,7 @@ class CalendarDay:
 
 @router.get("/stats")
 async def show_all_stats(request: Request, reader: LogAccessDep, zone: TheZone) -> Response:
-    """Statistics of everything that the visitor may read."""
+    """Statistics of everything that the viewer may read."""
     return await _stats(request, reader, None, zone)
 
 
