@@ -159,7 +159,7 @@ def _report(stats: ImportStats) -> None:
         f"{stats.files} files: {stats.imported} events imported, {stats.present} already there,"
         f" {stats.unclear} lines not understood"
     )
-    places = sorted(f"{place.network}/{place.channel}" for place in stats.places)
+    places = sorted(map(str, stats.places))
     if places:
         typer.echo(strip_control_chars(f"  of {', '.join(places)}"))
     if stats.unwanted:

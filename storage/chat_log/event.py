@@ -60,6 +60,9 @@ class Place:
     network: str
     channel: str
 
+    def __str__(self) -> str:
+        return f"{self.network}/{self.channel}"
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

@@ -69,7 +69,7 @@ class ChannelInfo(BaseModel):
         return cls(
             network=place.network,
             name=place.channel,
-            channel=f"{place.network}/{place.channel}",
+            channel=str(place),
             events=channel.events,
             last=channel.last_time,
             link=channel_path(place),
@@ -178,7 +178,7 @@ class FacetCounts(BaseModel):
     @classmethod
     def from_facets(cls, facets: Facets) -> FacetCounts:
         """Return the public form of facets."""
-        channels = [(f"{place.network}/{place.channel}", n) for place, n in facets.channels]
+        channels = [(str(place), n) for place, n in facets.channels]
         return cls(
             channels=_facet_counts(channels),
             nicks=_facet_counts(facets.nicks),

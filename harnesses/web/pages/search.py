@@ -101,7 +101,7 @@ def _month(month: str) -> tuple[datetime, datetime]:
 
 def _facets(facets: Facets) -> list[tuple[str, str, list[tuple[str, int]]]]:
     """Return each facet with its title, the parameter that narrows by it, and the choices."""
-    channels = [(f"{place.network}/{place.channel}", count) for place, count in facets.channels]
+    channels = [(str(place), count) for place, count in facets.channels]
     return [
         ("Channels", "channel", channels),
         ("People", "nick", list(facets.nicks)),
