@@ -22,10 +22,10 @@ from pathlib import Path
 from benchmarks.figure import Figure, percentile
 from benchmarks.log_questions import questions
 from benchmarks.ubuntu import BEGIN, PAUSE, NoCorpus, events
-from storage.chat_log import fts_index
-from storage.chat_log import rows as event_row
+from storage import log_index
+from storage.chat_log import event_table
 from storage.chat_log.event import PUBLIC, Event
-from storage.db.database import Database
+from storage.db.database import Database, to_micros
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
 
@@ -95,11 +95,11 @@ class _Bare:
     def __init__(self, path: Path, made: list[Event]) -> None:
         channels = {name: number for number, name in enumerate({e.channel for e in made}, 1)}
         rows = [
-            event_row.values(event, time // 1000, channels[event.channel], time)
-            for event, time in zip(made, map(event_row.micros, made), strict=True)
+            event_table.values(event, time // 1000, channels[event.channel], time)
+            for event, time in zip(made, (to_micros(event.time) for event in made), strict=True)
         ]
         self._batches = {
-            start: (batch := rows[start : start + BATCH], list(fts_index.by_stretch(batch)))
+            start: (batch := rows[start : start + BATCH], list(log_index.by_partition(batch)))
             for start in range(0, len(rows), BATCH)
         }
         self._file = sqlite3.connect(path, isolation_level=None)
@@ -107,7 +107,7 @@ class _Bare:
         names = [(number, "libera", name) for name, number in channels.items()]
         self._file.executemany("INSERT INTO channels VALUES (?, ?, ?, 0)", names)
         for number in {number for _, parts in self._batches.values() for number, _ in parts}:
-            for table in fts_index.tables(number):
+            for table in log_index.tables(number):
                 self._file.execute(table)
 
     def __enter__(self) -> _Bare:
@@ -118,11 +118,11 @@ class _Bare:
 
     def write(self, start: int) -> None:
         """Write the batch that begins at `start`."""
-        batch, stretches = self._batches[start]
+        batch, partitions = self._batches[start]
         self._file.execute("BEGIN IMMEDIATE")
-        self._file.executemany(event_row.INSERT, batch)
-        for number, lines in stretches:
-            words, parts = fts_index.inserts(number)
+        self._file.executemany(event_table.INSERT, batch)
+        for number, lines in partitions:
+            words, parts = log_index.inserts(number)
             self._file.executemany(words, lines)
             self._file.executemany(parts, [line[:2] for line in lines])
         self._file.execute("COMMIT")

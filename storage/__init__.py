@@ -1,1 +1,1 @@
-"""What is kept: chat log, conversations, settings. Imports nothing of ours; SQL is only here."""
+"""SQLite stores: the chat log, memory, queues, usage. All SQL of the project is here."""

@@ -1,32 +1,46 @@
 """The append-only log of what was said: one writer in order, scoped reading.
 
-Whoever reads names a `Scope`; `storage.chat_log.query` is the one place where it becomes SQL.
+Every reader names a `Scope`; `storage.chat_log.query` is the one place where it becomes SQL.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
+from typing import TypeVar
 
-from storage.chat_log import deletion, statistics
+import structlog
+
+from storage.chat_log import deletion, event_table, statistics
 from storage.chat_log import query as log_query
-from storage.chat_log import writer as log_writer
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.opt_outs import rules
 from storage.chat_log.pending_event import PendingEvent
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Database
+from storage.db.errors import Unavailable
 from storage.passages.nearest import find_nearest
 from storage.passages.passages import PEOPLE, LineFilter, Passages, find_passages
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
 
 __all__ = ["ChannelStats", "ChatLog", "EventContext", "Query", "Stats"]
+
+_BATCH = 2_000  # events that are written in one transaction
+_FEW = 10  # events that are written inline
+_YIELDS = 2  # turns of the event loop by which a question overtakes its own line in the log
+_GATHER = 0.01  # seconds for which written lines gather, so that one fsync serves all
+_RETRY_PAUSE = 1.0  # seconds until what the disk did not take is tried again
+_CLOSING = 3.0  # seconds that the last batches have to be written
+
+T = TypeVar("T")
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +57,12 @@ class ChatLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._log_writer = log_writer.LogWriter(database)
+        self._log_writer = LogWriter(database)
 
     @classmethod
     @asynccontextmanager
     async def open(cls, database: Database) -> AsyncIterator[ChatLog]:
-        """A log that can be written; on leaving, all that was appended has been stored."""
+        """Open a log that can be written; on leaving, all that was queued has been stored."""
         log = cls(database)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(log._log_writer.run())
@@ -59,24 +73,27 @@ class ChatLog:
                 running.cancel()
 
     def append(self, event: Event) -> asyncio.Future[int]:
-        """Put an event in line to be stored and return at once; the future is its durable id."""
+        """Queue an event to be stored; the future has its id once it is durable."""
         return self.write(event).durable
 
     def write(self, event: Event | None, answers: PendingEvent | None = None) -> PendingEvent:
-        """The same for who does not wait for the disk; `answers` is the entry of the question
-        that an own line answers. None keeps nothing, and has its place in the line only."""
+        """Queue an event and return at once; the result can be awaited.
+
+        `answers` is the pending event of the question that a line of our own answers. None stores
+        nothing and only marks a place in the order.
+        """
         pending_event = PendingEvent(event, answers)
         self._log_writer.enqueue(pending_event)
         return pending_event
 
     async def flush(self) -> None:
-        """Wait until all that was appended is stored."""
+        """Wait until all that was queued is durable."""
         await self._log_writer.flush()
 
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
         """Store many events in one transaction and return their ids: for imports, which should
         bring some thousands at a time, in order of time. Raises Unavailable."""
-        return await log_writer.store(self._database, events)
+        return await self._database.write(lambda db: event_table.insert(db, events))
 
     async def remove(self, ids: Sequence[int]) -> int:
         """Remove events from the log, the index and the counts, whatever their channel; how many
@@ -88,27 +105,29 @@ class ChatLog:
         await deletion.scrub(self._database)
 
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
-        """The newest (or oldest) events that fit `query`, in order of time either way."""
+        """Return the newest (or oldest) events that fit `query`, in order of time either way."""
         return await self._database.read(lambda db: log_query.find(db, query, newest=newest))
 
     async def for_model(self, *queries: Query) -> list[list[Event]]:
-        """The newest events that fit each query, in order of time, as they are at one moment, and
-        without what people said who have opted out: for a model to read."""
+        """Return the newest events that fit each query, in order of time, for a model to read.
+
+        All are read from one snapshot, without what people said who have opted out.
+        """
 
         def select(db: sqlite3.Connection) -> list[list[Event]]:
             hides = rules(db).hides
             found = log_query.newest(db, queries)
             return [[event for event in events if not hides(event)] for events in found]
 
-        return await self._database.read_inline(select)
+        return await self._database.read(select, inline=True)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
-        """Those of `events` that are not of people who have opted out."""
+        """Return the `events` that are not by people who have opted out."""
         hides = (await self._database.read(rules)).hides
         return [event for event in events if not hides(event)]
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
-        """One event, if it exists and may be seen."""
+        """Return an event, if it exists and may be seen."""
         query = Query(scope=scope, after_id=event_id - 1, before_id=event_id + 1, limit=1)
         found = await self.find(query)
         return found[0] if found else None
@@ -116,7 +135,7 @@ class ChatLog:
     async def context(
         self, scope: Scope, event_id: int, *, before: int, after: int
     ) -> EventContext | None:
-        """An event with the events just before and after it on its channel, if it may be seen."""
+        """Return an event with those just before and after it on its channel, if it may be seen."""
         event = await self.get(scope, event_id)
         if event is None:
             return None
@@ -126,11 +145,11 @@ class ChatLog:
         return EventContext(await self.find(older), event, await self.find(newer, newest=False))
 
     async def search(self, search_query: SearchQuery) -> SearchPage:
-        """A page of the lines that a search finds. Raises BadCursor."""
+        """Return a page of the lines that a search finds. Raises BadCursor."""
         return await self._database.read(lambda db: search(db, search_query))
 
     async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
-        """The same, without what people said who have opted out: for a model to read."""
+        """Search for a model to read: without what people said who have opted out."""
         hides = (await self._database.read(rules)).hides
         page = await self.search(search_query)
         return replace(page, hits=tuple(hit for hit in page.hits if not hides(hit.event)))
@@ -138,7 +157,7 @@ class ChatLog:
     async def passages(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """The lines that likeliest answer a plain question, `within.limit` at most."""
+        """Return the lines that likeliest answer a plain question, `within.limit` at most."""
         return await self._database.read(
             lambda db: find_passages(db, question, within, line_filter)
         )
@@ -146,7 +165,7 @@ class ChatLog:
     async def passages_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """The same, without what people said who have opted out: for a model to read."""
+        """Retrieve passages for a model to read: without what people said who have opted out."""
 
         def select(db: sqlite3.Connection) -> Passages:
             hidden = replace(line_filter, hides=rules(db).hides)
@@ -167,27 +186,137 @@ class ChatLog:
         return await self._database.read(select)
 
     async def channels(self, scope: Scope) -> list[ChannelStats]:
-        """The places in scope, the most recently active first."""
+        """Return the places in scope, the most recently active first."""
         return await self._database.read(lambda db: statistics.channels(db, scope))
 
     async def stats(self, query: Query, top: int = 5) -> Stats:
-        """Counts of the spoken lines that fit `query`."""
+        """Return totals of the spoken lines that fit `query`."""
         return await self._database.read(lambda db: statistics.stats(db, query, top))
 
     async def heat_map(self, query: Query) -> HeatMap:
-        """When people speak on the channels of `query`, by weekday and hour in UTC, of all time."""
+        """Count lines by weekday and hour in UTC, of all time, on the channels of `query`."""
         return await self._database.read(lambda db: statistics.heat_map(db, query))
 
     async def days(self, query: Query, zone: tzinfo = UTC) -> list[DayStats]:
-        """The days of `zone` with lines on the channels of `query` from `since` to `until`."""
+        """Return the days of `zone` with lines on the channels of `query` from `since` to
+        `until`."""
         return await self._database.read(lambda db: statistics.days(db, query, zone))
 
     async def sparklines(
         self, scope: Scope, until: datetime, days: int = 30
     ) -> dict[Place, tuple[int, ...]]:
-        """Lines of each of the last `days` before `until`, per place that was not silent."""
+        """Count lines of each of the last `days` before `until`, per place that was not silent."""
         return await self._database.read(lambda db: statistics.sparklines(db, scope, until, days))
 
     async def person(self, scope: Scope, nick: str) -> PersonStats | None:
-        """What there is of a nick in scope, None if it never spoke there."""
+        """Return the statistics of a nick in scope, None if it never spoke there."""
         return await self._database.read(lambda db: statistics.person(db, scope, nick))
+
+
+class LogWriter:
+    """The writer of the log: a task that commits queued events, and one that fsyncs them.
+
+    Events are stored in the order of the queue. Each becomes visible to readers first and durable
+    afterwards: a reader that follows does not wait for the disk, and what is written meanwhile is
+    fsynced together.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue()
+        self._written: asyncio.Queue[list[PendingEvent]] = asyncio.Queue()
+        self._ahead: PendingEvent | None = None
+        self._last: PendingEvent | None = None
+        self._newest = 0
+
+    def enqueue(self, pending_event: PendingEvent) -> None:
+        """Queue an event and return at once."""
+        pending_event.after(self._last)
+        self._last = pending_event
+        self._queue.put_nowait(pending_event)
+
+    async def run(self) -> None:
+        """Store what is queued, for ever.
+
+        While one batch is written the next one gathers, so batches grow under load.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_all())
+            tasks.create_task(self._store_all())
+
+    async def flush(self) -> None:
+        """Wait until all that was queued is durable."""
+        await self._queue.join()
+
+    async def close(self, running: asyncio.Task[None]) -> None:
+        """Wait until `run` has stored what is queued, unless it has failed or cannot write."""
+        drained = asyncio.ensure_future(self._queue.join())
+        await asyncio.wait({drained, running}, timeout=_CLOSING, return_when="FIRST_COMPLETED")
+        if not drained.done():
+            drained.cancel()
+            _log.error("log.lines_lost", lines=self._queue.qsize())
+
+    async def _write_all(self) -> None:
+        while True:
+            batch = await self._batch()
+            if events := [_event(pending_event) for pending_event in batch if pending_event.event]:
+                ids = iter(await self._retry(self._write, events))
+            for pending_event in batch:
+                event_id = next(ids) if pending_event.event else 0
+                self._newest = event_id or self._newest
+                pending_event.mark_visible(event_id, self._newest)
+            self._written.put_nowait(batch)
+
+    async def _batch(self) -> list[PendingEvent]:
+        """Return what is queued, up to an answer whose question has no id before it is written."""
+        batch = [self._ahead or await self._queue.get()]
+        self._ahead = None
+        # The lines of this turn of the event loop gather in the batch, and a task that was woken
+        # by the same line, as a question is, runs before the event loop is held up by a write.
+        for _ in range(_YIELDS):
+            await asyncio.sleep(0)
+        while len(batch) < _BATCH and not self._queue.empty():
+            pending_event = self._queue.get_nowait()
+            if pending_event.answers and not pending_event.answers.is_visible:
+                self._ahead = pending_event
+                break
+            batch.append(pending_event)
+        return batch
+
+    async def _write(self, events: Sequence[Event]) -> Sequence[int]:
+        def work(db: sqlite3.Connection) -> Sequence[int]:
+            return event_table.insert(db, events, event_table.CLOCK)
+
+        if len(events) <= _FEW:
+            return await self._database.write(work, durable=False, inline=True)
+        return await self._database.write(work, durable=False)
+
+    async def _store_all(self) -> None:
+        while True:
+            entries = await self._written.get()
+            await asyncio.sleep(_GATHER)  # one fsync is slower than many commits
+            while not self._written.empty():
+                entries += self._written.get_nowait()
+            await self._retry(self._database.sync)
+            for pending_event in entries:
+                pending_event.mark_durable()
+                self._queue.task_done()
+
+    async def _retry(self, work: Callable[..., Awaitable[T]], *values: object) -> T:
+        """Return the result of `work`, tried until it works: a full disk must not lose a line."""
+        while True:
+            try:
+                return await work(*values)
+            except Unavailable as error:
+                _log.error("log.write_failed", error=str(error), waiting=self._queue.qsize())
+                await asyncio.sleep(_RETRY_PAUSE)
+
+
+def _event(pending_event: PendingEvent) -> Event:
+    """Return the event of a queued one, with the id of what it answers."""
+    assert pending_event.event
+    return (
+        replace(pending_event.event, reply_to=pending_event.answers.id or None)
+        if pending_event.answers
+        else pending_event.event
+    )

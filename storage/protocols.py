@@ -1,4 +1,4 @@
-"""What a store of the log and of the conversations can do, whatever it is made of.
+"""Protocols of the stores of the log and of conversations.
 
 `ChatLog` and `Conversations` are these over SQLite. Whoever only reads or remembers asks for a
 store, so that another one, over a database that machines share, can take their place.
@@ -24,38 +24,38 @@ class LogReader(Protocol):
     """Reads the log, within the scope that each call names. All raise Unavailable."""
 
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
-        """The newest (or oldest) events that fit `query`, in order of time either way."""
+        """Return the newest (or oldest) events that fit `query`, in order of time either way."""
 
     async def for_model(self, *queries: Query) -> list[list[Event]]:
-        """The newest that fit each query, at one moment, without those of people who have opted
-        out."""
+        """Return the newest that fit each query, at one moment, without those of people who have
+        opted out."""
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
-        """Those of `events` that are not of people who have opted out."""
+        """Return the `events` that are not by people who have opted out."""
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
-        """One event, if it exists and may be seen."""
+        """Return an event, if it exists and may be seen."""
 
     async def context(
         self, scope: Scope, event_id: int, *, before: int, after: int
     ) -> EventContext | None:
-        """An event with its neighbours on the channel, if it may be seen."""
+        """Return an event with its neighbours on the channel, if it may be seen."""
 
     async def search(self, search_query: SearchQuery) -> SearchPage:
-        """A page of the lines that a search finds. Raises BadCursor."""
+        """Return a page of the lines that a search finds. Raises BadCursor."""
 
     async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
-        """The same, without those of people who have opted out."""
+        """Search, without what people said who have opted out."""
 
     async def passages(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """The lines that likeliest answer a plain question, best first."""
+        """Return the lines that likeliest answer a plain question, best first."""
 
     async def passages_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """The same, without those of people who have opted out."""
+        """Retrieve passages, without what people said who have opted out."""
 
     async def nearest_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
@@ -64,24 +64,24 @@ class LogReader(Protocol):
         opted out."""
 
     async def channels(self, scope: Scope) -> list[ChannelStats]:
-        """The places in scope, the most recently active first."""
+        """Return the places in scope, the most recently active first."""
 
     async def stats(self, query: Query, top: int = 5) -> Stats:
         """Counts of the spoken lines that fit `query`."""
 
     async def heat_map(self, query: Query) -> HeatMap:
-        """When people speak, by weekday and hour in UTC."""
+        """Count lines by weekday and hour in UTC."""
 
     async def days(self, query: Query, zone: tzinfo = UTC) -> list[DayStats]:
-        """The days of `zone` on which something was said."""
+        """Return the days of `zone` on which something was said."""
 
     async def sparklines(
         self, scope: Scope, until: datetime, days: int = 30
     ) -> dict[Place, tuple[int, ...]]:
-        """Lines of each of the last `days` before `until`, per place that was not silent."""
+        """Return lines of each of the last `days` before `until`, per place that was not silent."""
 
     async def person(self, scope: Scope, nick: str) -> PersonStats | None:
-        """What there is of a nick in scope."""
+        """Return the statistics of a nick in scope."""
 
 
 class LogStore(LogReader, Protocol):
@@ -108,16 +108,16 @@ class ConversationStore(Protocol):
         id."""
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
-        """The newest turns from the id `start` on, in order."""
+        """Return the newest turns from the id `start` on, in order."""
 
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
         """Return where the prompt of a conversation begins, and its turns from there on."""
 
     async def room(self, name: str) -> str:
-        """The room of a conversation: its own, as long as it has no turns."""
+        """Return the room of a conversation: its own, as long as it has no turns."""
 
     async def window(self, name: str) -> PromptWindow:
-        """Where the prompt of this conversation begins."""
+        """Return where the prompt of this conversation begins."""
 
     async def move_window(self, name: str, window: PromptWindow) -> None:
         """Remember where the prompt of this conversation begins."""

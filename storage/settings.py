@@ -7,12 +7,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import AliasChoices, Field
 
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from terrarium.config import Config, Settings
 
 
 class StorageSettings(Settings):
-    """Where the chat log is kept, and for how long."""
+    """The file of the chat log, and its retention."""
 
     table: ClassVar[str] = "storage"
 
@@ -36,14 +37,16 @@ class StorageSettings(Settings):
     )
 
     def days_of(self, place: Place) -> int:
-        """How many days the log of a place is kept, 0 for ever."""
-        names = {name.lower(): days for name, days in self.channel_retention_days.items()}
+        """Return how many days the log of a place is kept; 0 is for ever."""
+        named = {
+            ChannelName.parse(name.lower()): days
+            for name, days in self.channel_retention_days.items()
+        }
         channel = place.channel.lower()
-        with_network = names.get(f"{place.network.lower()}/{channel}")
-        days = names.get(channel) if with_network is None else with_network
-        return self.retention_days if days is None else days
+        anywhere = named.get(ChannelName(None, channel), self.retention_days)
+        return named.get(ChannelName(place.network.lower(), channel), anywhere)
 
 
 def log_path(config: Config) -> Path:
-    """The file of the IRC tendril's chat log, which other tendrils may read."""
+    """Return the file of the IRC tendril's chat log, which other tendrils may read."""
     return config.section(StorageSettings).db_path or config.data / "irc.db"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -40,3 +41,18 @@ class CancelScope:
             if self._is_stopped and not self._task.uncancel():
                 raise ScopeCancelled from None
             raise
+
+
+async def await_shielded(running: asyncio.Future[T]) -> T:
+    """Return the result of `running`, which is awaited to its end even when the caller is
+    cancelled: for work that must not go on unobserved, such as a thread that holds a connection.
+    """
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()  # retrieve it, so that asyncio does not log it as never retrieved
+        raise

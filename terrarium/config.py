@@ -32,6 +32,13 @@ class ConfigError(Exception):
     """The configuration cannot be used; the message says where and what to write instead."""
 
 
+def split_commas(value: object) -> object:
+    """Split a string at its commas, as lists are written in environment variables."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    return value
+
+
 class Settings(BaseSettings):
     """One table of `terrarium.toml`.
 

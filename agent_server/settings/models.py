@@ -14,7 +14,7 @@ from pydantic_settings import NoDecode
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.catalogue import BUILT_IN, CatalogueEntry
 from agent_server.model_catalogue.machine import cores
-from terrarium.config import Config, ConfigError, Settings
+from terrarium.config import Config, ConfigError, Settings, split_commas
 
 Tools = Literal["native", "constrained", "forced"]
 Api = Literal["openai", "anthropic"]
@@ -23,13 +23,6 @@ DEFAULT_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 """The file of the model that comes along."""
 
 ANTHROPIC = "https://api.anthropic.com"
-
-
-def _comma_separated(value: object) -> object:
-    """A list, or a string with commas as environment variables have."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
 
 
 class ModelConfig(Settings):
@@ -120,7 +113,7 @@ class ModelConfig(Settings):
     @field_validator("upstream", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return _comma_separated(value)
+        return split_commas(value)
 
     @field_validator("upstream")
     @classmethod

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from terrarium.config import Config, ConfigError
-
-# RFC 2812, 1.3: a channel begins with one of #&+! and has no space, comma, bell or colon.
-_CHANNEL = re.compile(r"(?:(?P<network>[^\s/#&+!]+)/)?(?P<channel>[#&+!][^\s,:\x00\x07]{1,199})")
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelTarget:
-    """A channel; `network` is None when only one network can be meant."""
+    """A channel, whose name has no network when only one network can be meant."""
 
-    network: str | None
-    name: str
+    name: ChannelName
 
     def place(self, config: Config, where: str) -> Place:
-        """The place in the log. Raises ConfigError, which says `where`, when several networks
-        could be meant."""
-        if self.network:
-            return Place(self.network, self.name)
+        """Return the place in the log. Raises ConfigError, which says `where`, when several
+        networks could be meant."""
         known = networks(config)
-        if len(known) > 1:
+        if self.name.network is None and len(known) > 1:
             raise ConfigError(
                 f'{config.name}: [cron] {where}: "{self.name}" could be on any of '
                 f'{", ".join(known)}; write "{known[0]}/{self.name}"'
             )
-        return Place(known[0], self.name)
+        return self.name.on(known[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +49,8 @@ Target = ChannelTarget | FileTarget | WebhookTarget
 
 
 def parse_channel(text: str) -> ChannelTarget:
-    """A channel from "#name" or "network/#name". Raises ValueError."""
-    match = _CHANNEL.fullmatch(text)
-    if match is None:
-        raise ValueError(f'"{text}" is not a channel; write "#name" or "network/#name"')
-    return ChannelTarget(match["network"], match["channel"])
+    """Return the channel of "#name" or "network/#name". Raises ValueError."""
+    return ChannelTarget(ChannelName.parse_channel(text))
 
 
 def parse_target(text: str) -> Target:
@@ -70,12 +61,13 @@ def parse_target(text: str) -> Target:
         if not urlsplit(text).hostname:
             raise ValueError(f'"{text}" is an address without a host')
         return WebhookTarget(text)
-    if _CHANNEL.fullmatch(text):
+    try:
         return parse_channel(text)
-    raise ValueError(
-        f'"{text}" is no place to deliver to; write "#channel", "network/#channel", '
-        '"file:PATH" or "https://..."'
-    )
+    except ValueError as error:
+        raise ValueError(
+            f'"{text}" is no place to deliver to; write "#channel", "network/#channel", '
+            '"file:PATH" or "https://..."'
+        ) from error
 
 
 def networks(config: Config) -> list[str]:

@@ -19,14 +19,7 @@ from pydantic import (
 from pydantic_settings import NoDecode
 
 from harnesses.irc.channel_settings import ChannelKeys
-from terrarium.config import Config, ConfigError, Settings
-
-
-def _comma_separated(value: object) -> object:
-    """A list, or a string with commas as environment variables have."""
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(",") if word.strip()]
-    return value
+from terrarium.config import Config, ConfigError, Settings, split_commas
 
 
 def _mechanisms(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -48,7 +41,7 @@ def _fingerprints(texts: tuple[str, ...]) -> tuple[str, ...]:
 MECHANISMS = ("EXTERNAL", "ECDSA-NIST256P-CHALLENGE", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """Of SASL, the strongest first."""
 
-Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_separated)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_commas)]
 Mechanisms = Annotated[Words, AfterValidator(_mechanisms)]
 Fingerprints = Annotated[Words, AfterValidator(_fingerprints)]
 

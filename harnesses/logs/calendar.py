@@ -26,7 +26,7 @@ class DateTracker:
         self._last = None
 
     def moment(self, when: Timestamp) -> datetime | None:
-        """The time in UTC of the next line; None when its day is not known, or cannot be.
+        """Return the time in UTC of the next line; None when its day is not known, or cannot be.
 
         A line without a time has that of the line before. In the hour that the autumn clock
         change repeats, a clock that goes back is in the second of the two.
@@ -45,7 +45,8 @@ class DateTracker:
         return self._moment
 
     def _day_of(self, when: Timestamp) -> date | None:
-        """The line's own day, with the year nearest after the last line's where it gives none."""
+        """Return the line's own day, with the year nearest after the last line's where it gives
+        none."""
         if when.day is None or when.year is not None:
             return when.day or self._day
         if self._day is None:
@@ -54,7 +55,8 @@ class DateTracker:
         return _in_year(day, day.year + 1) if day < self._day - _SEASON else day
 
     def _resolve_fold(self, local: datetime, zone: tzinfo) -> datetime:
-        """The first of two like hours, unless it lies before the last line and the second not."""
+        """Return the first of two like hours, unless it lies before the last line and the second
+        not."""
         first = local.replace(tzinfo=zone)
         second = first.replace(fold=1)
         if self._moment is None or first.astimezone(UTC) >= self._moment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -16,17 +17,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.terminal import strip_control_chars
-from harnesses.logs import forgetting, log_reading
+from harnesses.logs import log_reading, maintenance
 from harnesses.logs.exporting import ExportFormat, export_to
 from harnesses.logs.formats import FORMATS
 from harnesses.logs.importing import ImportStats, files, import_logs
-from harnesses.logs.new_file import atomic_write
 from harnesses.logs.reading import ImportOptions
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import EVERYTHING, PUBLIC
-from storage.db.backup import back_up
 from storage.log import Query
 from storage.privacy.erasure import NamedPerson
 from storage.settings import log_path
+from terrarium.command_options import take_options
 from terrarium.config import Config, load
 
 logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)
@@ -86,50 +87,56 @@ def _moment(text: str | None) -> datetime | None:
     return moment.replace(tzinfo=moment.tzinfo or UTC) if moment else None
 
 
-@logs.command("import")
-def import_(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportCommand:
+    """The arguments and options of `terrarium logs import`."""
+
     paths: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="Files, folders, or patterns.")
-    ],
+    ]
     network: Annotated[
         str | None,
         typer.Option(help="The network they are of.", show_default="from the path, or [irc]"),
-    ] = None,
+    ] = None
     channel: Annotated[
         str | None, typer.Option(help="The channel they are of.", show_default="from the path")
-    ] = None,
+    ] = None
     format: Annotated[
         str | None,
         typer.Option(help=f"{', '.join(FORMATS)}.", show_default="by looking", callback=_format),
-    ] = None,
+    ] = None
     timezone: Annotated[
         str, typer.Option(help="The time zone of the times in them.", metavar="ZONE")
-    ] = "UTC",
+    ] = "UTC"
     encoding: Annotated[
         str | None,
         typer.Option(
             help="Of the text.", show_default="UTF-8, else cp1252, by line", callback=_encoding
         ),
-    ] = None,
-    config: ConfigFile = None,
-    data: DataFolder = Path("data"),
-) -> None:
+    ] = None
+    config: ConfigFile = None
+    data: DataFolder = Path("data")
+
+
+@logs.command("import")
+@take_options
+def import_(command: ImportCommand) -> None:
     """Add old logs of other programs; what is there already is not added again.
 
     irssi, WeeChat, ZNC, HexChat, Limnoria, EnergyMech, eggdrop, the published logs of #ubuntu,
     and our own export are known by their looks; files may be compressed (.gz, .xz, .bz2). The
     bot may be running. After a break the same command goes on where it was.
     """
-    loaded = load(config, data)
+    config = load(command.config, command.data)
     options = ImportOptions(
-        zone=_zone(timezone),
-        default_network=_only_network(loaded),
-        network=network,
-        channel=channel,
-        format=format,
-        encoding=encoding,
+        zone=_zone(command.timezone),
+        default_network=_only_network(config),
+        network=command.network,
+        channel=command.channel,
+        format=command.format,
+        encoding=command.encoding,
     )
-    _report(_import_files(loaded, paths, options))
+    _report(_import_files(config, command.paths, options))
 
 
 def _import_files(config: Config, paths: list[str], options: ImportOptions) -> ImportStats:
@@ -152,7 +159,7 @@ def _report(stats: ImportStats) -> None:
         f"{stats.files} files: {stats.imported} events imported, {stats.present} already there,"
         f" {stats.unclear} lines not understood"
     )
-    places = sorted(f"{place.network}/{place.channel}" for place in stats.places)
+    places = sorted(map(str, stats.places))
     if places:
         typer.echo(strip_control_chars(f"  of {', '.join(places)}"))
     if stats.unwanted:
@@ -168,46 +175,49 @@ def _report(stats: ImportStats) -> None:
 
 
 def _only_network(config: Config) -> str | None:
-    """The one network that the bot is on: `irc` is the table [irc] itself."""
+    """Return the one network that the bot is on: `irc` is the table [irc] itself."""
     irc = config.tables.get("irc", {})
     names = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
     return (names or ["irc"])[0] if len(names) < 2 else None
 
 
-@logs.command()
-def export(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportCommand:
+    """The arguments and options of `terrarium logs export`."""
+
     target: Annotated[
         Path | None,
         typer.Argument(metavar="[PATH]", help="A new file; a folder for text.", show_default="-"),
-    ] = None,
+    ] = None
     format: Annotated[
         ExportFormat, typer.Option(help="One event a line; a text file a day; one open table.")
-    ] = "jsonl",
-    channel: Channel = None,
-    since: Annotated[str | None, typer.Option(help="From this time on.", metavar="TIME")] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time.", metavar="TIME")] = None,
+    ] = "jsonl"
+    channel: Channel = None
+    since: Annotated[str | None, typer.Option(help="From this time on.", metavar="TIME")] = None
+    until: Annotated[str | None, typer.Option(help="Before this time.", metavar="TIME")] = None
     private: Annotated[
         bool, typer.Option("--private", help="Also conversations with one person.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    config: ConfigFile = None,
-    data: DataFolder = Path("data"),
-) -> None:
+    ] = False
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False
+    config: ConfigFile = None
+    data: DataFolder = Path("data")
+
+
+@logs.command()
+@take_options
+def export(command: ExportCommand) -> None:
     """Write the log into files: JSON Lines, text, or an SQLite file that anyone can query.
 
     TIME is a date, or a date and time, as 2024-01-31 or 2024-01-31T12:00, in UTC.
     """
-    network, name = log_reading.parse_channel(channel)
     query = Query(
-        scope=EVERYTHING if private else PUBLIC,
-        network=network,
-        channel=name,
-        since=_moment(since),
-        until=_moment(until),
-    )
-    path = log_path(load(config, data))
-    count = asyncio.run(export_to(path, query, format, target, force=force))
-    typer.echo(f"{count} events", err=True)
+        scope=EVERYTHING if command.private else PUBLIC,
+        since=_moment(command.since),
+        until=_moment(command.until),
+    ).in_channel(ChannelName.parse(command.channel))
+    path = log_path(load(command.config, command.data))
+    written = export_to(path, query, command.format, command.target, force=command.force)
+    typer.echo(f"{asyncio.run(written)} events", err=True)
 
 
 @logs.command()
@@ -219,8 +229,7 @@ def backup(
 ) -> None:
     """Copy the whole log with the bot's memory into FILE, while the bot is running."""
     path = log_path(load(config, data))
-    with atomic_write(target, force=force) as part:
-        back_up(path, part)
+    maintenance.back_up_log(path, target, force=force)
     typer.echo(f"{target}: {target.stat().st_size:,} bytes")
 
 
@@ -245,10 +254,10 @@ def forget(
         raise typer.BadParameter("say either --nick or --account")
     loaded = load(config, data)
     person = NamedPerson(network, nick, account)
-    found = asyncio.run(forgetting.count_of(loaded, person))
+    found = asyncio.run(maintenance.count_of(loaded, person))
     if found and not yes:
         typer.confirm(f"Remove {found} events, and what the bot answered to them?", abort=True)
-    gone = asyncio.run(forgetting.forget_named(loaded, person))
+    gone = asyncio.run(maintenance.forget_named(loaded, person))
     typer.echo(
         f"{gone.events} events, {gone.replies} lines and {gone.turns} turns of the bot removed;"
         " copies and exports that you made still have them"
@@ -263,5 +272,5 @@ def vacuum(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """
     path = log_path(load(config, data))
     before = path.stat().st_size if path.exists() else 0
-    asyncio.run(forgetting.vacuum_log(path))
+    asyncio.run(maintenance.vacuum_log(path))
     typer.echo(f"{path}: {before:,} bytes before, {path.stat().st_size:,} now")

@@ -1,9 +1,9 @@
-"""What can go wrong with log files.
+"""Errors of log files.
 
 TendrilError
 └── LogsError
-    ├── UnrecognisedLog    a file cannot be imported
-    └── Refused    what was asked is not done, and the message says why
+    ├── UnrecognisedLog     a file cannot be imported
+    └── OperationRefused    a command is not carried out, and the message says why
 """
 
 from __future__ import annotations
@@ -20,4 +20,4 @@ class UnrecognisedLog(LogsError):
 
 
 class OperationRefused(LogsError):
-    """What was asked is not done; the message says why and what to do."""
+    """A command is not carried out; the message says why and what to do."""

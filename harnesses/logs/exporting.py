@@ -14,11 +14,10 @@ from urllib.parse import quote
 from harnesses.logs.errors import OperationRefused
 from harnesses.logs.formats.jsonl import json_line
 from harnesses.logs.formats.text import text_line
+from harnesses.logs.maintenance import open_log
 from harnesses.logs.new_file import atomic_write
 from storage.chat_log.event import Event
 from storage.chat_log.sqlite_export import SqliteExport
-from storage.db.database import Database
-from storage.db.errors import Unavailable
 from storage.log import ChatLog, Query
 
 ExportFormat = Literal["jsonl", "text", "sqlite"]
@@ -28,7 +27,7 @@ _IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # what a file's name has as it is, besides
 
 
 class EventSink(Protocol):
-    """Where events go."""
+    """A target of an export."""
 
     async def add(self, events: Sequence[Event]) -> None:
         """Write events, which come after those before."""
@@ -39,10 +38,9 @@ async def export_to(
 ) -> int:
     """Export from the database at `path` into `target`, by default (or "-") standard output.
 
-    Returns how many events. Raises Refused, StorageError.
+    Returns how many events. Raises OperationRefused, StorageError.
     """
-    require_log(path)
-    async with Database.open(path) as database, _sink(format, target, force) as sink:
+    async with open_log(path) as database, _sink(format, target, force) as sink:
         return await export(ChatLog(database), query, sink)
 
 
@@ -107,18 +105,13 @@ class TextDaysSink:
                 file.writelines(lines)
 
 
-def require_log(path: Path) -> None:
-    """Raises Unavailable when there is no log at `path`, which to open would create."""
-    if not path.exists():
-        raise Unavailable(f"{path}: there is no log yet; `terrarium up` begins one")
-
-
 def _require_empty(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OperationRefused(f"{folder} is there already; text needs a new or an empty folder")
 
 
 def file_name(name: str) -> str:
-    """A network or channel as the name of a file: it leads nowhere else and is not hidden."""
+    """Return a network or channel as the name of a file: it leads nowhere else and is not
+    hidden."""
     safe = quote(name, safe=_IN_NAMES, errors="replace")
     return f"%2E{safe[1:]}" if safe.startswith(".") else safe

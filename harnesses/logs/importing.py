@@ -25,9 +25,12 @@ OnProgress = Callable[[Path, int], None]
 
 @dataclass(slots=True)
 class ImportStats:
-    """What became of the lines: how many are new and where, how many were there; `unwanted` are
-    of people who have opted out, or marked; `unclear` were not understood, with the first as
-    `examples`; `refused` are the files that were not read, with the reason."""
+    """Counts of an import.
+
+    `imported` lines are new, in `places`; `present` were there already; `unwanted` are of people
+    who have opted out, or marked; `unclear` were not understood, with the first as `examples`;
+    `refused` are the files that were not read, with the reason.
+    """
 
     files: int = 0
     imported: int = 0
@@ -72,7 +75,8 @@ async def import_logs(
 
 
 def files(paths: Iterable[str]) -> list[Path]:
-    """The files that the paths name, each once, in order. Hidden ones are left out of folders."""
+    """Return the files that the paths name, each once, in order. Hidden ones are left out of
+    folders."""
     found: dict[Path, None] = {}
     for path in paths:
         named = [Path(path)] if Path(path).exists() else map(Path, sorted(glob.glob(path)))

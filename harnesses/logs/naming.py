@@ -1,4 +1,4 @@
-"""What the path of a log file tells: network, channel and day, as the usual programs name them.
+"""Network, channel and day in the path of a log file, as the usual programs name them.
 
 `irclogs/libera/#python.log` (irssi), `irc.libera.#python.weechatlog` (WeeChat),
 `log/libera/#python/2024-01-02.log` (ZNC), `logs/libera/#python.log` (HexChat),
@@ -25,7 +25,7 @@ _FOLDERS = frozenset({"log", "logs", "irclogs", "channellogger", "xchatlogs", "s
 
 @dataclass(frozen=True, slots=True)
 class PathInfo:
-    """What a path says; None for what it does not."""
+    """The parts of a path that name something; None for what it does not tell."""
 
     network: str | None = None
     channel: str | None = None
@@ -49,7 +49,7 @@ def parse_path(path: PurePath) -> PathInfo:
 
 
 def _network(folders: list[str], channel: str) -> str | None:
-    """The folder of a network: around a channel's file or folder, and in a folder of logs.
+    """Return the folder of a network: around a channel's file or folder, and in a folder of logs.
 
     Any other folder may be called anything.
     """

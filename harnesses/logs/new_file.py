@@ -17,7 +17,7 @@ _PART = ".part"  # what a file ends with while it is being written
 def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
     """An empty file to write, which takes its place at `path` in the end; mode 600.
 
-    Raises Refused when there is a file already, unless `force`, or when none can be made.
+    Raises OperationRefused when there is a file already, unless `force`, or when none can be made.
     """
     if path.exists() and not force:
         raise OperationRefused(f"{path} is there already; --force replaces it")

@@ -1,4 +1,4 @@
-"""One log file, read line by line: its format found, its events made whole."""
+"""Reading a log file line by line: its format is detected, its events are completed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What the user says of the files; what is None the files themselves must say.
+    """Options of an import; None is to be found in the files.
 
     `zone` is that of the times in them, `network` counts where the path names none.
     """
@@ -45,8 +45,11 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEvent:
-    """One line: the event, or None when it was not understood or has no time; whether the times
-    of this format have seconds or only minutes; and the line itself."""
+    """A line of a file: its event, or None when it was not understood or has no time.
+
+    `exact` says that the times of this format have seconds, not only minutes; `line` is the line
+    itself.
+    """
 
     event: Event | None
     exact: bool
@@ -95,7 +98,7 @@ class LogFile:
         )
 
     def _relocate(self, event: Event) -> Event:
-        """A whole event, moved to where the user says that it belongs."""
+        """Return a whole event, moved to where the user says that it belongs."""
         options = self.options
         return replace(
             event,
@@ -123,7 +126,7 @@ def log_file(path: Path, options: ImportOptions) -> LogFile:
 
 
 def _channel_in(lines: Iterable[str], format: Format) -> str | None:
-    """The first channel that a line names."""
+    """Return the first channel that a line names."""
     parsed = map(format.parse, lines)
     named_in = (each.channel for each in parsed if isinstance(each, ParsedLine) and each.channel)
     return next(named_in, None)
@@ -147,7 +150,7 @@ def _open_binary(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    """The file, decompressed where its name says that it is compressed."""
+    """Return the file, decompressed where its name says that it is compressed."""
     match path.suffix:
         case ".gz":
             return cast("IO[bytes]", gzip.open(path, "rb"))

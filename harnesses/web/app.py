@@ -55,7 +55,7 @@ PAGES = tuple(
 
 
 def create_app(state: AppState) -> FastAPI:
-    """The ASGI application over the parts in `site`."""
+    """Return the ASGI application over the parts in `site`."""
     tokens = AccessTokens(state.settings)
     app = FastAPI(
         title="Terrarium log",

@@ -1,4 +1,4 @@
-"""What every page and endpoint works with."""
+"""The state of the application, and the dependencies that hand it to endpoints and pages."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _site(request: Request) -> AppState:
 AppStateDep = Annotated[AppState, Depends(_site)]
 
 
-def _visitor(request: Request) -> Viewer:
-    """Whom the guard let in."""
-    visitor = request.state.visitor
-    assert isinstance(visitor, Viewer)
-    return visitor
+def _viewer(request: Request) -> Viewer:
+    """Return the viewer that the security middleware let in."""
+    viewer = request.state.viewer
+    assert isinstance(viewer, Viewer)
+    return viewer
 
 
-ViewerDep = Annotated[Viewer, Depends(_visitor)]
+ViewerDep = Annotated[Viewer, Depends(_viewer)]
 
 
 def _scope(viewer: ViewerDep) -> Scope:

@@ -52,7 +52,7 @@ class ChatSession:
         )
 
     async def history(self, conversation: str) -> list[ChatExchange]:
-        """What has been said, oldest first."""
+        """Return the messages of the session, oldest first."""
         turns = await self._tendril.conversations.turns(conversation)
         return [_exchange(turn) for turn in turns]
 
@@ -62,7 +62,7 @@ class ChatSession:
 
 
 def _exchange(turn: Turn) -> ChatExchange:
-    """The first and the last message of a turn; between them are tools at work."""
+    """Return the first and the last message of a turn; between them are tools at work."""
     return ChatExchange(_content(turn.messages[0]), _content(turn.messages[-1]))
 
 

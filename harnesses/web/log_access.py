@@ -1,4 +1,4 @@
-"""The log as one visitor may read it: no page and no endpoint names a scope of its own."""
+"""The log as one viewer may read it: no page and no endpoint names a scope of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fastapi import Depends, HTTPException
 
 from harnesses.web.app_state import AppStateDep, ViewerDep
 from harnesses.web.change_notifier import LogChangeNotifier
+from harnesses.web.params import InChannel, Nick, Recently
 from llm.messages.errors import ModelError
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import SPOKEN, Event, Place, Scope
@@ -36,28 +37,28 @@ class LogAccess:
     semantic_index: SemanticIndex | None = None
 
     def query(self, place: Place | None = None) -> Query:
-        """Everything that may be seen, or all of one channel."""
+        """Return a query for everything that may be seen, or for all of one channel."""
         if place is None:
             return Query(scope=self.scope)
         return Query(scope=self.scope, network=place.network, channel=place.channel)
 
     async def channels(self) -> list[ChannelStats]:
-        """The channels, the most recently active first."""
+        """Return the channels, the most recently active first."""
         return await self.log.channels(self.scope)
 
     async def get(self, event_id: int) -> Event | None:
-        """One event, if it exists and may be seen."""
+        """Return an event, if it exists and may be seen."""
         return await self.log.get(self.scope, event_id)
 
     async def find_place(self, place: Place) -> Place | None:
-        """A channel as the log writes it, if there is anything of it that may be seen."""
+        """Return a channel as the log writes it, if there is anything of it that may be seen."""
         found = await self._find(self.query(place), 1)
         return Place(found[0].network, found[0].channel) if found else None
 
     async def page(
         self, query: Query, limit: int, *, newest: bool = True
     ) -> tuple[list[Event], bool]:
-        """At most `limit` events in order of time, and whether more fit."""
+        """Return at most `limit` events in order of time, and True if more fit."""
         found = await self._find(query, limit + 1, newest=newest)
         if len(found) <= limit:
             return found, False
@@ -74,51 +75,51 @@ class LogAccess:
             found = await self._find(replace(query, after_id=found[-1].id), _STEP, newest=False)
 
     async def context(self, event_id: int, before: int, after: int) -> EventContext | None:
-        """An event with those just before and after it on its channel, if it may be seen."""
+        """Return an event with those just before and after it on its channel, if it may be seen."""
         return await self.log.context(self.scope, event_id, before=before, after=after)
 
     async def last(self, place: Place) -> Event | None:
-        """The newest line that was said on a channel."""
+        """Return the newest line that was said on a channel."""
         found = await self._find(replace(self.query(place), types=SPOKEN), 1)
         return found[0] if found else None
 
     async def last_before(self, place: Place, time: datetime) -> Event | None:
-        """The last event of a channel before a time."""
+        """Return the last event of a channel before a time."""
         found = await self._find(replace(self.query(place), until=time), 1)
         return found[0] if found else None
 
     async def first_from(self, place: Place, time: datetime) -> Event | None:
-        """The first event of a channel at a time or after it."""
+        """Return the first event of a channel at a time or after it."""
         found = await self._find(replace(self.query(place), since=time), 1, newest=False)
         return found[0] if found else None
 
     async def newest_id(self) -> int:
-        """The id of the newest event, 0 in an empty log."""
+        """Return the id of the newest event, 0 in an empty log."""
         found = await self._find(self.query(), 1)
         return found[0].id if found else 0
 
     async def stats(self, query: Query, top: int) -> Stats:
-        """Totals of the spoken lines that fit."""
+        """Return totals of the spoken lines that fit."""
         return await self.log.stats(self._confine(query), top)
 
     async def heat_map(self, query: Query) -> HeatMap:
-        """When people speak on the query's channels, by weekday and hour in UTC."""
+        """Count lines on the query's channels by weekday and hour in UTC."""
         return await self.log.heat_map(self._confine(query))
 
     async def days(self, query: Query, zone: ZoneInfo) -> list[DayStats]:
-        """The days of a zone with lines on the query's channels, from `since` to `until`."""
+        """Return the days of a zone with lines on the query's channels, from `since` to `until`."""
         return await self.log.days(self._confine(query), zone)
 
     async def sparklines(self, days: int) -> dict[Place, tuple[int, ...]]:
-        """Lines of each of the last days, per channel that was not silent."""
+        """Return lines of each of the last days, per channel that was not silent."""
         return await self.log.sparklines(self.scope, datetime.now(UTC), days)
 
     async def person(self, nick: str) -> PersonStats | None:
-        """What there is of a nick, None if it never spoke where this visitor may read."""
+        """Return the statistics of a nick, None if it never spoke where this viewer may read."""
         return await self.log.person(self.scope, nick)
 
     async def search(self, search_query: SearchQuery) -> SearchPage:
-        """A page of what a search finds. Raises HTTPException for a cursor that is none."""
+        """Return a page of what a search finds. Raises HTTPException for a cursor that is none."""
         try:
             return await self.log.search(
                 replace(search_query, within=self._confine(search_query.within))
@@ -127,8 +128,8 @@ class LogAccess:
             raise HTTPException(422, f"cursor: {error}") from error
 
     async def near(self, text: str, within: Query) -> SearchPage:
-        """The lines nearest in meaning, on one page. Raises HTTPException where that cannot be
-        had, and says why."""
+        """Return the lines nearest in meaning, on one page. Raises HTTPException where that cannot
+        be had, and says why."""
         if self.semantic_index is None:
             raise HTTPException(
                 422,
@@ -157,3 +158,19 @@ def _reader(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
 
 
 LogAccessDep = Annotated[LogAccess, Depends(_reader)]
+
+
+def _channel_query(reader: LogAccessDep, channel: InChannel) -> Query:
+    return reader.query().in_channel(channel)
+
+
+ChannelQuery = Annotated[Query, Depends(_channel_query)]
+"""All that may be seen of the channel that a request names, or of all channels."""
+
+
+def _recent_query(query: ChannelQuery, period: Recently, nick: Nick = None) -> Query:
+    return replace(query, nick=nick, since=period.since, until=period.until)
+
+
+RecentQuery = Annotated[Query, Depends(_recent_query)]
+"""The same of one nick and within `since`, `until` and `hours`, where a request names them."""

@@ -10,14 +10,16 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from pydantic import AwareDatetime, BeforeValidator, Field
 
+from storage.chat_log.channel_name import ChannelName
+
 _MAX_ID = 2**53 - 1  # what JavaScript still counts exactly
 MOST_WORDS = 200  # characters of a search
-_CHANNEL_MARKS = "#&+!"  # RFC 2811, section 2.1
 _LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
 
 
 def _moment(value: Any) -> Any:
-    """A bare day is its midnight in UTC; a `+` that the URL turned into a space is put back."""
+    """Read a bare day as its midnight in UTC, and restore a `+` that the URL turned into a
+    space."""
     if not isinstance(value, str):
         return value
     try:
@@ -33,24 +35,6 @@ Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]
 Nick = Annotated[str | None, Query(max_length=100, description="only this nick", examples=["ada"])]
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelFilter:
-    """A channel by name, on one network or on any."""
-
-    network: str | None = None
-    channel: str | None = None
-
-
-def parse_channel(text: str | None) -> ChannelFilter:
-    """`#chan`, or `network/#chan`; nothing means everywhere."""
-    if not text:
-        return ChannelFilter()
-    if text[0] in _CHANNEL_MARKS or "/" not in text:
-        return ChannelFilter(channel=text)
-    network, _, channel = text.partition("/")
-    return ChannelFilter(network, channel)
-
-
 def _where(
     channel: Annotated[
         str | None,
@@ -60,11 +44,11 @@ def _where(
             examples=["irc/#terrarium"],
         ),
     ] = None,
-) -> ChannelFilter:
-    return parse_channel(channel)
+) -> ChannelName | None:
+    return ChannelName.parse(channel)
 
 
-InChannel = Annotated[ChannelFilter, Depends(_where)]
+InChannel = Annotated[ChannelName | None, Depends(_where)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +84,7 @@ def _recent_span(
         float | None, Query(gt=0, le=24 * 366 * 100, description="only the last hours")
     ] = None,
 ) -> TimeRange:
-    """The later one of `since` and `hours` ago holds."""
+    """Return the range that begins at the later one of `since` and `hours` ago."""
     if hours is None:
         return period
     ago = datetime.now(UTC) - timedelta(hours=hours)

@@ -16,11 +16,11 @@ from pydantic import (
     model_validator,
 )
 
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from terrarium.config import Settings
 from terrarium.loopback import is_loopback
 
-_CHANNEL_MARKS = "#&+!"  # RFC 2811, section 2.1
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
 
 
@@ -34,9 +34,9 @@ def _fits_a_header(value: SecretStr) -> SecretStr:
 
 
 def _names_a_channel(value: str) -> str:
-    """A nick in its place would open somebody's private conversation."""
-    network, _, channel = value.partition("/")
-    if not network or channel[:1] not in tuple(_CHANNEL_MARKS):
+    # A nick instead would open that person's private conversation.
+    name = ChannelName.parse(value)
+    if name is None or not name.network or not name.is_channel:
         raise ValueError(f'write "network/#channel", for example "irc/{value}"')
     return value
 
@@ -55,7 +55,7 @@ def _is_an_address(value: str) -> str:
 
 
 BearerToken = Annotated[SecretStr, AfterValidator(_fits_a_header)]
-ChannelName = Annotated[str, AfterValidator(_names_a_channel)]
+_Channel = Annotated[str, AfterValidator(_names_a_channel)]
 Address = Annotated[str, AfterValidator(_is_an_address)]
 Origin = Annotated[str, AfterValidator(_is_an_origin)]
 
@@ -66,13 +66,13 @@ class TokenSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     token: BearerToken = Field(min_length=1, description="bearer token")
-    channels: tuple[ChannelName, ...] = Field(
+    channels: tuple[_Channel, ...] = Field(
         description='the channels that it opens, each as "network/#channel"'
     )
 
 
 class WebSettings(Settings):
-    """Where the pages and the log API are served, and who may read them."""
+    """The address of the pages and of the log API, and access to them."""
 
     table: ClassVar[str] = "web"
 
@@ -86,7 +86,7 @@ class WebSettings(Settings):
         description='where people reach these pages ("https://logs.example.org"); links to long'
         " answers and those in feeds begin with it",
     )
-    public: tuple[ChannelName, ...] = Field(
+    public: tuple[_Channel, ...] = Field(
         (),
         description='channels ("network/#channel") that anybody may read without a token and that'
         " search engines may list",
@@ -123,6 +123,8 @@ class WebSettings(Settings):
 
 
 def place_of(name: str) -> Place:
-    """The channel that a setting names."""
-    network, _, channel = name.partition("/")
-    return Place(network, channel)
+    """Return the channel that a setting names."""
+    parsed = ChannelName.parse(name)
+    assert parsed is not None
+    assert parsed.network is not None
+    return Place(parsed.network, parsed.channel)

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from llm.messages.escaping import escape_tags
 from storage.chat_log.event import Event, EventType
+from storage.chat_log.event_text import event_line
 
 _FOLDED = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
 
@@ -45,24 +46,4 @@ def _came_and_went(events: Iterable[Event]) -> Iterable[str]:
 
 def render_line(event: Event) -> str:
     """One event with its time, harmless, on one line: nobody can write a line for another."""
-    return escape_tags(" ".join(f"{stamp(event.time)} {_render_event(event)}".splitlines()))
-
-
-def _render_event(event: Event) -> str:
-    nick, text = event.nick, event.text
-    match event.type:
-        case EventType.PRIVMSG:
-            return f"<{nick}> {text}"
-        case EventType.NOTICE:
-            return f"-{nick}- {text}"
-        case EventType.ACTION:
-            return f"* {nick} {text}"
-        case EventType.NICK:
-            return f"*** {nick} is now known as {event.target}"
-        case EventType.KICK:
-            return f"*** {nick} kicked {event.target} ({text})"
-        case EventType.TOPIC:
-            return f"*** {nick} set the topic: {text}"
-        case EventType.MODE:
-            return f"*** {nick} set mode {text}"
-    return f"*** {nick} {event.type.value.lower()}"
+    return escape_tags(" ".join(f"{stamp(event.time)} {event_line(event)}".splitlines()))

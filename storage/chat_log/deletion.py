@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from functools import partial
 
-from storage.chat_log import counters, fts_index
+from storage import log_index
 from storage.db.database import Database
 
 _EMPTY = """
@@ -36,8 +36,7 @@ async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
         sql = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?))"
         rows = db.execute(sql, [wanted]).fetchall()
         private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private")}
-        fts_index.unindex(db, rows)
-        counters.decrement(db, rows, private)
+        log_index.remove_events(db, rows, private)
         db.executemany("DELETE FROM events WHERE id = ?", [row[:1] for row in rows])
         # A private conversation bears the name of a person.
         for table, key in (("totals", "channel_id"), ("week", "channel_id"), ("channels", "id")):
@@ -49,9 +48,9 @@ async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
 
 async def scrub(database: Database) -> None:
     """Write the pieces of the index anew that still hold words of removed events, and drop the
-    stretches of which nothing is left. Raises Unavailable."""
-    stretches = await database.fetch_all("SELECT number, lines FROM partitions WHERE removed > 0")
-    for number, lines in stretches:
+    partitions of which nothing is left. Raises Unavailable."""
+    partitions = await database.fetch_all("SELECT number, lines FROM partitions WHERE removed > 0")
+    for number, lines in partitions:
         if lines == 0:
             await _drop(database, number)
         else:
@@ -62,14 +61,14 @@ async def _drop(database: Database, number: int) -> None:
     def drop(db: sqlite3.Connection) -> None:
         sql = "SELECT 1 FROM partitions WHERE number = ? AND lines = 0"
         if db.execute(sql, [number]).fetchone():  # nothing has been written meanwhile
-            fts_index.drop(db, number)
+            log_index.drop(db, number)
 
     await database.write(drop)
 
 
 async def _merge(database: Database, number: int) -> None:
     def step(db: sqlite3.Connection, begin: bool) -> bool:
-        more = fts_index.merge(db, number, begin=begin)
+        more = log_index.merge(db, number, begin=begin)
         if not more:
             db.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
         return more

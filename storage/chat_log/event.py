@@ -1,10 +1,12 @@
-"""What happened on a channel, and who may see it."""
+"""Events of the chat log, and the scopes in which they may be read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from storage.log_index import SPOKEN_TYPES
 
 
 class EventType(StrEnum):
@@ -22,12 +24,12 @@ class EventType(StrEnum):
     TOPIC = "TOPIC"
 
 
-SPOKEN = frozenset({EventType.PRIVMSG, EventType.NOTICE, EventType.ACTION})
+SPOKEN = frozenset(map(EventType, SPOKEN_TYPES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One line of a log.
+    """An event of a channel or a private conversation, as the log keeps it.
 
     `channel` is a channel, or in a private conversation (`private`) the other person's nick.
     `target` is the nick kicked or the new nick; `reply_to` the id of the question that one of our
@@ -58,6 +60,9 @@ class Place:
     network: str
     channel: str
 
+    def __str__(self) -> str:
+        return f"{self.network}/{self.channel}"
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -76,10 +81,3 @@ class Scope:
 PUBLIC = Scope(None)
 EVERYTHING = Scope(None, private=True)
 """Private conversations too: for whoever keeps the file, never for a reader."""
-
-
-def fold_name(name: str) -> str:
-    """A name as the log compares it: letters of ASCII have no case, as in SQLite's NOCASE."""
-    if name.isascii():
-        return name.lower()
-    return "".join(char.lower() if char.isascii() else char for char in name)

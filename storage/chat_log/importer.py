@@ -16,8 +16,7 @@ from datetime import timedelta
 from itertools import groupby
 
 from storage.chat_log.event import Event
-from storage.chat_log.rows import storable
-from storage.chat_log.writer import insert
+from storage.chat_log.event_table import insert, storable
 from storage.db.database import Database, to_micros
 
 _MINUTE, _SECOND = 60_000_000, 1_000_000  # microseconds
@@ -46,7 +45,7 @@ class ImportedEvent:
 
 @dataclass(frozen=True, slots=True)
 class _DedupKey:
-    """What makes two events the same for an import; `time` is in units of `grain`."""
+    """The fields in which equal events of an import agree; `time` is in units of `grain`."""
 
     place: tuple[str, str]
     type: str
@@ -58,7 +57,7 @@ class _DedupKey:
 
 
 class FileImport:
-    """One file on its way into the log."""
+    """An import of one file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,7 +96,7 @@ class FileImport:
 def _count_known(
     connection: sqlite3.Connection, events: Sequence[ImportedEvent]
 ) -> Counter[_DedupKey]:
-    """How many events like these the log has."""
+    """Count the events of the log that are like these."""
 
     def by_place(old: ImportedEvent) -> tuple[str, str, int]:
         return (old.event.network, old.event.channel.lower(), old.grain)

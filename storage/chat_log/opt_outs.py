@@ -1,4 +1,4 @@
-"""Who and what is not logged: people who have opted out, and lines that are marked."""
+"""Opt-outs: people who are not logged, and the mark of lines that are not kept."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ Name = tuple[str, str]
 
 
 def name_of(network: str, name: str) -> Name:
-    """A nick or an account as it is compared."""
+    """Return a nick or an account as it is compared."""
     return network, name.lower().translate(_CASES)
 
 
 @dataclass(frozen=True, slots=True)
 class OptOutRules:
-    """What may be kept. `nicks` and `accounts` are those of people who have opted out."""
+    """Rules of what the log may keep: `nicks` and `accounts` of people who have opted out."""
 
     nicks: frozenset[Name] = frozenset()
     accounts: frozenset[Name] = frozenset()
 
     def keeps(self, event: Event) -> bool:
-        """Whether the log may have an event. Those of our own are the caller's to judge."""
+        """Return True if the log may have an event; one of our own only for its mark."""
         marked = event.type in SPOKEN and MARK in event.text.lower()
         return not marked and (event.own or not self.hides(event))
 
     def hides(self, event: Event) -> bool:
-        """Whether an event is of, or was done to, somebody who has opted out."""
+        """Return True if an event is by, or about, a person who has opted out."""
         if not self.nicks and not self.accounts:
             return False
         names = (event.nick, event.target) if event.target else (event.nick,)
         return any(self.hides_person(event.network, name, event.account) for name in names)
 
     def hides_person(self, network: str, nick: str, account: str | None) -> bool:
-        """Whether somebody has opted out."""
+        """Return True if a person has opted out."""
         if account and name_of(network, account) in self.accounts:
             return True
         return name_of(network, nick) in self.nicks
 
 
 def rules(connection: sqlite3.Connection) -> OptOutRules:
-    """The rules as of now."""
+    """Return the rules as of now."""
     rows = connection.execute("SELECT network, nick, account FROM unlogged").fetchall()
     return OptOutRules(
         frozenset((network, nick) for network, nick, _ in rows),

@@ -1,4 +1,4 @@
-"""A line on its way into the log."""
+"""Events that are queued for the log."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from storage.chat_log.event import Event
 
 
 class PendingEvent:
-    """An event in line to be stored, after all that was put in line before it.
+    """An event in the log's queue, with its place in the order of all that was queued.
 
-    `answers` is the entry of the question that an own line answers. An entry without an event
-    keeps nothing: it only has its place in the line. To be made in a running event loop.
+    `answers` is the pending event of the question that a line of our own answers. One without an
+    event stores nothing and only marks a place in the order. Make it in a running event loop.
     """
 
     def __init__(self, event: Event | None, answers: PendingEvent | None = None) -> None:
@@ -27,16 +27,19 @@ class PendingEvent:
 
     @property
     def is_visible(self) -> bool:
-        """Whether everybody can read it in the log."""
+        """True once every reader finds it in the log."""
         return self._written.done()
 
     def after(self, before: PendingEvent | None) -> None:
-        """Take its place in line, behind another one."""
+        """Set the one that was queued just before."""
         self._before = before
 
     async def preceding_id(self) -> int:
-        """An id that is greater than those of all events before it in line, and not than its own,
-        once everybody can read these; 0 when there is none."""
+        """Return the bound of what was queued before it, once all of that is visible.
+
+        It is an id greater than those of all events queued before, and not greater than its own; 0
+        when there is no event at all.
+        """
         before = self._before or self
         await before.wait_visible()
         if before is not self and before._newest:
@@ -44,18 +47,18 @@ class PendingEvent:
         return await self.wait_visible() or (self._newest and self._newest + 1)
 
     async def wait_visible(self) -> int:
-        """Its id, once everybody can read it in the log; 0 of one without an event."""
+        """Return its id, once every reader finds it in the log; 0 of one without an event."""
         await asyncio.shield(self._written)
         return self.id
 
     def mark_visible(self, event_id: int, newest: int = 0) -> None:
-        """Everybody can read it from now on; the `newest` event up to it is another one, if it has
-        none itself."""
+        """Record that it has been committed. `newest` is the id of the last event up to it, for one
+        that has no event itself."""
         self.id, self._newest = event_id, event_id or newest
         self._before = None  # nor keep all that was ever said
         self._written.set_result(None)
 
     def mark_durable(self) -> None:
-        """No power cut can undo it from now on."""
+        """Record that it has been fsynced."""
         if not self.durable.cancelled():
             self.durable.set_result(self.id)

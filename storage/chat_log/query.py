@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import merge
 from itertools import islice
 from typing import Any
 
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Event, EventType, Scope
-from storage.chat_log.rows import event_of
+from storage.chat_log.event_table import event_of
 from storage.db.database import Row, to_micros
 
 
@@ -43,6 +44,12 @@ class Query:
     ids: frozenset[int] | None = None
     limit: int = 50
 
+    def in_channel(self, name: ChannelName | None) -> Query:
+        """Return the query narrowed to the channels of a name, or itself for None."""
+        if name is None:
+            return self
+        return replace(self, network=name.network, channel=name.channel)
+
 
 @dataclass(frozen=True, slots=True)
 class VisibleChannels:
@@ -54,7 +61,8 @@ class VisibleChannels:
 
 
 def _visible(scope: Scope) -> tuple[str, list[Any]]:
-    """The condition on `channels c` that keeps a reader inside a scope: the only one there is."""
+    """Return the condition on `channels c` that keeps a reader inside a scope: the only one there
+    is."""
     if scope.places is None:
         return "TRUE" if scope.private else "NOT c.private", []
     if not scope.places:
@@ -66,7 +74,7 @@ def _visible(scope: Scope) -> tuple[str, list[Any]]:
 
 
 def channels_in(connection: sqlite3.Connection, query: Query) -> VisibleChannels:
-    """The channels that a query may see and asks for."""
+    """Return the channels that a query may see and asks for."""
     where, values = _visible(query.scope)
     for column, value in (("network", query.network), ("name", query.channel)):
         if value is not None:
@@ -79,14 +87,14 @@ def channels_in(connection: sqlite3.Connection, query: Query) -> VisibleChannels
 
 
 def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[Event]:
-    """The newest (or oldest) events that fit, in order of time either way."""
+    """Return the newest (or oldest) events that fit, in order of time either way."""
     if query.limit == 0:
         return []
     return _events(connection, query, channels_in(connection, query), newest=newest)
 
 
 def newest(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Event]]:
-    """The newest events that fit each query, in order of time."""
+    """Return the newest events that fit each query, in order of time."""
     known: dict[tuple[Any, ...], VisibleChannels] = {}
 
     def events(query: Query) -> list[Event]:
@@ -114,7 +122,7 @@ def query_rows(
     newest: bool,
     extra: tuple[str, list[Any]] = ("", []),
 ) -> list[Row]:
-    """The rows of the newest (or oldest) events that fit, those first; `extra` is a further
+    """Return the rows of the newest (or oldest) events that fit, those first; `extra` is a further
     condition with its values.
 
     Each channel has its own index, in order, so that one where little is said is found as fast as
@@ -124,6 +132,7 @@ def query_rows(
     where, values = where + extra[0], [*values, *extra[1]]
     order = "DESC" if newest else "ASC"
     sql = f"SELECT * FROM events WHERE {{}} AND {where} ORDER BY id {order} LIMIT {query.limit}"
+    # Every channel may be read: then the order of ids is that of the table itself.
     if not channels.others and query.nick is None:
         return connection.execute(sql.format("TRUE"), values).fetchall()
     lists = [
@@ -135,7 +144,7 @@ def query_rows(
 
 
 def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[Any]]:
-    """The condition on `events` of all that a query asks for but its channels."""
+    """Return the condition on `events` of all that a query asks for but its channels."""
     parts, values = ["TRUE"], []
     begin, end = id_range(connection, query)
     for sql, value in (
@@ -162,15 +171,16 @@ def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[
 
 
 def id_range(connection: sqlite3.Connection, query: Query) -> tuple[int | None, int | None]:
-    """The first and the last id that can fit a query, None where it asks for no end.
+    """Return the first and the last id that can fit a query, None where it asks for no end.
 
-    An id is its event's time in milliseconds or a little more (see `storage.chat_log.event_ids`).
+    An id is its event's time in milliseconds or a little more (see `storage.chat_log.event_table`).
     """
     begins = [] if query.after_id is None else [query.after_id + 1]
     ends = [] if query.before_id is None else [query.before_id - 1]
     if query.since is not None:
         begins.append(to_micros(query.since) // 1000)
     if query.until is not None:
+        # An id may be later than its time, by the drift of its partition at most.
         drift = connection.execute("SELECT coalesce(max(drift), 0) FROM partitions").fetchone()[0]
         ends.append(max(1, to_micros(query.until) // 1000) + drift)
     return max(begins, default=None), min(ends, default=None)

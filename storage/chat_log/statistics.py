@@ -1,4 +1,4 @@
-"""Numbers about the log, from what `storage.chat_log.counters` has counted.
+"""Numbers about the log, from the counters of `storage.log_index`.
 
 All count spoken lines, and all times are UTC unless a zone is named.
 """
@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
-from storage.chat_log.counters import EVERYWHERE
-from storage.chat_log.event import SPOKEN, Place, Scope, fold_name
+from storage.chat_log.event import SPOKEN, Place, Scope
 from storage.chat_log.query import Query, VisibleChannels, channels_in, conditions, query_rows
 from storage.db.database import Row, from_micros, to_micros
+from storage.log_index import EVERYWHERE, fold_name
 
 _HOUR = 3_600_000_000  # microseconds
 _DAY = 24 * _HOUR
@@ -59,8 +59,8 @@ class DayStats:
 
 @dataclass(frozen=True, slots=True)
 class PersonStats:
-    """What there is of one nick: as it was last spelled, lines in all and per place (the most
-    first), and the days."""
+    """Statistics of one nick: its last spelling, lines in all and per place (the most first), and
+    days with lines."""
 
     nick: str
     lines: int
@@ -75,7 +75,7 @@ HeatMap = tuple[tuple[int, ...], ...]
 
 
 def channels(connection: sqlite3.Connection, scope: Scope) -> list[ChannelStats]:
-    """The places in scope, the most recently active first."""
+    """Return the places in scope, the most recently active first."""
     seen = channels_in(connection, Query(scope=scope)).rows
     rows = connection.execute(
         "SELECT channel_id, events,"
@@ -91,7 +91,7 @@ def channels(connection: sqlite3.Connection, scope: Scope) -> list[ChannelStats]
 
 
 def stats(connection: sqlite3.Connection, query: Query, top: int) -> Stats:
-    """Totals of the spoken lines that fit, and the `top` most talkative."""
+    """Return totals of the spoken lines that fit, and the `top` most talkative."""
     seen = channels_in(connection, query)
     if _timeless(query):
         lines, replies, people, best = _of_all_time(connection, query, seen, top)
@@ -106,7 +106,7 @@ def stats(connection: sqlite3.Connection, query: Query, top: int) -> Stats:
 
 
 def heat_map(connection: sqlite3.Connection, query: Query) -> HeatMap:
-    """When people speak: all lines of the channels of `query`, whatever else it says."""
+    """Count lines by weekday and hour on the channels of `query`, whatever else it says."""
     ids = _counted_as(channels_in(connection, query))
     rows = connection.execute(
         f"SELECT slot, sum(lines) FROM week WHERE channel_id IN ({_marks(ids)}) GROUP BY slot", ids
@@ -116,7 +116,7 @@ def heat_map(connection: sqlite3.Connection, query: Query) -> HeatMap:
 
 
 def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[DayStats]:
-    """The days of `zone` on which something was said, in order: on the channels of `query`,
+    """Return the days of `zone` on which something was said, in order: on the channels of `query`,
     between its `since` and `until`. An hour that midnight divides belongs to the day before."""
     ids = _counted_as(channels_in(connection, query))
     where = f"channel_id IN ({_marks(ids)})"
@@ -158,7 +158,7 @@ def sparklines(
 
 
 def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> PersonStats | None:
-    """What a nick has said in scope, None when that is nothing."""
+    """Return the statistics of a nick in scope, None if it never spoke there."""
     query = Query(scope=scope, nick=nick, types=SPOKEN, limit=1)
     seen = channels_in(connection, query)
     last = query_rows(connection, query, seen, newest=True)
@@ -188,7 +188,7 @@ def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> PersonSta
 
 
 def _timeless(query: Query) -> bool:
-    """Whether a query asks for nothing but channels, a nick and whose lines."""
+    """Return True if a query asks for nothing but channels, a nick and `own`."""
     return query == Query(
         scope=query.scope,
         network=query.network,
@@ -228,7 +228,7 @@ def _of_all_time(
 def _top(
     connection: sqlite3.Connection, where: str, values: list[Any], top: int
 ) -> list[tuple[str, int]]:
-    """The most talkative. A nick that has been ours and somebody else's counts once."""
+    """Return the most talkative nicks. One that has been ours and somebody else's counts once."""
     alone = where.startswith("channel_id IN (?)")  # then an index has them in order
     said = "lines" if alone else "sum(lines)"
     group = "" if alone else "GROUP BY nick"
@@ -247,8 +247,10 @@ def _top(
 def _lines_by_nick(
     connection: sqlite3.Connection, query: Query, seen: VisibleChannels
 ) -> list[tuple[str, int, int]]:
-    """Each nick with its lines and our answers among them, the most talkative first: from what is
-    counted per day, and from the log itself for what is less than a day."""
+    """Count lines, and our answers among them, by nick, the most talkative first.
+
+    Whole days come from the counters, what is less than a day from the log itself.
+    """
     where = f"channel_id IN ({_marks(seen.rows)})"
     untimed = replace(query, since=None, until=None)
     begin = -(-to_micros(query.since) // _DAY) if query.since else -_EVER
@@ -327,7 +329,7 @@ def _offsets(zone: tzinfo, begin: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def _counted_as(seen: VisibleChannels) -> list[int]:
-    """The channels under which what is seen is counted: all public ones together are one."""
+    """Return the channels under which what is seen is counted: all public ones together are one."""
     return [EVERYWHERE] if seen.public else list(seen.rows)
 
 

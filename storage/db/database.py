@@ -1,33 +1,48 @@
-"""One SQLite file: opened, brought up to date, one writer, readers that never block it."""
+"""The SQLite database: its connections, transactions and durability."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from queue import Empty, LifoQueue
 from typing import Any, TypeVar
 
 import aiosqlite
 import stamina
 
-from storage.db import transactions
 from storage.db.errors import Unavailable
-from storage.db.inline_connection import InlineConnections
 from storage.db.migration import migrate
-from storage.db.reader_pool import ReaderPool
+from terrarium.cancellation import await_shielded
 
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _CHUNK = 64  # rows that a cursor fetches at once
-_CHECKPOINT = 100  # times that something is put, of ten pages or so: SQLite's own is 1000 pages
+_CHECKPOINT = 100  # inline writes, of ten pages or so each: SQLite's own limit is 1000 pages
 _WRITING = 2  # threads: one that writes, and one that waits for the disk
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
+_READERS = 3  # threads, each with a connection once it has been needed
+_INLINE_LIMIT = 0.004
+"""Seconds that inline work may take: more than reading the lines of a prompt needs, and less than
+the event loop would miss."""
+_CLOCK_STEPS = 1_000  # instructions of SQLite's virtual machine between two looks at the clock
+_READING = (
+    "PRAGMA query_only = ON",
+    "PRAGMA mmap_size = 17179869184",  # a big log is read from where the system caches it
+)
+_INLINE_WRITING = (
+    "PRAGMA synchronous = NORMAL",
+    "PRAGMA wal_autocheckpoint = 0",  # a checkpoint waits for the disk
+    "PRAGMA foreign_keys = ON",
+)
 
 T = TypeVar("T")
 Row = sqlite3.Row
@@ -35,42 +50,64 @@ Values = Sequence[Any] | Mapping[str, Any]
 
 
 def to_micros(time: datetime) -> int:
-    """Microseconds since 1970 of an aware time, exact."""
+    """Return the microseconds since 1970 of an aware time, exact."""
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC time that `to_micros` wrote."""
+    """Return the UTC time of a number that `to_micros` made."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 class Database:
-    """A file with one writing connection and readers. Get one with `open`."""
+    """An SQLite file in WAL mode. Get one with `open`.
+
+    Its verbs are `transaction`, `write`, `read`, `fetch_all` and `fetch_one`. All of them raise
+    Unavailable when SQLite cannot do it.
+
+    A process has up to seven connections to a file, all opened here:
+
+    - two that write. The main one serves `transaction` and `write`, one caller at a time under a
+      lock. The inline one serves `write(inline=True)` in the event loop's own thread, and gives
+      way to the main one when the file is busy. SQLite lets one of them, or another process,
+      write at a time; the others wait (`patience` seconds, the inline one not at all).
+    - five that read, beside any writer, each on its own snapshot: one for `fetch_all` and
+      `fetch_one`, up to three in the threads of `read`, one for `read(inline=True)`. They are
+      opened read-only.
+
+    A commit is in the write-ahead log, where every reader sees it, and survives the end of this
+    process. It is durable, that is, safe from a power cut, once the log has been fsynced:
+
+    - `transaction` and `write` return after their fsync;
+    - `write(durable=False)`, inline or not, returns before it. The next `sync`, or the next
+      durable commit of the main connection, makes it durable with all that came before it.
+    """
 
     def __init__(
         self,
         path: Path,
-        connection: sqlite3.Connection,
         writer: aiosqlite.Connection,
+        connection: sqlite3.Connection,
         reader: aiosqlite.Connection,
-        reader_pool: ReaderPool,
-        inline: InlineConnections,
+        reader_pool: _ReaderPool,
+        inline: _InlineConnections,
         threads: ThreadPoolExecutor,
     ) -> None:
-        self._wal = f"{path}-wal"
-        self._connection = connection  # the one that `writer` has as well
+        self._path = path
         self._writer = writer
+        self._connection = connection  # the one that `writer` wraps
         self._reader = reader
         self._reader_pool = reader_pool
         self._inline = inline
         self._threads = threads
         self._lock = asyncio.Lock()
-        self._syncing = self._puts = 0
+        self._syncs = 0  # that are running
+        self._inline_writes = 0  # since the last checkpoint
 
     @classmethod
     @asynccontextmanager
     async def open(cls, path: Path, *, patience: float = _PATIENCE) -> AsyncIterator[Database]:
-        """Open `path`, creating it and bringing its tables up to date. Raises StorageError.
+        """Open `path`, creating it and migrating its tables. Raises StorageError.
 
         `patience` is how many seconds a transaction waits for another process that writes.
         """
@@ -78,15 +115,18 @@ class Database:
         async with aiosqlite.Connection(lambda: connection, _CHUNK) as writer:
             await asyncio.to_thread(_prepare, connection, path, patience)
             with ThreadPoolExecutor(_WRITING, thread_name_prefix="writer") as threads:
-                async with _reader(path) as reader, ReaderPool.open(path, patience) as reader_pool:
-                    with closing(InlineConnections(path)) as inline:
-                        yield cls(path, connection, writer, reader, reader_pool, inline, threads)
+                async with _reader(path) as reader, _ReaderPool.open(path, patience) as reader_pool:
+                    with closing(_InlineConnections(path)) as inline:
+                        yield cls(path, writer, connection, reader, reader_pool, inline, threads)
+
+    def __repr__(self) -> str:
+        return f"<Database {self._path}>"
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
-        """The writing connection inside BEGIN IMMEDIATE ... COMMIT, undone on any error.
+        """Yield the main writing connection in BEGIN IMMEDIATE ... COMMIT; durable.
 
-        Raises Unavailable when SQLite cannot write.
+        Any error rolls it back. Raises Unavailable.
         """
         async with self._lock:
             try:
@@ -94,108 +134,252 @@ class Database:
                 yield self._writer
                 await self._writer.execute("COMMIT")
             except sqlite3.Error as error:
-                await self._undo()
-                raise Unavailable(f"the database cannot be written: {error}") from error
+                await self._roll_back()
+                raise _unwritable(error) from error
             except BaseException:
-                await self._undo()
+                await self._roll_back()
                 raise
 
-    async def write(self, work: Callable[[sqlite3.Connection], T], *, lasting: bool = True) -> T:
-        """What `work` returns, run in a thread in one transaction, undone on any error.
+    async def write(
+        self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True, inline: bool = False
+    ) -> T:
+        """Return the result of `work`, run in one transaction; any error rolls it back.
 
-        Unless `lasting` it is there for everybody at once, and for good after the next `sync`:
-        until then a power cut may undo it. Raises Unavailable.
+        It runs in a thread; with `inline` in the caller's, which is faster for a few rows. Inline
+        work must not be `durable`, because the event loop would wait for the disk. It runs again,
+        in a thread, where it takes too long or the file is busy. Raises Unavailable.
         """
-        call = partial(transactions.run_transaction, self._connection, work, lasting=lasting)
+        if inline:
+            if durable:
+                raise ValueError("an inline write cannot be durable")
+            # While an fsync of this file runs, a write to it could block the event loop.
+            if not self._syncs:
+                with contextlib.suppress(sqlite3.Error):
+                    result = self._inline.write(work)
+                    self._inline_writes += 1
+                    return result
+        call = partial(_run_transaction, self._connection, work, durable=durable)
         async with self._lock:
             running = asyncio.get_running_loop().run_in_executor(self._threads, call)
             try:
-                return await transactions.await_shielded(running)
+                return await await_shielded(running)  # until it ends, a thread has the connection
             except sqlite3.Error as error:
-                raise Unavailable(f"the database cannot be written: {error}") from error
+                raise _unwritable(error) from error
 
-    async def write_inline(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns: for a few rows that need not be `lasting`. It is to `write` what
-        `read_inline` is to `read`. Raises Unavailable."""
-        if self._syncing:  # the disk is busy with this file: it could hold up the event loop
-            return await self.write(work, lasting=False)
+    async def read(self, work: Callable[[sqlite3.Connection], T], *, inline: bool = False) -> T:
+        """Return the result of `work`; all its queries see one snapshot of the file.
+
+        It runs in a thread with a connection of its own, so that it may take long; with `inline`
+        in the caller's, which is faster for a few rows. Inline work runs again, in a thread, where
+        it fails or takes too long. Raises Unavailable.
+        """
+        if inline:
+            with contextlib.suppress(sqlite3.Error):
+                return self._inline.read(work)
         try:
-            result = self._inline.write(work)
-        except sqlite3.Error:
-            return await self.write(work, lasting=False)
-        self._puts += 1
-        return result
+            return await self._reader_pool.run(work)
+        except sqlite3.Error as error:
+            raise _unreadable(error) from error
+
+    async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
+        """Return every row of a query. Raises Unavailable."""
+        try:
+            return list(await self._reader.execute_fetchall(sql, values))
+        except sqlite3.Error as error:
+            raise _unreadable(error) from error
+
+    async def fetch_one(self, sql: str, values: Values = ()) -> Row | None:
+        """Return the first row of a query, or None. Raises Unavailable."""
+        rows = await self.fetch_all(sql, values)
+        return rows[0] if rows else None
 
     async def sync(self) -> None:
-        """Wait until no power cut can undo what was written before. Raises Unavailable."""
+        """Make durable all that has been committed so far. Raises Unavailable."""
         loop = asyncio.get_running_loop()
-        self._syncing += 1
+        self._syncs += 1
         try:
-            await loop.run_in_executor(self._threads, transactions.fsync_wal, self._wal)
+            await loop.run_in_executor(self._threads, _fsync_wal, f"{self._path}-wal")
         except OSError as error:
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
         finally:
-            self._syncing -= 1
-        if self._puts > _CHECKPOINT:
-            self._puts = 0
+            self._syncs -= 1
+        # The inline connection never checkpoints, so the log would grow without end.
+        if self._inline_writes > _CHECKPOINT:
+            self._inline_writes = 0
             await self.execute_outside_transaction("PRAGMA wal_checkpoint(PASSIVE)")
 
     async def execute_outside_transaction(self, statement: str) -> None:
-        """Run what cannot be in a transaction, as PRAGMA and VACUUM. Raises Unavailable."""
+        """Run a statement that no transaction may contain, as PRAGMA or VACUUM, on the main
+        writing connection. Raises Unavailable."""
         async with self._lock:
             try:
                 await self._writer.execute_fetchall(statement)
             except sqlite3.Error as error:
-                raise Unavailable(f"the database cannot be written: {error}") from error
-
-    async def _undo(self) -> None:
-        """End what transaction there may be: a cancelled BEGIN has begun one all the same."""
-        with contextlib.suppress(sqlite3.Error):
-            await asyncio.shield(self._writer.rollback())
-
-    async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
-        """Every row of a query, read beside the writer. Raises Unavailable."""
-        try:
-            return await read_all(self._reader, sql, values)
-        except sqlite3.Error as error:
-            raise Unavailable(f"the database cannot be read: {error}") from error
-
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, run in a thread with a reading connection: for what takes several
-        queries or long, as nobody else waits for it. Raises Unavailable."""
-        try:
-            return await self._reader_pool.run(work)
-        except sqlite3.Error as error:
-            raise Unavailable(f"the database cannot be read: {error}") from error
-
-    async def read_inline(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns: for a few rows, which take less than the way to a thread and back.
-        When that fails, or turns out to be more, it is done again as `read` does. Raises
-        Unavailable."""
-        try:
-            return self._inline.read(work)
-        except sqlite3.Error:
-            return await self.read(work)
+                raise _unwritable(error) from error
 
     async def version(self) -> int:
-        """A number that changes when anybody has written to the file: cheap to poll."""
+        """Return a number that changes whenever the file has been written; cheap to poll."""
         row = await self.fetch_one("PRAGMA data_version")
         return int(row[0]) if row else 0
 
-    async def fetch_one(self, sql: str, values: Values = ()) -> Row | None:
-        """The first row of a query, or None."""
-        rows = await self.fetch_all(sql, values)
-        return rows[0] if rows else None
+    async def _roll_back(self) -> None:
+        # Also after a cancelled BEGIN, which has begun a transaction all the same.
+        with contextlib.suppress(sqlite3.Error):
+            await asyncio.shield(self._writer.rollback())
 
 
-async def read_all(reader: aiosqlite.Connection, sql: str, values: Values) -> list[Row]:
-    """Every row of a query on a bare reading connection."""
-    rows: Iterable[Row] = await reader.execute_fetchall(sql, values)
-    return list(rows)
+class _ReaderPool:
+    """Reading connections in threads of their own, opened when they are first needed."""
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self._path = path
+        self._patience = patience
+        self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
+        self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, path: Path, patience: float) -> AsyncIterator[_ReaderPool]:
+        """Open a pool of readers that wait `patience` seconds for a lock; closed on leaving."""
+        reader_pool = cls(path, patience)
+        try:
+            yield reader_pool
+        finally:
+            await asyncio.to_thread(reader_pool._close)
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of `work`, run in a thread on one snapshot of the file."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._run, work)
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            connection = _open_connection(self._path, self._patience, _READING)
+        try:
+            return _read_snapshot(connection, work)
+        finally:
+            self._idle.put(connection)
+
+    def _close(self) -> None:
+        self._threads.shutdown()
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+
+class _InlineConnections:
+    """A reading and a writing connection for work in the caller's thread.
+
+    Each is opened when it is first needed. The methods raise sqlite3.Error, with nothing done, when
+    the work fails, takes longer than `_INLINE_LIMIT` or would have to wait for a lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._until = 0.0
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of `work`, which reads a few rows."""
+        self._reader = self._reader or self._open(_READING)
+        self._until = time.monotonic() + _INLINE_LIMIT
+        return _read_snapshot(self._reader, work)
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of `work`, which writes a few rows; not durable before an fsync."""
+        self._writer = self._writer or self._open(_INLINE_WRITING)
+        self._until = time.monotonic() + _INLINE_LIMIT
+        return _commit_transaction(self._writer, work)
+
+    def close(self) -> None:
+        """Close the connections that are open."""
+        for connection in filter(None, (self._reader, self._writer)):
+            connection.close()
+
+    def _open(self, settings: Sequence[str]) -> sqlite3.Connection:
+        # No busy timeout: where another connection writes, the work is handed to a thread instead.
+        connection = _open_connection(self._path, 0, settings)
+        connection.set_progress_handler(lambda: time.monotonic() > self._until, _CLOCK_STEPS)
+        return connection
+
+
+def _run_transaction(
+    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], *, durable: bool
+) -> T:
+    """Return the result of `work`, run in one transaction of the main writing connection.
+
+    Unless `durable`, the commit does not fsync: every reader sees it and it survives the end of
+    this process, but a power cut may undo it until `_fsync_wal`.
+    """
+    if durable:
+        return _commit_transaction(connection, work)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        return _commit_transaction(connection, work)
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
+
+
+def _commit_transaction(
+    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]
+) -> T:
+    """Return the result of `work`, run in BEGIN IMMEDIATE ... COMMIT; rolled back on any error."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.rollback()
+        raise
+    return result
+
+
+def _read_snapshot(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Return the result of `work`; all its queries see the same state of the file."""
+    try:
+        connection.execute("BEGIN")
+        return work(connection)
+    finally:
+        connection.rollback()
+
+
+def _fsync_wal(wal: str) -> None:
+    """Flush a write-ahead log to the disk. Raises OSError.
+
+    It is what SQLite itself does at the end of a commit with `synchronous = FULL`
+    (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    """
+    # Without a log, commits have gone to the file itself, and have waited for the disk.
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = os.open(wal, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _open_connection(path: Path, patience: float, settings: Sequence[str]) -> sqlite3.Connection:
+    """Open a connection that any thread may use, one at a time."""
+    connection = sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    for setting in settings:
+        connection.execute(setting)
+    return connection
+
+
+def _unwritable(error: sqlite3.Error) -> Unavailable:
+    return Unavailable(f"the database cannot be written: {error}")
+
+
+def _unreadable(error: sqlite3.Error) -> Unavailable:
+    return Unavailable(f"the database cannot be read: {error}")
 
 
 def _connect(path: Path, patience: float) -> sqlite3.Connection:
-    """A connection that any thread may use, one after the other."""
+    """Open the main writing connection, which any thread may use, one at a time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)

@@ -1,4 +1,4 @@
-"""What can go wrong in storage.
+"""Errors of storage.
 
 StorageError
 ├── Unavailable   the file cannot be opened or written

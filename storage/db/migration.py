@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from storage.chat_log.rebuild import rebuild
+from storage import log_index
 from storage.db.errors import NewerSchema
 
 _INDEXED = 4  # the migration from which on events are indexed and counted as they are written
@@ -30,7 +30,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         for statement in _statements(script):
             connection.execute(statement)
     if 0 < version < _INDEXED:
-        rebuild(connection)
+        log_index.rebuild(connection)
     connection.execute(f"PRAGMA user_version = {len(scripts)}")
     connection.execute("COMMIT")
 

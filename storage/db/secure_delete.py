@@ -20,8 +20,10 @@ _STEP = 2_000  # pages overwritten in one transaction, which others wait for
 
 @asynccontextmanager
 async def secure_delete(database: Database, small: int = SMALL) -> AsyncIterator[None]:
-    """What is deleted inside is gone from the file on leaving; one of at most `small` bytes is
-    written anew. Raises Unavailable."""
+    """Overwrite in the file, on leaving, what is deleted inside.
+
+    A file of at most `small` bytes is rewritten whole. Raises Unavailable.
+    """
     await database.execute_outside_transaction("PRAGMA secure_delete = ON")
     try:
         yield

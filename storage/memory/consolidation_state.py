@@ -1,4 +1,4 @@
-"""How far each room's turns have been gone through for its summary, its episodes and its facts.
+"""Progress of the jobs that make summaries, episodes and facts of each room's turns.
 
 What a job has made of some turns is stored together with how far it came, in one transaction: a
 crash before it leaves nothing, and nothing is read again after it. What was read before somebody
@@ -46,8 +46,11 @@ _LAST = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """Of a room: the last turns that are in the summary (`folded`), in an episode (`told`), and
-    that were looked at for facts (`studied`); `wanted` is where the summary is to reach again."""
+    """Watermarks of a room: the last turns in its summary, its episodes and its facts.
+
+    `folded` are in the summary, `told` in an episode, `studied` were looked at for facts; `wanted`
+    is where the summary is to reach again.
+    """
 
     room: str
     folded: int = 0
@@ -69,7 +72,7 @@ class RoomTurn:
 
     @property
     def name(self) -> str:
-        """Who asked, as they write themselves."""
+        """The nick of the person who asked, as they write it."""
         return str(self.messages[0].get("name") or self.person)
 
 
@@ -83,9 +86,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class RoomMemorySnapshot:
-    """What prompts show of a room as it was written (`shown`), how many turns came after it, the
-    `newest` turn of all and when that was; whether `anything` is remembered: what is known about a
-    person, and what was `found`, best first."""
+    """A room's memory as a prompt shows it.
+
+    `shown` is its last written form, `turns` those that came after it, `newest` the last turn of
+    all and its time; `anything` says that something is remembered, with what is known about a
+    person, and what was `found`, best first.
+    """
 
     shown: str
     turns: int
@@ -103,7 +109,7 @@ class ConsolidationStore:
         self._database = database
 
     async def progress(self, room: str) -> Watermarks:
-        """How far a room has been gone through."""
+        """Return the watermarks of a room."""
         if row := await self._database.fetch_one(_PROGRESS, [room]):
             return Watermarks(*row)
         async with self._database.transaction() as db:
@@ -115,7 +121,7 @@ class ConsolidationStore:
         return Watermarks(*row) if row else Watermarks(room)
 
     async def room_names(self) -> list[str]:
-        """Every room that has turns."""
+        """Return every room that has turns."""
         rows = await self._database.fetch_all(
             "SELECT DISTINCT room FROM conversations c"
             " WHERE EXISTS (SELECT 1 FROM turns WHERE conversation_id = c.id)"
@@ -123,18 +129,18 @@ class ConsolidationStore:
         return [row["room"] for row in rows]
 
     async def sizes(self, room: str, after: int) -> list[tuple[int, int]]:
-        """Ids of the turns after one, with the characters that each takes."""
+        """Return ids of the turns after one, with the characters that each takes."""
         rows = await self._database.fetch_all(_TURNS, [room, after, _LAST, _MOST])
         return [(row["id"], row["size"]) for row in rows]
 
     async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
-        """The oldest turns after one, up to another, in order of arrival; without those of people
-        who have opted out since."""
+        """Return the oldest turns after one, up to another, in order of arrival; without those of
+        people who have opted out since."""
         rows = await self._database.fetch_all(_TURNS, [room, after, until, limit])
         return [_turn(row) for row in rows]
 
     async def gaps(self, room: str) -> list[Gap]:
-        """Where an episode is missing."""
+        """Return the ranges of turns that lack an episode."""
         rows = await self._database.fetch_all(
             "SELECT first_turn, last_turn FROM memory_gaps WHERE room = ? ORDER BY first_turn",
             [room],
@@ -233,8 +239,10 @@ class ConsolidationStore:
     async def load_for_prompt(
         self, room: str, person: str, words: str, most: int
     ) -> RoomMemorySnapshot:
-        """What a room's memory has for a question of a person, in one reading: `most` memories,
-        at most, have some of the `words`."""
+        """Read a room's memory for a question of a person, in one snapshot.
+
+        At most `most` memories have some of the `words`.
+        """
 
         def reading(db: sqlite3.Connection) -> RoomMemorySnapshot:
             row = db.execute(
@@ -253,7 +261,7 @@ class ConsolidationStore:
             found = tuple(memory for memory, _ in found_in(db, room, words, most))
             return RoomMemorySnapshot(text, *times, True, facts, found)
 
-        return await self._database.read_inline(reading)
+        return await self._database.read(reading, inline=True)
 
     async def save_prompt_view(self, watermarks: Watermarks, text: str, turn: int) -> bool:
         """Let prompts show `text` from now on. False: it is void."""
@@ -268,7 +276,7 @@ class ConsolidationStore:
 
 
 async def _current(db: aiosqlite.Connection, watermarks: Watermarks, mark: str = "version") -> bool:
-    """Whether nothing was forgotten since it was read, and a mark is where it was."""
+    """Return True if nothing was forgotten since the reading, and a watermark is where it was."""
     sql = f"SELECT version, {mark} FROM memory_rooms WHERE room = ?"
     async with db.execute(sql, [watermarks.room]) as rows:
         row = await rows.fetchone()
@@ -288,7 +296,7 @@ def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
 
 
 async def _sources(db: aiosqlite.Connection, room: str) -> set[tuple[str, str]]:
-    """Whose words the summary has in it."""
+    """Return the people whose words are in the summary."""
     async with db.execute(
         "SELECT s.conversation, s.person FROM memories JOIN memory_sources s ON memory_id = id"
         " WHERE room = ? AND layer = 'summary'",

@@ -47,7 +47,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class PromptWindow:
-    """Where the prompt of a conversation begins: its first log event and its first turn."""
+    """The first log event and the first turn in the prompt of a conversation."""
 
     log_start: int = 0
     turn_start: int = 0
@@ -80,18 +80,18 @@ class Conversations:
         return await self._database.write(insert)
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
-        """The newest turns of a conversation from the id `start` on, in order."""
+        """Return the newest turns of a conversation from the id `start` on, in order."""
         return await self._database.read(lambda db: _turns(db, name, start, limit))
 
     async def room(self, name: str) -> str:
-        """The room of a conversation: its own, as long as it has no turns."""
+        """Return the room of a conversation: its own, as long as it has no turns."""
         row = await self._database.fetch_one(
             "SELECT room FROM conversations WHERE name = ?", [name]
         )
         return str(row["room"]) if row else name
 
     async def window(self, name: str) -> PromptWindow:
-        """Where the prompt of this conversation begins."""
+        """Return where the prompt of this conversation begins."""
         return await self._database.read(lambda db: _window(db, name))
 
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
@@ -102,7 +102,7 @@ class Conversations:
             window = _window(db, name)
             return window, _turns(db, name, window.turn_start, KEPT)
 
-        return await self._database.read_inline(both)
+        return await self._database.read(both, inline=True)
 
     async def move_window(self, name: str, window: PromptWindow) -> None:
         """Remember where the prompt of this conversation begins."""

@@ -1,4 +1,4 @@
-"""What of a room's memory goes when somebody, or a conversation, is forgotten.
+"""Deletion from a room's memory when a person, or a conversation, is forgotten.
 
 Facts and notes go by themselves. An episode or a summary goes whole when words of theirs may be in
 it; that it is to be made again, of the turns that remain, is noted in the same transaction.
@@ -116,7 +116,7 @@ async def scrub(database: Database) -> None:
 def _is_of(
     memory: Memory, people: Collection[str], left: Collection[int], sources: set[tuple[str, str]]
 ) -> bool:
-    """Whether a memory is about one of the people, or made of what they said."""
+    """Return True if a memory is about one of the people, or made of what they said."""
     if memory.layer in _MADE:
         return any(person in people for _, person in sources)
     own = memory.source in people
@@ -124,7 +124,7 @@ def _is_of(
 
 
 def _came_from(memory: Memory, turns: Sequence[DeletedTurn], sources: set[tuple[str, str]]) -> bool:
-    """Whether one of the removed turns is in a memory."""
+    """Return True if one of the removed turns is in a memory."""
     conversations = {name for name, _ in sources} | {memory.conversation}
     return any(
         turn.room == memory.room

@@ -1,4 +1,4 @@
-"""What is remembered beside turns: facts, notes, episodes and a summary, each of one room.
+"""Memories beside turns: facts, notes, episodes and a summary, each of one room.
 
 Every call names the room, and nothing of another one is ever read or changed. Facts are about a
 subject; names of people are compared as `person_of` writes them.
@@ -62,7 +62,7 @@ class MemoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One thing that is remembered.
+    """A memory of a room: a fact, a note, an episode or a summary.
 
     A fact has a `key`, is about `subject`, was said by `source` and is so sure (0 to 1); `manual`
     ones were asked for. `conversation` is where a fact or a note was said. It is made of turns
@@ -87,7 +87,7 @@ class Memory:
 
 
 def person_of(name: str) -> str:
-    """A person's name as memory compares it."""
+    """Return a person's name as memory compares it."""
     return name_of("", name.strip())[1]
 
 
@@ -103,7 +103,7 @@ class Memories:
             return await add(db, memory) > 0
 
     async def newest(self, room: str, layer: MemoryKind, limit: int) -> list[Memory]:
-        """The newest of a layer, in order."""
+        """Return the newest of a layer, in order."""
         rows = await self._database.fetch_all(
             f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {_SEEN}"
             " ORDER BY last_turn DESC, id DESC LIMIT ?",
@@ -117,7 +117,7 @@ class Memories:
         return await self._database.read(lambda db: facts_in(db, room, subject, limit))
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
-        """What is known about a person under a key."""
+        """Return the fact about a person under a key, if there is one."""
         row = await self._database.fetch_one(
             "SELECT * FROM memories WHERE room = ? AND layer = 'fact' AND subject = ? AND key = ?",
             [room, subject, key],
@@ -134,7 +134,7 @@ class Memories:
         return [memory_of(row) for row in rows]
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
-        """The memories that have words of `text`, best first, each with how well it fits."""
+        """Return the memories that have words of `text`, best first, each with how well it fits."""
         return await self._database.read(lambda db: found_in(db, room, text, limit))
 
     async def forget(self, room: str, subject: str, key: str | None = None) -> int:
@@ -153,7 +153,7 @@ class Memories:
 def facts_in(
     db: sqlite3.Connection, room: str, subject: str | None = None, limit: int = -1
 ) -> list[Memory]:
-    """The same as `Memories.facts` inside a reading."""
+    """Run `Memories.facts` in a reading transaction."""
     rows = db.execute(
         "SELECT * FROM memories WHERE room = :room AND layer = 'fact'"
         f" AND subject = coalesce(:subject, subject) AND {_SEEN}"
@@ -166,7 +166,7 @@ def facts_in(
 def found_in(
     db: sqlite3.Connection, room: str, text: str, limit: int
 ) -> list[tuple[Memory, float]]:
-    """The same as `Memories.search` inside a reading."""
+    """Run `Memories.search` in a reading transaction."""
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
     match = " OR ".join(f'"{word}"' for word in words)
     rows = db.execute(_FOUND, [match, room, limit]) if words else ()
@@ -174,7 +174,7 @@ def found_in(
 
 
 async def add(db: aiosqlite.Connection, memory: Memory) -> int:
-    """The same as `Memories.add` inside a transaction; its id, 0 when a surer one stays."""
+    """Run `Memories.add` in a transaction; its id, 0 when a surer one stays."""
     cursor = await db.execute(_FACT if memory.layer == MemoryKind.FACT else _ADD, _values(memory))
     return (cursor.lastrowid or 0) if cursor.rowcount > 0 else 0
 
@@ -197,7 +197,7 @@ async def forget_shown(db: aiosqlite.Connection, room: str) -> None:
 
 
 def memory_of(row: Mapping[str, Any] | sqlite3.Row) -> Memory:
-    """A row as a memory."""
+    """Return a row as a memory."""
     return Memory(
         layer=MemoryKind(row["layer"]),
         room=row["room"],

@@ -1,4 +1,4 @@
-"""What people have taught the bot, and how useful its skills have been."""
+"""Skills that people have taught the bot, and how useful all its skills have been."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class SkillTable:
             self._untaught.discard(room)
 
     async def list_taught(self, room: str) -> list[TaughtSkill]:
-        """What was taught in a room, by name. Raises Unavailable."""
+        """Return the skills taught in a room, by name. Raises Unavailable."""
         if room in self._untaught:
             return []
         lessons = self._lessons
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
-        rows = await self._database.read_inline(lambda db: db.execute(sql, [room]).fetchall())
+        rows = await self._database.read(lambda db: db.execute(sql, [room]).fetchall(), inline=True)
         if not rows and lessons == self._lessons:  # nobody has taught anything meanwhile
             if len(self._untaught) >= _ROOMS:
                 self._untaught.clear()

@@ -1,4 +1,4 @@
-"""What memories mean, as an embedding model sees it; a vector goes with its memory."""
+"""Embedding vectors of memories; each is removed with its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MemoryVectors:
         self._database = database
 
     async def missing(self, room: str, limit: int) -> list[tuple[int, str]]:
-        """Ids and texts of the room's newest memories that have no vector."""
+        """Return ids and texts of the room's newest memories that have no vector."""
         rows = await self._database.fetch_all(
             "SELECT id, key, text FROM memories WHERE room = ? AND NOT EXISTS"
             " (SELECT 1 FROM memory_vectors WHERE memory_id = id) ORDER BY id DESC LIMIT ?",
@@ -38,7 +38,7 @@ class MemoryVectors:
             )
 
     async def any(self, room: str) -> bool:
-        """Whether there is something to compare with."""
+        """Return True if there is a vector to compare with."""
         row = await self._database.fetch_one(
             "SELECT 1 FROM memory_vectors JOIN memories ON id = memory_id WHERE room = ? LIMIT 1",
             [room],
@@ -46,7 +46,7 @@ class MemoryVectors:
         return row is not None
 
     async def likeness(self, room: str, model: str, vector: Sequence[float]) -> dict[int, float]:
-        """How near each memory of the room is to a vector (1: the same), by id."""
+        """Return the similarity of each memory of the room to a vector (1: the same), by id."""
         asked = _unit(vector)
         rows = await self._database.fetch_all(
             "SELECT memory_id, vector FROM memory_vectors JOIN memories ON id = memory_id"

@@ -1,7 +1,7 @@
 """The index of words, asked for lines that have words of a question: bounded work in any log.
 
 All lines with a rare word are read; of a common one only those that have another word of the
-question as well. Both ends of the log are within reach: the stretches are read from the newest
+question as well. Both ends of the log are within reach: the partitions are read from the newest
 backwards, or from the oldest on, until time is over.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from storage.chat_log.fts_index import STRETCH, nick_tag
 from storage.chat_log.query import id_range
+from storage.log_index import PARTITION_BITS, nick_tag
 from storage.passages.question_words import QuestionWord, is_number
 from storage.passages.score import WeighedQuestion
 from storage.passages.word_forms import index_terms
@@ -26,9 +26,9 @@ from storage.search.scanner import LAST_ID
 _CHOSEN = 220  # lines that are looked at
 _LEAST_SHARE = 0.5  # of what the best line has, that a line must have to be looked at
 _SAMPLED = 40_000  # lines, about, in which the words are counted
-_COUNTED = 3_000  # lines of a stretch with a word that are counted at most
+_COUNTED = 3_000  # lines of a partition with a word that are counted at most
 _READ = 40_000  # lines with a rare word that are read from the whole index, about
-_LEAST_READ = 200  # the same from a stretch
+_LEAST_READ = 200  # the same from a partition
 _BUDGET = 0.08  # seconds of work; a busy machine makes no answer partial
 _FURTHER = 0.03  # of which for related words, at most
 _PATIENCE = 0.5  # seconds in all
@@ -53,10 +53,10 @@ class PassageIndex:
         rows = connection.execute(
             "SELECT number, lines FROM partitions WHERE lines > 0 AND number BETWEEN ? AND ?"
             " ORDER BY number DESC",
-            [self._first >> STRETCH, self._last >> STRETCH],
+            [self._first >> PARTITION_BITS, self._last >> PARTITION_BITS],
         )
-        self._stretches = [(row["number"], row["lines"]) for row in rows]
-        self._indexed = sum(int(lines) for _, lines in self._stretches) or 1
+        self._partitions = [(row["number"], row["lines"]) for row in rows]
+        self._indexed = sum(int(lines) for _, lines in self._partitions) or 1
         self.lines = self._within(filtering)
         self._until = time.thread_time() + _BUDGET
         self._patience = time.monotonic() + _PATIENCE
@@ -73,7 +73,7 @@ class PassageIndex:
         return min(whole, int(rows.fetchone()[0] or 0))
 
     def nicks(self, words: Sequence[QuestionWord]) -> frozenset[str]:
-        """Those of the words, by their roots, that are also nicks that have spoken."""
+        """Find those of the words, by their roots, that are also nicks that have spoken."""
         sql = "SELECT EXISTS (SELECT 1 FROM people_days WHERE nick = ?)"
         return frozenset(
             word.root
@@ -82,10 +82,10 @@ class PassageIndex:
         )
 
     def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
-        """How many of the newest lines have each word, and about how many lines those are."""
+        """Count the newest lines that have each word, and about how many lines those are."""
         counts = {word.root: 0 for word in words}
         sampled = 0
-        for number, lines in self._stretches:
+        for number, lines in self._partitions:
             for word in words:
                 sql = (
                     f"SELECT count(*) FROM (SELECT 1 FROM words_{number}"
@@ -101,8 +101,8 @@ class PassageIndex:
     def candidates(
         self, plans: Sequence[IndexPlan], further: Sequence[IndexPlan], enough: float
     ) -> tuple[list[int], int | None]:
-        """The ids of the lines that have most of what the question's words weigh; and down to
-        which id was searched by `plans`, None for all. Only where these find no line with
+        """Return the ids of the lines that have most of what the question's words weigh; and down
+        to which id was searched by `plans`, None for all. Only where these find no line with
         `enough`, `further` ones are asked for, as long as there is time."""
         sums: dict[int, float] = {}
         reached = self._collect(sums, plans)
@@ -119,9 +119,9 @@ class PassageIndex:
         reached: int | None = None
         try:
             self._connection.set_progress_handler(self._late, _STEPS)
-            for number, lines in self._stretches[:: -self._sign]:
+            for number, lines in self._partitions[:: -self._sign]:
                 self._add(sums, number, plans, max(_LEAST_READ, _READ * lines // self._indexed))
-                reached = number << STRETCH
+                reached = number << PARTITION_BITS
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
@@ -133,8 +133,8 @@ class PassageIndex:
     def _add(
         self, sums: dict[int, float], number: int, plans: Sequence[IndexPlan], most: int
     ) -> None:
-        first = max(self._first, number << STRETCH)
-        last = min(self._last, ((number + 1) << STRETCH) - 1)
+        first = max(self._first, number << PARTITION_BITS)
+        last = min(self._last, ((number + 1) << PARTITION_BITS) - 1)
         order = "ASC" if self._sign > 0 else "DESC"
         sql = (
             f"SELECT rowid FROM words_{number} WHERE words_{number} MATCH ?"
@@ -170,8 +170,11 @@ class IndexPlan:
 def plans(
     asking: WeighedQuestion, counts: Mapping[str, int], counted: int, nicks: Collection[str]
 ) -> Iterator[IndexPlan]:
-    """What to ask the index for, the rarest words first: lines with a rare word, and with a common
-    one together with any other; and what one of `nicks` said with any other."""
+    """Return what to ask the index for, the rarest words first.
+
+    Lines with a rare word, and with a common one together with any other; and what one of `nicks`
+    said with any other.
+    """
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
     share = _READ / max(asking.lines, _READ)
     for word in words:
@@ -185,7 +188,8 @@ def plans(
 
 
 def related_plans(asking: WeighedQuestion) -> Iterator[IndexPlan]:
-    """The same for what may stand for a word, together with another word of the question."""
+    """Return the plans for what may stand for a word, together with another word of the
+    question."""
     words = asking.question.words
     for word in words:
         related, others = list(word.related.items())[:_RELATED], _other_terms(words, word)
@@ -200,7 +204,7 @@ def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> list[str]
 
 
 def weight_of(word: QuestionWord, count: int, counted: int) -> float:
-    """How much a word tells in this log: its inverse document frequency, at most 7."""
+    """Return the inverse document frequency of a word in this log, at most 7."""
     expected = _PRIOR * math.exp(-word.rarity)
     heaviest = _NUMBER if is_number(word.root) else _HEAVIEST
     return min(heaviest, math.log((counted + _PRIOR) / (count + expected)))

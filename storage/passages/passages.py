@@ -1,7 +1,7 @@
 """Lines that answer a plain question, best first, each with the chance that it does.
 
 The index is asked for lines with the question's words, rarest words first: all lines with a rare
-word, and those that have a common word together with another one. The stretches are read from the
+word, and those that have a common word together with another one. The partitions are read from the
 newest backwards, until time is over. The best few hundred lines, and the newest lines of the log
 whatever their words, are then looked at one by one (storage/passages/score.py).
 """
@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from storage.chat_log.event import SPOKEN, Event
+from storage.chat_log.event_table import event_of
 from storage.chat_log.query import Query, find, query_rows
-from storage.chat_log.rows import event_of
 from storage.db.database import Row, from_micros
 from storage.passages.index import PassageIndex, plans, related_plans, weight_of
 from storage.passages.question_words import QuestionWords, asks, question_words, shows
@@ -72,7 +72,7 @@ class Passages:
 
     @property
     def answers(self) -> tuple[Passage, ...]:
-        """Those that are an answer."""
+        """The passages that are an answer."""
         return tuple(each for each in self.items if each.score >= SAID_HERE)
 
 
@@ -89,7 +89,7 @@ class LineFilter:
     oldest: bool = False
 
     def leaves_out(self, event: Event) -> bool:
-        """Whether an event is none that may be found."""
+        """Return True if an event may not be found."""
         text = event.text.lstrip()
         if self.prefix and re.match(rf"{re.escape(self.prefix)}[a-zA-Z]", text):
             return True
@@ -100,13 +100,13 @@ class LineFilter:
 
 
 PEOPLE = LineFilter()
-"""What people say, where the bot has no name yet."""
+"""The filter of what people say, where the bot has no name yet."""
 
 
 def find_passages(
     connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
 ) -> Passages:
-    """The lines that answer `question` likeliest: `within.limit` at most.
+    """Return the lines that answer `question` likeliest: `within.limit` at most.
 
     Nothing is found when the question has no word that says anything.
     """
@@ -117,13 +117,13 @@ def find_passages(
 def looked_at(
     connection: sqlite3.Connection, question: str, within: Query
 ) -> list[tuple[Event, list[float]]]:
-    """The lines that `find_passages` scores, each with its features: to fit the weights."""
+    """Return the lines that `find_passages` scores, each with its features: to fit the weights."""
     search = PassageSearch.prepare(connection, question, within, PEOPLE)
     return [] if search is None else [(event, values) for event, values in search.lines()]
 
 
 class PassageSearch:
-    """One search on one connection."""
+    """A search on one connection."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class PassageSearch:
         return None if self._reached is None else from_micros(self._reached * 1000)
 
     def run(self, limit: int) -> Passages:
-        """All steps in their order."""
+        """Run all steps in their order."""
         passages: list[Passage] = []
         asked: list[Passage] = []
         for event, values in self.lines():
@@ -234,7 +234,7 @@ class PassageSearch:
                 yield Passage(reply.event, score, passage.coverage, passage.event)
 
     def _following(self, asked: Event) -> list[Event]:
-        """The lines just after a question on its channel."""
+        """Return the lines just after a question on its channel."""
         query = replace(
             self._filter.query,
             network=asked.network,

@@ -1,4 +1,4 @@
-"""What a plain question asks for: the words that an answer should have, and its kind.
+"""The words that the answer to a plain question should have, and the kind of the question.
 
 "When does the greenhouse pump start?" asks for a time, with "greenhouse", "pump" and "start".
 """
@@ -37,7 +37,7 @@ _KEPT_WHEN_ALONE = frozenset(_KEPT_WHEN_ALONE_TEXT.split())
 
 
 class Expected(Enum):
-    """What kind of thing a question asks for."""
+    """The kind of thing that a question asks for."""
 
     TIME = "time"
     NUMBER = "number"
@@ -151,22 +151,22 @@ def question_words(text: str) -> QuestionWords:
 
 
 def shows(expected: Expected, text: str) -> bool | None:
-    """Whether a text has what was asked for; None where that cannot be told."""
+    """Return True if a text has what was asked for; None where that cannot be told."""
     pattern = _SHOWS.get(expected)
     return None if pattern is None else pattern.search(plain(text)) is not None
 
 
 def asks(text: str) -> bool:
-    """Whether a line is a question."""
+    """Return True if a line is a question."""
     said = plain(text).strip()
     return said.endswith("?") or _ASKS.match(said) is not None
 
 
 def is_content(word: str) -> bool:
-    """Whether a plain word says something by itself."""
+    """Return True if a plain word says something by itself."""
     return word not in _STOP and len(word) > 1
 
 
 def is_number(word: str) -> bool:
-    """Whether a plain word is a small number, in digits or letters."""
+    """Return True if a plain word is a small number, in digits or letters."""
     return (word.isdigit() and len(word) < 3) or _COUNTS.fullmatch(word) is not None

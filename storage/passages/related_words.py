@@ -24,8 +24,8 @@ class RelatedWords:
     lines: list[str]
 
     def related_to(self, root: str) -> Mapping[str, float]:
-        """The stems that are related to a stem, likeliest first, each with its weight: 0.1 to
-        0.9."""
+        """Return the stems that are related to a stem, likeliest first, each with its weight: 0.1
+        to 0.9."""
         rank = self.ranks.get(root)
         if rank is None:
             return _ADDED.get(root, {})
@@ -33,7 +33,7 @@ class RelatedWords:
         return listed | _ADDED.get(root, {})
 
     def rank(self, root: str) -> int:
-        """How many stems are more frequent in English."""
+        """Return how many stems are more frequent in English."""
         return self.ranks.get(root, len(self.lines))
 
 

@@ -1,4 +1,4 @@
-"""How likely a line replies to a question that somebody asked shortly before it.
+"""The chance that a line replies to a question that was asked shortly before it.
 
 The chances were counted on #ubuntu logs with hand-made reply links (Kummerfeld et al., ACL 2019;
 13,704 questions, `benchmarks/reply_counts.py`): how many lines later it was said, and to whom.
@@ -35,7 +35,7 @@ class ReplyChance:
 
 
 def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
-    """The lines of others among those just after a question, each with its chance."""
+    """Return the lines of others among those just after a question, each with its chance."""
     others = {event.nick for event in following[: NEXT // 2]} - {question.nick}
     asker = question.nick.lower()
     named = any(addressee(event.text) == asker for event in following[:NEXT])
@@ -48,12 +48,12 @@ def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
 
 
 def distance_bin(distance: int) -> int:
-    """The place of a distance in the tables of chances."""
+    """Return the place of a distance in the tables of chances."""
     return bisect_left(_DISTANCES, distance)
 
 
 def addressee(text: str) -> str | None:
-    """Whom a line addresses by name, in lower case; None for nobody."""
+    """Return the nick that a line addresses, in lower case; None if there is none."""
     match = _ADDRESS.match(text)
     return match["nick"].lower() if match else None
 

@@ -1,4 +1,4 @@
-"""How likely a line answers a question: a logit over what the two have in common.
+"""The chance that a line answers a question: a logit over what the two have in common.
 
 The weights are fitted by `benchmarks/passages_fit.py` to questions about facts among real lines of
 #ubuntu, and to questions that nobody there has answered; so a score is a chance, and one threshold
@@ -69,7 +69,7 @@ _LONG = 40
 
 @dataclass(frozen=True, slots=True)
 class SpokenLine:
-    """What somebody said, as words and their stems; `speaker` are the stems of the nick."""
+    """A spoken line as words and their stems; `speaker` are the stems of the nick."""
 
     text: str
     words: Sequence[str]
@@ -79,7 +79,7 @@ class SpokenLine:
 
     @classmethod
     def from_text(cls, text: str, nick: str) -> SpokenLine:
-        """What `nick` said."""
+        """Split what `nick` said."""
         words = tokens(text)
         stems = [stem(word) for word in words]
         return cls(text, words, stems, set(stems), _names(nick))
@@ -98,24 +98,24 @@ class WeighedQuestion:
         self.weights = weights
         self.lines = lines
         self.whole = sum(weights.values()) or 1.0
-        """What all words weigh together."""
+        """The weight of all words together."""
         self._stems = frozenset(
             root for word in question.words for root in (word.root, *word.related)
         )
 
     def touches(self, line: SpokenLine) -> bool:
-        """Whether a line has anything to do with the question."""
+        """Return True if a line has anything to do with the question."""
         return not (self._stems.isdisjoint(line.present) and self._stems.isdisjoint(line.speaker))
 
 
 @lru_cache(8_192)
 def rarity(root: str) -> float:
-    """How much a stem tells, by its frequency in English: from 1 to 7."""
+    """Return how much a stem tells, by its frequency in English: from 1 to 7."""
     return min(_HEAVIEST, max(1.0, math.log(20 + related_words().rank(root)) - 2.0))
 
 
 def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list[float]:
-    """The values of FEATURES for a line."""
+    """Return the values of FEATURES for a line."""
     words, present = line.words, line.present
     exact = near = heaviest = rarest = 0.0
     name_missing = 0.0
@@ -167,7 +167,8 @@ def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list
 
 
 def _density(line: SpokenLine, matched: Set[str]) -> tuple[float, bool]:
-    """How much of what a line tells are words of the question, and whether it tells more."""
+    """Return which share of a line's content are words of the question, and if it has other
+    content."""
     content = [root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)]
     told = sum(map(rarity, content))
     holds = sum(rarity(root) for root in content if root in matched)
@@ -175,20 +176,20 @@ def _density(line: SpokenLine, matched: Set[str]) -> tuple[float, bool]:
 
 
 def chance(values: Sequence[float]) -> float:
-    """The chance from 0 to 1 that a line with these features answers the question."""
+    """Return the chance from 0 to 1 that a line with these features answers the question."""
     total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
 
 def as_statement(values: Sequence[float]) -> list[float]:
-    """The features of a question as if it were a statement that has what is asked for: how likely
-    it is about the same."""
+    """Return the features of a question as if it were a statement that has what is asked for: how
+    likely it is about the same."""
     whole = {"asks": 0.0, "lacks": 0.0, "nothing new": 0.0, "shows": 1.0}
     return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 
 
 def rounded_log_odds(share: float) -> float:
-    """The log-odds of a chance in steps of a half, which is as exact as it is."""
+    """Return the log-odds of a chance in steps of a half, which is as exact as it is."""
     kept = min(max(share, 1e-9), 1 - 1e-9)
     return round(2 * math.log(kept / (1 - kept))) / 2
 
@@ -207,7 +208,7 @@ def _exact(word: QuestionWord, line: SpokenLine, weight: float) -> float:
 
 
 def _states(line: SpokenLine, matched: Set[str]) -> bool:
-    """Whether a line says what something that was asked for is: "the parcel is", "is the boss"."""
+    """Return True if a line states what was asked for: "the parcel is", "is the boss"."""
     stems = line.stems
     for place, root in enumerate(stems):
         if root == "be":
@@ -218,7 +219,7 @@ def _states(line: SpokenLine, matched: Set[str]) -> bool:
 
 
 def _misspelt(word: str, other: str) -> bool:
-    """Whether two words of some length differ by one letter, or by two that changed places."""
+    """Return True if two long words differ by one letter, or by two that changed places."""
     if abs(len(word) - len(other)) > 1 or len(other) < _TYPO_LENGTH:
         return False
     at = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
@@ -230,5 +231,5 @@ def _misspelt(word: str, other: str) -> bool:
 
 
 def _remaining_text(words: Sequence[str], matched: set[str]) -> str:
-    """What a line says beside the words of the question."""
+    """Return the text of a line without the words of the question."""
     return " ".join(word for word in words if stem(word) not in matched)

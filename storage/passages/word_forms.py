@@ -80,7 +80,7 @@ _EXPANDED = {
 
 
 def plain(text: str) -> str:
-    """A text in lower case and without accents, as the index reads it."""
+    """Return a text in lower case and without accents, as the index reads it."""
     lower = text.lower().replace("’", "'")
     if lower.isascii():
         return lower
@@ -89,7 +89,8 @@ def plain(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text in order, plain, contractions written out and without a possessive s."""
+    """Return the words of a text in order, plain, contractions written out and without a possessive
+    s."""
     found: list[str] = []
     for word in _WORD.findall(plain(text)):
         if "'" in word:
@@ -111,7 +112,7 @@ def _whole(word: str) -> str:
 
 @lru_cache(50_000)
 def stem(word: str) -> str:
-    """The stem of a plain word: equal for its forms, and mostly a word itself."""
+    """Return the stem of a plain word: equal for its forms, and mostly a word itself."""
     if word in _STEMS:
         return _STEMS[word]
     if len(word) <= _SHORTEST or not word.isalpha():
@@ -142,7 +143,7 @@ def _without_e(root: str) -> str:
 
 @lru_cache(4_096)
 def forms(word: str) -> tuple[str, ...]:
-    """All that a plain word, or another form of it, may be written as, itself among them."""
+    """Return every spelling of a plain word and its other forms, itself among them."""
     root = stem(word)
     if root in _FORMS:
         return tuple(dict.fromkeys([word, *_FORMS[root]]))
@@ -159,8 +160,10 @@ def forms(word: str) -> tuple[str, ...]:
 
 @lru_cache(4_096)
 def index_terms(word: str) -> tuple[str, ...]:
-    """What to ask an FTS5 index for, to find all forms of a plain word: few terms, each a string
-    of FTS5. A prefix finds a bit more, and costs less than many forms."""
+    """Return the few FTS5 terms that find all forms of a plain word.
+
+    A prefix finds a bit more, and costs less than many forms.
+    """
     root = stem(word)
     if root in _FORMS or not root.isascii() or not root.isalpha() or len(root) < _SHORTEST_PREFIX:
         return tuple(f'"{form}"' for form in forms(word))

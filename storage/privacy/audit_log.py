@@ -1,4 +1,4 @@
-"""Who had what done, and why: what admins and the model in their name have changed."""
+"""The audit log: what admins, and the model in their name, have changed, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.db.database import Database, from_micros, to_micros
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One thing that was done: `actor` had `action` done to `target` in `place`."""
+    """An entry of the audit log: `actor` had `action` done to `target` in `place`."""
 
     place: Place
     actor: str
@@ -41,7 +41,7 @@ class AuditLog:
             )
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
-        """The newest deeds, oldest first."""
+        """Return the newest deeds, oldest first."""
         rows = await self._database.fetch_all(
             "SELECT * FROM audit ORDER BY rowid DESC LIMIT ?", [limit]
         )

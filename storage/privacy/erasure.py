@@ -37,7 +37,7 @@ _PIECE = 5_000  # events in memory at once
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who is on a network now and speaks for themselves.
+    """A person who is on a network now and asks for themselves.
 
     Theirs is what was said under the account that they are logged in to. Besides, under any
     account or none, only what has their very nick, user name and host and was said by nobody
@@ -51,23 +51,23 @@ class Person:
     account: str | None
 
     def queries(self) -> list[Query]:
-        """What to look at."""
+        """Return the queries that find at least their events."""
         query = Query(scope=EVERYTHING, network=self.network, own=False)
         mask = replace(query, nick=self.nick, user=self.user, host=self.host)
         return [mask, *([replace(query, account=self.account)] if self.account else [])]
 
     @property
     def names(self) -> set[str]:
-        """What they are called."""
+        """Their names."""
         return {self.nick}
 
     @property
     def owner(self) -> Owner:
-        """They, as the owner of reminders."""
+        """The person as the owner of reminders."""
         return Owner(self.network, self.nick, self.user, self.host, self.account)
 
     def owns(self, event: Event) -> bool:
-        """Whether a found event is theirs."""
+        """Return True if a found event is theirs."""
         if not self.user or not self.host:
             return event.account is not None and event.account == self.account
         return event.account is None or event.account == self.account
@@ -75,30 +75,30 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class NamedPerson:
-    """Everything under a nick, or an account, of one network or of all."""
+    """A nick, or an account, of one network or of all, with everything under it."""
 
     network: str | None
     nick: str | None = None
     account: str | None = None
 
     def queries(self) -> list[Query]:
-        """What to look at."""
+        """Return the query that finds their events."""
         query = Query(scope=EVERYTHING, network=self.network, own=False)
         return [replace(query, nick=self.nick, account=self.account)]
 
     @property
     def names(self) -> set[str]:
-        """What they are called."""
+        """Their names."""
         return {self.nick} if self.nick else set()
 
     def owns(self, event: Event) -> bool:
-        """All that is found."""
+        """Return True: every found event is theirs."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How much there was: events of the person, lines and turns of the bot that go with them."""
+    """The number of events of the person, and of lines and turns of the bot, that were removed."""
 
     events: int = 0
     replies: int = 0
@@ -106,7 +106,7 @@ class Forgotten:
 
 
 async def count(log: ChatLog, person: Person | NamedPerson) -> int:
-    """How many events of a person there are."""
+    """Count the events of a person."""
     return len(await _events_of(log, person, QuoteDetector()))
 
 
@@ -131,7 +131,7 @@ async def forget(
     async with secure_delete(database):
         turns = await _turns_of(database, lambda row: row["anchor"] in ids, detector)
         await _forget_turns(database, turns, detector, names, theirs)
-        await Runs(database).forget(ids, person.network, names, detector)
+        await Runs(database).forget(ids, person.network, names, detector.within)
         await _forget_texts(database, detector)
         await _forget_reminders(database, person)
         await AttentionStore(database).forget(person.network, names, ids)
@@ -144,7 +144,7 @@ async def forget(
 
 
 async def _has_reminders(database: Database, person: Person | NamedPerson) -> bool:
-    """Whether there may be something of them although they have said nothing."""
+    """Return True if a person who has said nothing may have reminders."""
     if isinstance(person, NamedPerson):
         return True
     return bool(await Reminders(database).for_owner(person.owner))
@@ -159,7 +159,7 @@ async def _forget_reminders(database: Database, person: Person | NamedPerson) ->
 
 
 def other_files(data: Path, log: Path) -> list[Path]:
-    """The files in the data folder, beside the log, in which tendrils keep things."""
+    """Return the files in the data folder, beside the log, in which tendrils keep things."""
     return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
 
 
@@ -176,8 +176,8 @@ async def _events_of(
 
 
 async def _replies(log: ChatLog, ids: set[int], detector: QuoteDetector) -> set[int]:
-    """The bot's lines that answer these events, or quote them, or were said in private to the
-    one who said them."""
+    """Return the bot's lines that answer these events, or quote them, or were said in private to
+    the one who said them."""
     replies: set[int] = set()
     if not ids:
         return replies
@@ -207,7 +207,7 @@ async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
 async def _turns_of(
     database: Database, asked: Callable[[sqlite3.Row], bool], detector: QuoteDetector
 ) -> list[DeletedTurn]:
-    """The turns that were `asked`, or quote."""
+    """Return the turns that were `asked`, or quote."""
     rows = await database.fetch_all(
         "SELECT t.id, anchor, messages, room, name FROM turns t"
         " JOIN conversations c ON c.id = conversation_id"
@@ -234,7 +234,8 @@ async def _forget_turns(
 
 
 def _said_in(messages: str) -> str:
-    """The text of all messages of a turn, with the log lines that stand before a question."""
+    """Return the text of all messages of a turn, with the log lines that stand before a
+    question."""
     kept = json.loads(messages)
     texts = [str(message.get("content") or "") for message in kept]
     return "\n".join([*texts, *(line for message in kept for line in message.get("said", ()))])
@@ -254,7 +255,7 @@ async def _forget_elsewhere(
     path: Path, network: str | None, names: set[str], detector: QuoteDetector
 ) -> int:
     async with Database.open(path) as database, secure_delete(database):
-        await Runs(database).forget((), network, names, detector)
+        await Runs(database).forget((), network, names, detector.within)
         turns = await _turns_of(database, lambda row: False, detector)
         await _forget_turns(database, turns, detector)
         await _forget_texts(database, detector)
@@ -264,7 +265,8 @@ async def _forget_elsewhere(
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file has the tables of a tendril: other programs may keep files there too."""
+    """Return True if a file has the tables of a tendril: other programs may keep files there
+    too."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             found = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'").fetchone()

@@ -1,4 +1,4 @@
-"""Whether a text repeats what somebody said."""
+"""Detection of texts that quote a person."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ _SHOWN = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] (?:<|\* |-|\*\*\* )([
 
 
 class QuoteDetector:
-    """What was said, so that its quotations are known: lines of the log as a tool shows them, a
-    line of five words or more, eight words in a row, a long word. Shorter echoes are anybody's
-    words."""
+    """A detector of quotations of events.
+
+    A text quotes when it has a log line as a tool shows it, a whole line of five words or more,
+    eight words in a row, or a long word. Shorter echoes are anybody's words.
+    """
 
     def __init__(self) -> None:
         self._pieces: set[int] = set()
@@ -32,7 +34,7 @@ class QuoteDetector:
             self._shown.add((f"{event.time:%Y-%m-%d %H:%M:%S}", event.nick.lower()))
 
     def within(self, text: str) -> bool:
-        """Whether `text` has any of it."""
+        """Return True if `text` quotes any of the events."""
         if any((time, nick.lower()) in self._shown for time, nick in _SHOWN.findall(text)):
             return True
         words = _words(text)

@@ -1,4 +1,4 @@
-"""How long the log is kept, and the sweep that removes what is older."""
+"""Retention: the sweep that removes what is older than it may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admins have set for a channel while the bot runs, so that a restart does not undo it."""
+"""Settings of channels that admins have changed while the bot runs; they survive a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ChannelSettings:
         self._database = database
 
     async def all(self) -> dict[Place, dict[str, str]]:
-        """Every setting."""
+        """Return every setting."""
         found: dict[Place, dict[str, str]] = {}
         for row in await self._database.fetch_all("SELECT * FROM channel_settings ORDER BY key"):
             place = Place(row["network"], row["channel"])

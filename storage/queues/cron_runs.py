@@ -1,4 +1,4 @@
-"""When each scheduled job last ran, so that a restart neither repeats nor forgets one."""
+"""The last run of each scheduled job, so that a restart neither repeats nor skips one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Schedule:
         self._database = database
 
     async def last_run(self, job: str) -> datetime | None:
-        """The time for which the job last ran, or None if it never did."""
+        """Return the time for which the job last ran, or None if it never did."""
         row = await self._database.fetch_one("SELECT last_run FROM schedule WHERE job = ?", [job])
         return from_micros(row["last_run"]) if row else None
 

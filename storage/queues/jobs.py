@@ -28,7 +28,6 @@ LEASE = timedelta(minutes=30)
 _KEPT_DONE = timedelta(hours=24)
 _KEPT_FAILED = timedelta(hours=72)
 _PRIORITY = 100
-_ATTEMPTS = 5
 
 _ADD = """
 INSERT INTO jobs (kind, payload, key, lane, priority, state, max_attempts, depends_on, created,
@@ -73,6 +72,7 @@ class Jobs:
     """The jobs in a database file. `changed` is set whenever one was added or made free by us.
 
     `retry` is how long a job waits after its first failed attempt; the time doubles with each.
+    `max_attempts` is how often a job that is added here may fail before it is dead.
     """
 
     def __init__(
@@ -80,10 +80,12 @@ class Jobs:
         database: Database,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         retry: timedelta = timedelta(seconds=30),
+        max_attempts: int = 5,
     ) -> None:
         self._database = database
         self._now = now
         self._retry = retry
+        self.max_attempts = max_attempts
         self.changed = asyncio.Event()
 
     async def add(
@@ -96,7 +98,6 @@ class Jobs:
         priority: int = _PRIORITY,
         run_at: datetime | None = None,
         depends_on: int | None = None,
-        max_attempts: int = _ATTEMPTS,
     ) -> int:
         """Put a job in line and return its id; that of the first, if one with `key` is known.
 
@@ -113,7 +114,7 @@ class Jobs:
                 "lane": lane,
                 "priority": priority,
                 "state": state,
-                "max_attempts": max_attempts,
+                "max_attempts": self.max_attempts,
                 "depends_on": depends_on,
                 "created": now,
                 "run_at": to_micros(run_at) if run_at else now,
@@ -127,7 +128,8 @@ class Jobs:
         return int(known[0])
 
     async def claim(self, worker: str, kinds: Collection[str], now: datetime) -> Job | None:
-        """The job of these kinds that is due and comes first: it is the worker's for `LEASE`."""
+        """Return the job of these kinds that is due and comes first: it is the worker's for
+        `LEASE`."""
         values = {
             "worker": worker,
             "kinds": json.dumps(list(kinds)),
@@ -184,7 +186,7 @@ class Jobs:
             return cursor.rowcount > 0
 
     async def all(self, *states: str) -> Sequence[Job]:
-        """The jobs in these states (every one, if none is named), in order of arrival."""
+        """Return the jobs in these states (every one, if none is named), in order of arrival."""
         rows = await self._database.fetch_all(
             "SELECT * FROM jobs WHERE ?1 = '[]' OR state IN (SELECT value FROM json_each(?1))"
             " ORDER BY id",
@@ -193,7 +195,8 @@ class Jobs:
         return [_job(row) for row in rows]
 
     async def next_due(self, kinds: Collection[str], after: datetime) -> datetime | None:
-        """When the first pending job of these kinds is due that was not yet due at `after`."""
+        """Return when the first pending job of these kinds is due that was not yet due at
+        `after`."""
         row = await self._database.fetch_one(
             "SELECT min(run_at) AS due FROM jobs WHERE state = 'pending' AND run_at > ?"
             " AND kind IN (SELECT value FROM json_each(?))",
@@ -229,7 +232,7 @@ class Jobs:
 
 
 async def _start(db: aiosqlite.Connection, depends_on: int | None) -> tuple[str, str]:
-    """The state in which a job begins, and why it is over already."""
+    """Return the state in which a job begins, and why it is over already."""
     if depends_on is None:
         return "pending", ""
     parent = await _fetch_row(db, "SELECT state FROM jobs WHERE id = ?", [depends_on])

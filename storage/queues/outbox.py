@@ -16,7 +16,7 @@ from storage.db.database import Database, to_micros
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """One message for a place."""
+    """A message for a place."""
 
     id: int
     place: Place
@@ -24,7 +24,7 @@ class OutgoingMessage:
 
 
 def outbox_path(data: Path) -> Path:
-    """The file through which tendrils hand messages to one another."""
+    """Return the file through which tendrils hand messages to one another."""
     return data / "outbox.db"
 
 
@@ -44,7 +44,7 @@ class Outbox:
             )
 
     async def list_unsent(self) -> Sequence[OutgoingMessage]:
-        """The messages that have not been said, oldest first."""
+        """Return the messages that have not been said, oldest first."""
         rows = await self._database.fetch_all("SELECT * FROM outbox WHERE sent IS NULL ORDER BY id")
         return [
             OutgoingMessage(row["id"], Place(row["network"], row["channel"]), row["text"])

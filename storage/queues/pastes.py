@@ -16,7 +16,7 @@ from storage.db.database import Database, from_micros, to_micros
 
 @dataclass(frozen=True, slots=True)
 class Paste:
-    """One answer; `rest` are its lines that have not been said yet."""
+    """A long answer; `rest` are its lines that have not been said yet."""
 
     id: str
     text: str
@@ -46,11 +46,11 @@ class Pastes:
         return token
 
     async def get(self, token: str) -> Paste | None:
-        """The paste with this id, unless it has expired."""
+        """Return the paste with this id, unless it has expired."""
         return await self._fetch("id = ?", token)
 
     async def latest(self, place: Place) -> Paste | None:
-        """The newest one of a place that has lines left to say."""
+        """Return the newest one of a place that has lines left to say."""
         where = "network = ? AND channel = ? AND rest <> '' ORDER BY time DESC LIMIT 1"
         return await self._fetch(where, place.network, place.channel)
 

@@ -1,4 +1,4 @@
-"""What people want to be reminded of: a text, a time, and the place where they said so."""
+"""Reminders: a text, a time, and the place where a person asked for it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST, MOST_THERE = 20, 100
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who a reminder belongs to: whoever is logged in to the account or, where there is none, has
-    that very nick, user name and host."""
+    """The owner of a reminder: a services account or, without one, a nick with its user name and
+    host."""
 
     network: str
     nick: str
@@ -70,7 +70,7 @@ class Reminders:
         return replace(reminder, id=int(added[0])) if added else None
 
     async def get(self, number: int) -> Reminder | None:
-        """The reminder with an id."""
+        """Return the reminder with an id."""
         row = await self._database.fetch_one("SELECT * FROM reminders WHERE id = ?", [number])
         return _reminder(row) if row else None
 
@@ -81,7 +81,7 @@ class Reminders:
         ]
 
     async def for_owner(self, owner: Owner) -> Sequence[Reminder]:
-        """Somebody's, the next one first."""
+        """Return an owner's reminders, the next one first."""
         rows = await self._database.fetch_all(
             f"{_ALL} WHERE {_OWN} ORDER BY due, id", _owner(owner)
         )

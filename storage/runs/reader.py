@@ -47,13 +47,13 @@ class RunRecord:
 
 
 async def newest_runs(folder: Path, limit: int, before: datetime | None = None) -> list[RunRecord]:
-    """The newest runs of the tendrils whose files are in `folder`, the newest first: those that
-    began `before` a time. Files that cannot be read are left out."""
+    """Return the newest runs of the tendrils whose files are in `folder`, the newest first: those
+    that began `before` a time. Files that cannot be read are left out."""
     return await asyncio.to_thread(_newest_runs, folder, limit, before)
 
 
 async def read_run(folder: Path, name: str) -> RunRecord | None:
-    """The run of that id with its steps, if there is one."""
+    """Return the run of that id with its steps, if there is one."""
     return await asyncio.to_thread(_read_run, folder, name)
 
 
@@ -80,7 +80,7 @@ def _read_run(folder: Path, name: str) -> RunRecord | None:
 
 
 def _rows(path: Path, sql: str, values: Sequence[int]) -> list[sqlite3.Row]:
-    """What a query finds; nothing in a file without runs, or one that cannot be read."""
+    """Return the rows of a query; none of a file without runs, or one that cannot be read."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as file:

@@ -7,13 +7,12 @@ and answer where that is configured.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 
 from storage.db.database import Database, to_micros
 from storage.db.errors import Unavailable
-from storage.privacy.quote_detector import QuoteDetector
 
 _BEGIN = """
 INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, worded,
@@ -69,8 +68,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended: `outcome` is answered, silent, deferred, failed, stopped or interrupted,
-    `reason` the kind of error."""
+    """The end of a run.
+
+    `outcome` is answered, silent, deferred, failed, stopped or interrupted, `reason` the kind of
+    error.
+    """
 
     time: datetime
     outcome: str
@@ -110,11 +112,13 @@ class Runs:
             return [Effect(*row) for row in db.execute(sql, [run.key])]
 
         # What must outlive a power cut is an effect, and that is written for good.
-        return await self._database.write_inline(insert)
+        return await self._database.write(insert, durable=False, inline=True)
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
-        """Write down, for good, that something is about to happen. Raises Unavailable also when
-        there is no such run."""
+        """Record, durably, that an effect is about to happen.
+
+        Raises Unavailable also when there is no such run.
+        """
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "INSERT OR REPLACE INTO effects SELECT id, ?, ?, NULL FROM runs WHERE key = ?",
@@ -124,7 +128,7 @@ class Runs:
                 raise Unavailable("the run has been removed")
 
     async def end_effect(self, run: str, effect: Effect) -> None:
-        """Write down what came of it."""
+        """Record the result of an effect."""
         async with self._database.transaction() as db:
             await db.execute(
                 f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?",
@@ -132,7 +136,7 @@ class Runs:
             )
 
     async def drop_effect(self, run: str, key: str) -> None:
-        """It did not happen after all."""
+        """Remove an effect that did not happen after all."""
         async with self._database.transaction() as db:
             await db.execute(f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key])
 
@@ -150,7 +154,7 @@ class Runs:
                 rows,
             )
 
-        await self._database.write_inline(update)
+        await self._database.write(update, durable=False, inline=True)
 
     async def interrupt(self) -> int:
         """Close all runs that an earlier process has left open; how many."""
@@ -181,11 +185,13 @@ class Runs:
         anchors: Collection[int],
         network: str | None,
         names: Collection[str],
-        detector: QuoteDetector,
+        quotes: Callable[[str], bool],
     ) -> int:
-        """Remove the runs that belong to a person: their questions are the log's `anchors`, their
-        conversations end with one of their `names` (on a network, or on all), or what is kept of
-        them quotes; how many."""
+        """Remove the runs that belong to a person and return how many there were.
+
+        They are those whose question is one of the log's `anchors`, whose conversation ends with
+        one of the `names` (on `network`, or on all), or whose text `quotes` the person.
+        """
         folded = {name.lower() for name in names}
         rows = await self._database.fetch_all(
             "SELECT id, anchor, conversation, question, answer,"
@@ -197,7 +203,7 @@ class Runs:
             for row in rows
             if row["anchor"] in anchors
             or _is_of(row["conversation"], network, folded)
-            or detector.within("\n".join([row["question"], row["answer"], row["results"] or ""]))
+            or quotes("\n".join([row["question"], row["answer"], row["results"] or ""]))
         ]
         if gone:
             async with self._database.transaction() as db:
@@ -206,7 +212,8 @@ class Runs:
 
 
 def _is_of(conversation: str, network: str | None, names: Collection[str]) -> bool:
-    """Whether a conversation on IRC, `network/#channel/nick` or `network/nick`, is a person's."""
+    """Return True if a conversation on IRC, `network/#channel/nick` or `network/nick`, is a
+    person's."""
     first, _, rest = conversation.lower().partition("/")
     on = network is None or network.lower() == first
     return on and rest.rpartition("/")[2] in names

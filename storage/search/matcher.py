@@ -31,19 +31,22 @@ class Matcher:
         self._together = re.compile(together) if len(sources) > 1 else None
 
     def matches(self, text: str) -> bool:
-        """Whether any of the terms occurs."""
+        """Return True if any of the terms occurs."""
         return self._any is not None and self._any.search(_plain(text)) is not None
 
     def score(self, text: str, age: float) -> float:
-        """How well a line answers: how often and how closely the terms occur, in how short a
-        line, and how new it is; `age` is 0 for the newest and 1 for the oldest that is ranked."""
+        """Score how well a line answers.
+
+        By how often and how closely the terms occur, in how short a line, and how new it is; `age`
+        is 0 for the newest and 1 for the oldest that is ranked.
+        """
         plain = _plain(text)
         often = sum(log1p(len(each.findall(plain))) for each in self._each)
         close = self._together is not None and self._together.search(plain) is not None
         return often / (1 + len(plain) / _SHORT) + _ADJACENT * close + _RECENT * (1 - age)
 
     def snippet(self, text: str) -> MatchSnippet:
-        """The part of a text with the first matches, and where they are."""
+        """Return the part of a text with the first matches, and where they are."""
         marks = self._marks(text)
         if len(text) <= _WIDTH:
             return MatchSnippet(text, tuple(marks))
@@ -64,7 +67,7 @@ class Matcher:
 
 
 def contains(text: str, part: str) -> bool:
-    """Whether a PART occurs in a text, as it stands but for its case."""
+    """Return True if a PART occurs in a text, as it stands but for its case."""
     return part.lower() in text.lower()
 
 
@@ -81,7 +84,8 @@ def _plain(text: str) -> str:
 
 
 def _fold_with_offsets(text: str) -> tuple[str, Sequence[int]]:
-    """A text without case and accents, and from where in the text each of its characters is."""
+    """Return a text without case and accents, and from where in the text each of its characters
+    is."""
     if text.isascii():
         return text.lower(), range(len(text))
     plain: list[str] = []

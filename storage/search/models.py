@@ -1,4 +1,4 @@
-"""What a search is asked for and what it answers with."""
+"""Queries and results of a search."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """How the newest few hundred hits spread, the most frequent first; months are "2026-03"
-    in UTC, the newest first."""
+    """Counts of the newest few hundred hits by value, the most frequent first.
+
+    Months are "2026-03" in UTC, the newest first.
+    """
 
     channels: tuple[tuple[Place, int], ...] = ()
     nicks: tuple[tuple[str, int], ...] = ()

@@ -7,10 +7,11 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from storage.chat_log import fts_index
-from storage.chat_log.event import SPOKEN, EventType, fold_name
+from storage import log_index
+from storage.chat_log.event import SPOKEN, EventType
 from storage.chat_log.query import Query, VisibleChannels, channels_in, query_rows
 from storage.db.database import Row, to_micros
+from storage.log_index import fold_name
 from storage.search.matcher import Matcher, contains
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
 
@@ -20,7 +21,7 @@ _MOST_TRIGRAMS = 12  # of one part: with so many next to nothing else is found
 
 @dataclass(frozen=True, slots=True)
 class IdRange:
-    """A range of ids, both ends with it, of one stretch of the index."""
+    """A range of ids, both ends with it, of one partition of the index."""
 
     number: int
     first: int
@@ -40,7 +41,7 @@ class LineConditions:
 
     @property
     def exact(self) -> bool:
-        """Whether the index itself knows what fits, so that hits need not be looked at."""
+        """True if the index itself knows what fits, so that hits need not be looked at."""
         outside = len(self.channels.others) <= _MOST_CHANNELS
         inside = not self.channels.public and len(self.channels.rows) <= _MOST_CHANNELS
         query = self.query
@@ -48,7 +49,7 @@ class LineConditions:
         return (inside or outside) and not timed and not (query.account or query.user or query.host)
 
     def fits(self, row: Row) -> bool:
-        """Whether a line may be found."""
+        """Return True if a line may be found."""
         query = self.query
         return (
             row["channel_id"] in self.channels.rows
@@ -71,33 +72,36 @@ class LineConditions:
         )
 
     def tags(self) -> tuple[list[str], list[str]]:
-        """What lines must have and must lack, as expressions over the tags."""
+        """Return the tags that lines must have and must lack, as FTS5 expressions."""
         types = self.query.types or frozenset()
-        have, lack = [], [fts_index.nick_tag(nick) for nick in self._others]
+        have, lack = [], [log_index.nick_tag(nick) for nick in self._others]
         inside, outside = self.channels.rows, self.channels.others
         # Of all public channels, the private ones are the few; else those inside mostly are.
         if not self.channels.public and len(inside) <= _MOST_CHANNELS:
-            have.append(_any(map(fts_index.channel_tag, inside)))
+            have.append(_any(map(log_index.channel_tag, inside)))
         elif len(outside) <= _MOST_CHANNELS:
-            lack += map(fts_index.channel_tag, outside)
+            lack += map(log_index.channel_tag, outside)
         if self._nicks:
-            have.append(_any(map(fts_index.nick_tag, self._nicks)))
+            have.append(_any(map(log_index.nick_tag, self._nicks)))
         if self.query.nick is not None:
-            have.append(_any([fts_index.nick_tag(self.query.nick)]))
+            have.append(_any([log_index.nick_tag(self.query.nick)]))
         if EventType.PRIVMSG not in types:
-            have.append(_any(fts_index.type_tag(kind) for kind in types))
+            have.append(_any(log_index.type_tag(kind) for kind in types))
         else:
-            lack += [fts_index.type_tag(kind) for kind in SPOKEN - types]
+            lack += [log_index.type_tag(kind) for kind in SPOKEN - types]
         if self.query.own:
-            have.append(_any([fts_index.OWN_TAG]))
+            have.append(_any([log_index.OWN_TAG]))
         elif self.query.own is not None:
-            lack.append(fts_index.OWN_TAG)
+            lack.append(log_index.OWN_TAG)
         return have, lack
 
 
 class ClausePlan:
-    """How the lines of one clause are found: by whole words, by parts, by both, or, when there is
-    neither, by looking at each line. Some hits must be looked at, for which there is `fits`."""
+    """The plan by which the lines of one clause are found.
+
+    By whole words, by parts, by both, or, when there is neither, by looking at each line. Some hits
+    must be looked at, for which there is `fits`.
+    """
 
     def __init__(self, clause: Clause, filtering: LineConditions) -> None:
         self._filter = filtering
@@ -108,14 +112,14 @@ class ClausePlan:
         self._parts = _parts_match(self._have)
         self._lacking = Matcher(wordy) if wordy and not self._words else None
         self.whole = any(term.kind is TermKind.PREFIX for term in clause.have)
-        """Whether a part of a stretch takes as long as all of it: so it is with prefixes."""
+        """True if a part of a partition takes as long as all of it: so it is with prefixes."""
         self.plain = bool(clause.have) and all(term.kind is TermKind.WORD for term in clause.have)
-        """Whether it asks for whole words alone, by which little is read in vain."""
+        """True if it asks for whole words alone, by which little is read in vain."""
         looked_at = self._have or self._lack or self._lacking or not self._words
         self.exact = filtering.exact and not looked_at
 
     def ids(self, connection: sqlite3.Connection, id_range: IdRange, limit: int) -> list[int]:
-        """The newest ids that may fit, newest first."""
+        """Return the newest ids that may fit, newest first."""
         if not self._words and not self._parts:
             return self._scan(connection, id_range, limit)
         number, bounds = id_range.number, [id_range.first, id_range.last]
@@ -133,7 +137,7 @@ class ClausePlan:
         return [row[0] for row in rows]
 
     def fits(self, text: str) -> bool:
-        """Whether a text has what the index could not be asked for."""
+        """Return True if a text has what the index could not be asked for."""
         return (
             all(contains(text, part) for part in self._have)
             and not any(contains(text, part) for part in self._lack)
@@ -147,6 +151,7 @@ class ClausePlan:
             before_id=id_range.last + 1,
             limit=limit,
         )
+        # LIKE reads the lines themselves: only for what has neither a word nor three letters.
         likes = "".join(" AND text LIKE ? ESCAPE '\\'" for _ in self._have)
         extra = (likes, [f"%{_unlike(part)}%" for part in self._have])
         rows = query_rows(connection, query, self._filter.channels, newest=True, extra=extra)
@@ -167,7 +172,7 @@ def _narrow(within: Query, parsed: ParsedQuery) -> Query:
 
 
 def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleChannels:
-    """Those of the channels that the text of a search asks for."""
+    """Keep those of the channels that the text of a search asks for."""
 
     def is_named(row: Row, names: Iterable[str]) -> bool:
         name, network = fold_name(row["name"]), fold_name(row["network"])
@@ -185,7 +190,7 @@ def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleC
 
 
 def _words_match(clause: Clause, filtering: LineConditions) -> str:
-    """The question to the index of words, "" when there is no word to begin with."""
+    """Return the FTS5 query for the index of words, "" when there is no word to begin with."""
     have = [_phrase(term) for term in clause.have if term.kind is not TermKind.PART]
     if not have:
         return ""
@@ -198,7 +203,7 @@ def _words_match(clause: Clause, filtering: LineConditions) -> str:
 
 
 def _parts_match(parts: Iterable[str]) -> str:
-    """The question to the index of parts, "" when all are too short for it."""
+    """Return the FTS5 query for the index of parts, "" when all are too short for it."""
     trigrams: list[str] = []
     for part in parts:
         each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
@@ -216,7 +221,7 @@ def _any(tags: Iterable[str]) -> str:
 
 
 def _quote(text: str) -> str:
-    """A string of FTS5; a NUL would end the whole question."""
+    """Return a string literal of FTS5; a NUL would end the whole query."""
     return '"' + text.replace('"', '""').replace("\0", " ") + '"'
 
 

@@ -1,5 +1,6 @@
-"""What people type into a search, read as words, operators and filters. Nothing is an error:
-what cannot be an operator is a word.
+"""The parser of what people type into a search: words, operators and filters.
+
+Nothing is an error: what cannot be an operator is a word.
 
     frogs awake            both words, anywhere in the line
     frogs or toads         either; `and` may be written, and binds more tightly
@@ -46,7 +47,7 @@ _UNSPACED = re.compile(
 
 
 class Mode(StrEnum):
-    """How words without an operator between them belong together."""
+    """The way in which words without an operator between them belong together."""
 
     AND = "and"
     OR = "or"
@@ -54,7 +55,7 @@ class Mode(StrEnum):
 
 
 class TermKind(Enum):
-    """How a term matches."""
+    """The way in which a term matches."""
 
     WORD = "word"
     PHRASE = "phrase"
@@ -64,8 +65,11 @@ class TermKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One thing to look for. A PART is text that must occur as it stands, but for its case; of
-    all others accents do not matter either."""
+    """A thing to look for.
+
+    A PART is text that must occur as it stands, but for its case; of all others accents do not
+    matter either.
+    """
 
     kind: TermKind
     text: str
@@ -96,11 +100,11 @@ class ParsedQuery:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """What is looked for, each once: what there is to highlight."""
+        """The terms that are looked for, each once, to be highlighted."""
         return tuple(dict.fromkeys(term for clause in self.clauses for term in clause.have))
 
     def __bool__(self) -> bool:
-        """Whether anything was asked for."""
+        """Return True if anything was asked for."""
         return self != ParsedQuery()
 
 
@@ -154,7 +158,7 @@ class _Reader:
             self._add(_term(match), minus)
 
     def result(self) -> ParsedQuery:
-        """All that was read. What must be lacking in an alternative search is so in each."""
+        """Return the parsed query. What must be lacking in an alternative search is so in each."""
         lack = [term for clause in self._clauses for term in clause.lack]
         clauses = [
             Clause(tuple(clause.have), tuple(lack if self._mode is Mode.OR else clause.lack))
@@ -186,7 +190,7 @@ class _Reader:
             into.append(term)
 
     def _take_filter(self, kind: str | None, value: str, minus: bool) -> bool:
-        """Whether a piece was a filter that makes sense; it is taken then."""
+        """Take a piece that is a filter, and return True, if it makes sense."""
         if kind is None or not value:
             return False
         if kind in ("nick", "channel"):
@@ -222,8 +226,8 @@ class _Reader:
 
 
 def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
-    """The first moment of a year, month, day or time, and the first one after (for a time, the
-    same). Raises ValueError and OverflowError."""
+    """Return the first moment of a year, month, day or time, and the first one after (for a time,
+    the same). Raises ValueError and OverflowError."""
     match = _MOMENT.fullmatch(value)
     if match is None:
         moment = datetime.fromisoformat(value)
@@ -242,7 +246,7 @@ def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
 
 
 def _term(match: re.Match[str]) -> Term | None:
-    """The term of a piece that is neither operator nor filter."""
+    """Return the term of a piece that is neither operator nor filter."""
     key = f"{match['key']}:" if match["key"] else ""
     if match["quoted"] is not None:
         return _quoted_term(f"{key}{match['quoted']}")
@@ -269,7 +273,7 @@ def _bare_term(text: str) -> Term | None:
 
 
 def words(text: str) -> Sequence[str]:
-    """The words of a text as FTS5's `unicode61` splits it."""
+    """Return the words of a text as FTS5's `unicode61` splits it."""
     return list(_words(text))
 
 
@@ -287,8 +291,10 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _is_wordy(text: str) -> bool:
-    """Whether a term is made of words and of what joins them in ordinary writing: all else is
-    code or an address, which is looked for as it stands."""
+    """Return True if a term is made of words and of what joins them in ordinary writing.
+
+    All else is code or an address, which is looked for as it stands.
+    """
     if _UNSPACED.search(text):
         return False
     return all(char in "-'_’" or words(char) for char in text)

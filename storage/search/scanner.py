@@ -1,7 +1,7 @@
 """Lines that fit a search, the newest first, within a budget of time.
 
-The index is read in pieces of a stretch, from the newest backwards; the pieces grow while they are
-quick and shrink when they are slow, so that one can look at the clock in between. At least
+The index is read in pieces of a partition, from the newest backwards; the pieces grow while they
+are quick and shrink when they are slow, so that one can look at the clock in between. At least
 `_LOOKED_AT` lines are always read, so that a small log is searched whole, however slow the machine.
 """
 
@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.chat_log.fts_index import STRETCH
 from storage.chat_log.query import id_range
 from storage.db.database import Row
+from storage.log_index import PARTITION_BITS
 from storage.search.planner import ClausePlan, IdRange, LineConditions
 
 LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
@@ -42,7 +42,7 @@ class ResultWindow:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Ids that were found in a part of a stretch, all of them down to `bottom`, and about how
+    """Ids that were found in a part of a partition, all of them down to `bottom`, and about how
     many lines have been read until now."""
 
     ids: Sequence[int]
@@ -63,7 +63,7 @@ class ResultScanner:
         first, last = id_range(connection, filtering.query)
         self.first = first or 1
         self._last = LAST_ID if last is None else last
-        self._stretches = connection.execute(
+        self._partitions = connection.execute(
             "SELECT number, lines FROM partitions WHERE lines > 0 ORDER BY number DESC"
         ).fetchall()
         self._began = time.thread_time()
@@ -71,7 +71,7 @@ class ResultScanner:
         self._waited = time.monotonic() + _PATIENCE
 
     def read(self, top: int, size: int) -> ResultWindow:
-        """The newest `size` lines that fit, of ids up to `top`."""
+        """Return the newest `size` lines that fit, of ids up to `top`."""
         rows: list[Row] = []
         for piece in self._pieces(self.first, top, size + 1):
             rows += self._fitting(piece.ids)
@@ -82,7 +82,7 @@ class ResultScanner:
         return ResultWindow(rows, self.first, more=False, timed_out=False)
 
     def read_again(self, top: int, bottom: int) -> ResultWindow:
-        """A window that was read before, from `top` to `bottom`, whole."""
+        """Return a window that was read before, from `top` to `bottom`, whole."""
         rows = [
             row
             for piece in self._pieces(max(bottom, self.first), top, _AT_ONCE)
@@ -91,8 +91,10 @@ class ResultScanner:
         return ResultWindow(rows, bottom, more=bottom > self.first, timed_out=False)
 
     def count(self, top: int, most: int) -> tuple[int, bool]:
-        """How many ids up to `top` fit, but at most `most`, without looking at the lines; and
-        whether there was time to count them."""
+        """Count the ids up to `top` that fit, at most `most`, without looking at the lines.
+
+        Returns also if there was time to count them all.
+        """
         counted = 0
         for piece in self._pieces(self.first, top, most):
             counted += len(piece.ids)
@@ -103,30 +105,32 @@ class ResultScanner:
         return counted, True
 
     def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Batch]:
-        """What each piece of the index has between two ids, newest first."""
+        """Read what the index has between two ids, piece by piece, newest first."""
         width = 0
         looked_at = 0.0
-        for number, lines in self._stretches:
-            width = width or max(1, (_FIRST << STRETCH) // lines)
-            begin = max(bottom, number << STRETCH)
-            end = min(top, self._last, ((number + 1) << STRETCH) - 1)
+        for number, lines in self._partitions:
+            # In ids, not lines: as wide as holds `_FIRST` lines, were they spread evenly.
+            width = width or max(1, (_FIRST << PARTITION_BITS) // lines)
+            begin = max(bottom, number << PARTITION_BITS)
+            end = min(top, self._last, ((number + 1) << PARTITION_BITS) - 1)
             while begin <= end:
+                # FTS5 reads all that begins with a prefix, however few ids are asked for.
                 first = begin if self._whole else max(begin, end - width + 1)
                 began = time.thread_time()
                 ids, reached = self._ids(IdRange(number, first, end), at_once)
-                looked_at += lines * (end - reached + 1) / (1 << STRETCH)
+                looked_at += lines * (end - reached + 1) / (1 << PARTITION_BITS)
                 yield _Batch(ids, reached, looked_at)
                 width = _adapt_width(width, time.thread_time() - began)
                 end = reached - 1
 
     def _ids(self, id_range: IdRange, limit: int) -> tuple[Sequence[int], int]:
-        """The newest ids in a piece that may fit any of the plans, and down to where these are
-        all."""
+        """Return the newest ids in a piece that may fit any of the plans, and the id down to which
+        these are all."""
         reached = id_range.first
         lists = []
         for plan in self._plans:
             ids = plan.ids(self._connection, id_range, limit)
-            if len(ids) == limit:
+            if len(ids) == limit:  # below its last id this plan has not been asked
                 reached = max(reached, ids[-1])
             lists.append(ids)
         if len(lists) == 1:
@@ -135,7 +139,7 @@ class ResultScanner:
         return [each for each in together if each >= reached], reached
 
     def _fitting(self, ids: Sequence[int]) -> list[Row]:
-        """The rows of those lines that really fit."""
+        """Return the rows of those lines that really fit."""
         if not ids:
             return []
         rows = self._connection.execute(_ROWS, [json.dumps(ids)])
@@ -153,7 +157,7 @@ class ResultScanner:
 
 
 def _adapt_width(width: int, took: float) -> int:
-    """The width of the next piece."""
+    """Return the width of the next piece, in ids."""
     if took < _QUICK:
-        return min(width << 2, 1 << STRETCH)
+        return min(width << 2, 1 << PARTITION_BITS)
     return max(width >> 1, 1 << 20) if took > _SLOW else width

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from storage.chat_log.event import Place
+from storage.chat_log.event_table import event_of
 from storage.chat_log.query import VisibleChannels
-from storage.chat_log.rows import event_of
 from storage.db.database import Row, from_micros
 from storage.db.errors import BadCursor
 from storage.search.matcher import Matcher
@@ -31,8 +31,10 @@ _SHOWN = 12  # channels, nicks and months of the facets
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """Where a page begins: at the hit `skip` of the window of ids from `top` down to `bottom`;
-    that is 0 while nobody has seen how far down the window goes."""
+    """The begin of a page: the hit `skip` of the window of ids from `top` down to `bottom`.
+
+    `bottom` is 0 as long as nobody has seen how far down the window goes.
+    """
 
     top: int = LAST_ID
     bottom: int = 0
@@ -43,7 +45,7 @@ class _Cursor:
 
     @classmethod
     def decode(cls, text: str | None) -> _Cursor:
-        """The cursor that was given away as `text`. Raises BadCursor."""
+        """Return the cursor that was given away as `text`. Raises BadCursor."""
         parts = str(cls()).split(".") if text is None else text.split(".")
         if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
             raise BadCursor("no such cursor: use the next_cursor of the page before")
@@ -51,7 +53,7 @@ class _Cursor:
 
 
 def search(connection: sqlite3.Connection, search_query: SearchQuery) -> SearchPage:
-    """A page of what was found. Raises BadCursor."""
+    """Return a page of what was found. Raises BadCursor."""
     parsed = parse(
         search_query.text, search_query.mode, now=datetime.now(UTC), zone=search_query.zone
     )
@@ -95,7 +97,7 @@ def search(connection: sqlite3.Connection, search_query: SearchQuery) -> SearchP
 
 
 def _rank(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
-    """The best first; of equals the newest."""
+    """Sort by score, the best first; of equals the newest."""
     scores = {
         row["id"]: matcher.score(row["text"], position / len(rows))
         for position, row in enumerate(rows)
@@ -104,7 +106,7 @@ def _rank(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
 
 
 def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
-    """Where the page after `seen` lines of a window begins, if there is one."""
+    """Return where the page after `seen` lines of a window begins, if there is one."""
     if seen < len(window.rows):
         if order is Order.TIME:
             return _Cursor(window.rows[seen - 1]["id"] - 1)
@@ -113,7 +115,7 @@ def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
 
 
 def _count_hits(windows: ResultScanner, window: ResultWindow, *, exact: bool) -> tuple[int, bool]:
-    """How many hits there are, as far as that is known, and whether there may be more."""
+    """Count the hits, as far as they are known, and return if there may be more."""
     count = len(window.rows)
     if not window.more:
         return count, False

@@ -16,8 +16,8 @@ from heapq import nlargest
 from typing import Any
 
 from storage.chat_log import query as log_query
+from storage.chat_log.event_table import event_of
 from storage.chat_log.query import Query
-from storage.chat_log.rows import event_of
 from storage.db.database import Database, Row, from_micros
 from storage.db.errors import Unavailable
 from storage.search.models import Hit, MatchSnippet, SearchPage
@@ -45,12 +45,12 @@ class VectorIndex:
             await db.execute("INSERT INTO vector_model VALUES (?, 0)", [name])
 
     async def model(self) -> str | None:
-        """The model that the vectors are of, None while there are none."""
+        """Return the model that the vectors are of, None while there are none."""
         row = await self._database.fetch_one("SELECT name FROM vector_model")
         return str(row["name"]) if row else None
 
     async def missing(self, after: int, before: int, limit: int) -> list[tuple[int, str]]:
-        """Ids and texts of the newest lines between two ids that have no vector yet."""
+        """Return ids and texts of the newest lines between two ids that have no vector yet."""
         sql = (
             f"SELECT id, text FROM events WHERE id > ? AND id < ? AND {_WANTED} AND NOT EXISTS"
             " (SELECT 1 FROM vectors WHERE event_id = id) ORDER BY id DESC LIMIT ?"
@@ -80,14 +80,14 @@ class VectorIndex:
             await db.execute("UPDATE vector_model SET complete = 1")
 
     async def nearest(self, vector: Sequence[float], query: Query) -> SearchPage:
-        """The lines that fit `query` and are nearest to `vector`, best first: `query.limit` at
-        most, on one page. Its `searched_back_to` is set when older lines were not compared, for
+        """Return the lines that fit `query` and are nearest to `vector`, best first: `query.limit`
+        at most, on one page. Its `searched_back_to` is set when older lines were not compared, for
         want of time or because they have no vector yet."""
         return await self._database.read(lambda db: _nearest(db, vector, query))
 
 
 def numpy() -> Any:
-    """The library that compares vectors. Raises Unavailable with the way to get it."""
+    """Return the library that compares vectors. Raises Unavailable with the way to get it."""
     try:
         import numpy as np
     except ImportError as error:
@@ -151,7 +151,8 @@ def _hits(
 
 
 def _searched_back_to(connection: sqlite3.Connection, last: int | None) -> datetime | None:
-    """How far back was compared: to the event `last`, or else as far as there are vectors."""
+    """Return how far back was compared: to the event `last`, or else as far as there are
+    vectors."""
     if last is None and not _complete(connection):
         last = connection.execute("SELECT min(event_id) FROM vectors").fetchone()[0]
     if last is None:

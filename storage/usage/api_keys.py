@@ -28,7 +28,7 @@ class KeyExists(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Whose key it is and what it may do; None is no limit.
+    """An API key and its limits; None is no limit.
 
     `weight` is its share of the engine against other keys, `priority` the highest it can ask for,
     `parallel` how many of its requests run at once.
@@ -44,7 +44,7 @@ class Key:
 
     @property
     def has_quotas(self) -> bool:
-        """Whether its use must be counted before it is let in."""
+        """True if its use must be counted before a request is admitted."""
         return bool(self.requests_per_minute or self.tokens_per_minute or self.tokens_per_day)
 
 
@@ -59,12 +59,12 @@ class ApiKeyRow:
 
 
 def server_path(data: Path) -> Path:
-    """The agent server's file: keys and usage."""
+    """Return the agent server's file: keys and usage."""
     return data / "server.db"
 
 
 def digest(secret: str | bytes) -> bytes:
-    """The SHA-256 of a bearer key: all that is stored of it."""
+    """Return the SHA-256 of a bearer key: all that is stored of it."""
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
@@ -101,12 +101,12 @@ class Keys:
             return cursor.rowcount > 0
 
     async def active(self) -> Mapping[bytes, Key]:
-        """The keys that count, by digest."""
+        """Return the keys that count, by digest."""
         rows = await self._database.fetch_all("SELECT * FROM keys WHERE revoked IS NULL")
         return {row["digest"]: _key(row) for row in rows}
 
     async def list_all(self) -> Sequence[ApiKeyRow]:
-        """Every key there ever was, the oldest first."""
+        """Return every key there ever was, the oldest first."""
         rows = await self._database.fetch_all("SELECT * FROM keys ORDER BY id")
         return [
             ApiKeyRow(
@@ -119,7 +119,7 @@ class Keys:
         ]
 
     async def exist(self) -> bool:
-        """Whether a key was ever made, revoked ones included."""
+        """Return True if a key was ever made, revoked ones included."""
         return await self._database.fetch_one("SELECT 1 FROM keys LIMIT 1") is not None
 
 

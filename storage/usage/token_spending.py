@@ -1,4 +1,4 @@
-"""What a tendril has spent its tokens on: answers, and each kind of work beside them."""
+"""Tokens that a tendril has spent: on answers, and on each kind of work beside them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
 
 @dataclass(frozen=True, slots=True)
 class TokenSpend:
-    """What tokens went to; the day is a UTC day."""
+    """A purpose that tokens were spent on, on a UTC day."""
 
     day: date
     room: str
@@ -54,8 +54,10 @@ class Spending:
     async def by_purpose(
         self, since: date, until: date, *, room: str | None = None, conversation: str | None = None
     ) -> dict[str, UsageAmount]:
-        """What was spent on each purpose from `since` to `until`: in all, in a room, or in a
-        conversation. Raises Unavailable."""
+        """Return what was spent on each purpose from `since` to `until`.
+
+        In all, in a room, or in a conversation. Raises Unavailable.
+        """
         rows = await self._database.fetch_all(
             f"SELECT purpose, {_SUM} FROM spending WHERE day BETWEEN :since AND :until"
             " AND room = coalesce(:room, room)"
@@ -75,14 +77,17 @@ class Spending:
         await self._make_nameless("conversation = :value", conversation)
 
     async def forget_names(self) -> None:
-        """The same for all conversations: whichever was somebody's, nothing tells any more.
+        """Move all spending of conversations to nobody: nothing tells any more whose it was.
 
         Raises Unavailable.
         """
         await self._make_nameless(":value", True)
 
     async def forget_before(self, day: date) -> None:
-        """The same for all conversations until the day before `day`. Raises Unavailable."""
+        """Move the spending of conversations until the day before `day` to nobody.
+
+        Raises Unavailable.
+        """
         await self._make_nameless("day < :value", day.isoformat())
 
     async def _make_nameless(self, which: str, value: str | bool) -> None:

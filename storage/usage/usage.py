@@ -1,4 +1,4 @@
-"""What each tendril has used, by model and day, in the agent server's file."""
+"""Token usage of each tendril, by model and day, in the agent server's file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ON CONFLICT DO UPDATE SET requests = requests + :requests, prompt = prompt + :pr
 
 @dataclass(frozen=True, slots=True, order=True)
 class UsageKey:
-    """Whose use it is, of which model, on which UTC day."""
+    """The tendril, model and UTC day of some use."""
 
     day: date
     tendril: str
@@ -71,7 +71,7 @@ class UsageTable:
     async def read(
         self, since: date, until: date, tendril: str | None = None
     ) -> Sequence[tuple[UsageKey, UsageAmount]]:
-        """The amounts of the days from `since` to `until`, in order. Raises Unavailable."""
+        """Return the amounts of the days from `since` to `until`, in order. Raises Unavailable."""
         sql = "SELECT * FROM usage WHERE day BETWEEN ? AND ?"
         values = [since.isoformat(), until.isoformat()]
         if tendril is not None:

@@ -39,7 +39,7 @@ class WriteBehindCounter(Generic[K]):
 
     @property
     def unwritten(self) -> Mapping[K, UsageAmount]:
-        """What is in memory only."""
+        """Return what is in memory only."""
         return self._amounts
 
     @asynccontextmanager

@@ -99,7 +99,8 @@ async def test_an_error_is_another_attempt_later_and_a_server_that_is_away_costs
         opened(tmp_path) as (jobs, clock),
         working(tmp_path, jobs, {"work": work}, clock) as worker,
     ):
-        await jobs.add("work", {}, max_attempts=2)
+        jobs.max_attempts = 2
+        await jobs.add("work", {})
         for _ in range(3):
             (due,) = await clock.asleep()
             await clock.set(due)
@@ -120,7 +121,8 @@ async def test_a_handler_that_always_fails_ends_dead_and_the_others_go_on(tmp_pa
         opened(tmp_path) as (jobs, clock),
         working(tmp_path, jobs, handlers, clock) as worker,
     ):
-        await jobs.add("poison", {}, max_attempts=2)
+        jobs.max_attempts = 2
+        await jobs.add("poison", {})
         await jobs.add("work", {})
         (due,) = await clock.asleep()
         await clock.set(due)
@@ -142,7 +144,8 @@ async def test_a_worker_that_is_stopped_gives_its_jobs_back_for_the_next_one(
             await asyncio.Event().wait()
 
     async with opened(tmp_path) as (jobs, clock):
-        await jobs.add("work", {}, max_attempts=1)
+        jobs.max_attempts = 1
+        await jobs.add("work", {})
         for _ in range(7):
             async with working(tmp_path, jobs, {"work": work}, clock):
                 await begun.wait()
@@ -206,7 +209,8 @@ async def test_a_job_that_was_killed_in_the_middle_runs_once_more_and_poison_end
         await jobs.add("once", {"name": "summary"})
         codes = [await killed(tmp_path), await killed(tmp_path)]
         assert codes == [-signal.SIGKILL, 0]
-        await jobs.add("poison", {"name": "poison"}, max_attempts=3)
+        jobs.max_attempts = 3
+        await jobs.add("poison", {"name": "poison"})
         codes = [await killed(tmp_path) for _ in range(4)]
         assert codes == [-signal.SIGKILL] * 3 + [0]
         assert [job.state for job in await jobs.all()] == ["done", "dead"]

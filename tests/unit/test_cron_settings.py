@@ -14,6 +14,7 @@ from harnesses.cron.target import (
     parse_channel,
     parse_target,
 )
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from terrarium.config import Config, ConfigError, load
 
@@ -81,8 +82,8 @@ def test_the_environment_may_give_the_jobs(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_places_to_deliver_to() -> None:
-    assert parse_target("#c") == ChannelTarget(None, "#c")
-    assert parse_target("libera/##c") == ChannelTarget("libera", "##c")
+    assert parse_target("#c") == ChannelTarget(ChannelName(None, "#c"))
+    assert parse_target("libera/##c") == ChannelTarget(ChannelName("libera", "##c"))
     assert parse_target("file:out/digest.txt") == FileTarget(Path("out/digest.txt"))
     assert parse_target("https://example.org/hook?k=1") == WebhookTarget(
         "https://example.org/hook?k=1"

@@ -87,7 +87,7 @@ async def test_few_rows_are_looked_at_in_place_and_many_in_a_thread(tmp_path: Pa
             def counted(db: sqlite3.Connection, sql: str = sql) -> tuple[int, int]:
                 return len(db.execute(sql).fetchall()), threading.get_ident()
 
-            found, thread = await database.read_inline(counted)
+            found, thread = await database.read(counted, inline=True)
             assert found == rows
             assert (thread == threading.get_ident()) is here
 
@@ -100,7 +100,7 @@ async def test_few_rows_are_looked_at_in_place_however_often(tmp_path: Path) -> 
             assert len(db.execute(every).fetchall()) == 800
             return threading.get_ident()
 
-        threads = [await database.read_inline(thread) for _ in range(100)]
+        threads = [await database.read(thread, inline=True) for _ in range(100)]
     assert threads.count(threading.get_ident()) > 80  # on a busy machine one may take too long
 
 
@@ -111,17 +111,23 @@ async def test_few_rows_are_put_in_place_unless_somebody_else_writes(tmp_path: P
 
     path = tmp_path / "x.db"
     async with Database.open(path) as database:
-        assert await database.write_inline(thread) == threading.get_ident()
+        assert await database.write(thread, durable=False, inline=True) == threading.get_ident()
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             assert other.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
             other.execute("BEGIN IMMEDIATE")
-            putting = asyncio.create_task(database.write_inline(thread))
+            putting = asyncio.create_task(database.write(thread, durable=False, inline=True))
             await database.fetch_all("SELECT 1")
             assert not putting.done()
             other.execute("COMMIT")
             assert await putting != threading.get_ident()
-        assert await database.write_inline(thread) == threading.get_ident()
+        assert await database.write(thread, durable=False, inline=True) == threading.get_ident()
         assert len(await database.fetch_all("SELECT * FROM outbox")) == 3
+
+
+async def test_an_inline_write_cannot_be_durable(tmp_path: Path) -> None:
+    async with Database.open(tmp_path / "x.db") as database:
+        with pytest.raises(ValueError, match="durable"):
+            await database.write(lambda db: db.total_changes, inline=True)
 
 
 async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> None:
@@ -130,7 +136,7 @@ async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> N
 
     async with Database.open(tmp_path / "x.db") as database:
         for _ in range(1_000):
-            await database.write_inline(put)
+            await database.write(put, durable=False, inline=True)
             await database.sync()
         assert (tmp_path / "x.db-wal").stat().st_size < 4_000_000
 
@@ -138,9 +144,11 @@ async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> N
 async def test_what_cannot_be_looked_at_is_unavailable(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "x.db") as database:
         with pytest.raises(Unavailable, match="no such table: nowhere"):
-            await database.read_inline(lambda db: db.execute("SELECT * FROM nowhere").fetchall())
+            await database.read(
+                lambda db: db.execute("SELECT * FROM nowhere").fetchall(), inline=True
+            )
         with pytest.raises(Unavailable, match="readonly"):
-            await database.read_inline(lambda db: db.execute("DELETE FROM outbox").fetchall())
+            await database.read(lambda db: db.execute("DELETE FROM outbox").fetchall(), inline=True)
 
 
 async def test_the_version_changes_when_somebody_else_has_written(tmp_path: Path) -> None:
@@ -212,7 +220,7 @@ async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
 
     async with Database.open(tmp_path / "x.db") as database:
         for steps in range(20):
-            writing = asyncio.create_task(database.write(insert, lasting=steps % 2 == 0))
+            writing = asyncio.create_task(database.write(insert, durable=steps % 2 == 0))
             for _ in range(steps):
                 await asyncio.sleep(0)
             writing.cancel()
@@ -229,11 +237,11 @@ async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     async with Database.open(tmp_path / "x.db") as database:
-        for lasting in (True, False):
+        for durable in (True, False):
             with pytest.raises(ZeroDivisionError):
-                await database.write(fail, lasting=lasting)
+                await database.write(fail, durable=durable)
         with pytest.raises(ZeroDivisionError):
-            await database.write_inline(fail)
+            await database.write(fail, durable=False, inline=True)
         assert await database.fetch_all("SELECT * FROM schedule") == []
 
 
@@ -244,7 +252,7 @@ async def test_whatever_lasts_waits_for_the_disk_also_after_what_did_not(tmp_pat
     full, normal = 2, 1
     async with Database.open(tmp_path / "x.db") as database:
         assert await database.write(level) == full
-        assert await database.write(level, lasting=False) == normal
+        assert await database.write(level, durable=False) == normal
         await database.sync()
         assert await database.write(level) == full
 

@@ -93,7 +93,8 @@ async def test_of_one_lane_one_job_runs_at_a_time(queue: Queue) -> None:
 async def test_a_failed_attempt_is_repeated_later_each_time_until_the_job_is_dead(
     queue: Queue,
 ) -> None:
-    await queue.add("work", {}, max_attempts=3)
+    queue.max_attempts = 3
+    await queue.add("work", {})
     for attempt, wait in ((1, RETRY), (2, 2 * RETRY)):
         job = await queue.one()
         assert job.attempts == attempt
@@ -107,7 +108,8 @@ async def test_a_failed_attempt_is_repeated_later_each_time_until_the_job_is_dea
 
 
 async def test_a_postponed_job_has_lost_no_attempt(queue: Queue) -> None:
-    await queue.add("work", {}, max_attempts=1)
+    queue.max_attempts = 1
+    await queue.add("work", {})
     for _ in range(5):
         await queue.postpone(await queue.one(), queue.time + RETRY)
         assert await queue.next() is None
@@ -131,7 +133,8 @@ async def test_a_job_waits_for_the_one_that_it_depends_on(queue: Queue) -> None:
 
 
 async def test_a_parent_that_comes_to_nothing_fails_all_that_wait_for_it(queue: Queue) -> None:
-    parent = await queue.add("work", {}, max_attempts=1)
+    queue.max_attempts = 1
+    parent = await queue.add("work", {})
     child = await queue.add("work", {}, depends_on=parent)
     await queue.add("work", {}, depends_on=child)
     await queue.fail(await queue.one(), "Broken")
@@ -140,7 +143,8 @@ async def test_a_parent_that_comes_to_nothing_fails_all_that_wait_for_it(queue: 
 
 
 async def test_a_child_never_runs_after_its_failed_parent_expired(queue: Queue) -> None:
-    parent = await queue.add("work", {}, max_attempts=1)
+    queue.max_attempts = 1
+    parent = await queue.add("work", {})
     await queue.add("work", {}, depends_on=parent)
     await queue.fail(await queue.one(), "Broken")
     queue.time += timedelta(hours=72)
@@ -178,7 +182,8 @@ async def test_a_job_whose_lease_is_over_runs_again_and_a_late_word_of_the_first
 
 
 async def test_a_job_that_crashes_its_worker_each_time_ends_dead(queue: Queue) -> None:
-    await queue.add("work", {}, max_attempts=3)
+    queue.max_attempts = 3
+    await queue.add("work", {})
     for _ in range(3):
         await queue.one()
         await queue.recover(["work"])
@@ -190,7 +195,8 @@ async def test_a_job_that_crashes_its_worker_each_time_ends_dead(queue: Queue) -
 async def test_what_is_over_goes_after_a_day_or_three_and_nothing_else_does(queue: Queue) -> None:
     await queue.add("work", {})
     await queue.finish(await queue.one())
-    await queue.add("work", {}, max_attempts=1)
+    queue.max_attempts = 1
+    await queue.add("work", {})
     await queue.fail(await queue.one(), "Broken")
     await queue.add("work", {}, run_at=NOON + timedelta(days=9))
     for hours, left in ((23, 3), (24, 2), (71, 2), (72, 1), (500, 1)):

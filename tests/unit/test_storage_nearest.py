@@ -33,7 +33,7 @@ async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
     async with Database.open(tmp_path / "irc.db") as database:
         log = ChatLog(database)
         begin = datetime(2026, 11, 1, tzinfo=UTC)
-        await log.add(
+        events = [
             Event(
                 network=PLACE.network,
                 channel=PLACE.channel,
@@ -46,7 +46,8 @@ async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
                 own=nick == "Terra",
             )
             for minute, (nick, text) in enumerate(SAID)
-        )
+        ]
+        await log.add(events)
         yield log
 
 

@@ -145,4 +145,4 @@ async def test_who_keeps_the_file_forgets_the_runs_of_a_nick_on_any_network(tmp_
             await runs.begin(replace(RUN, key=key, conversation=name))
         await forget(database, log, NamedPerson(None, nick="ada"))
         assert [row[0] for row in await database.fetch_all("SELECT key FROM runs")] == ["c"]
-        assert await runs.forget((), "oftc", {"bob"}, QuoteDetector()) == 0
+        assert await runs.forget((), "oftc", {"bob"}, QuoteDetector().within) == 0

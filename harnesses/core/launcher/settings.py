@@ -7,14 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from terrarium.config import Settings
-
-
-def _comma_separated(value: object) -> object:
-    """A list, or a string with commas as environment variables have."""
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(",") if word.strip()]
-    return value
+from terrarium.config import Settings, split_commas
 
 
 class UpSettings(Settings):
@@ -22,7 +15,7 @@ class UpSettings(Settings):
 
     table: ClassVar[str] = "up"
 
-    tendrils: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_separated)] = Field(
+    tendrils: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_commas)] = Field(
         ("irc", "web", "cron"), description="tendrils to start, each in a process of its own"
     )
     irc_port: int = Field(

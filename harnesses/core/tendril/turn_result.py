@@ -14,7 +14,7 @@ from llm.agent.outcome import Deferral, Outcome
 from llm.memory.memory import RoomMemory
 from llm.messages.message import Message, Status, Usage
 from storage.db.errors import StorageError
-from storage.db.transactions import await_shielded
+from terrarium.cancellation import await_shielded
 
 _log = structlog.get_logger()
 

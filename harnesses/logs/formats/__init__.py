@@ -20,14 +20,14 @@ FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL} | {"znc": ENE
 
 
 def detect(lines: Sequence[str]) -> Format | None:
-    """The format that understands most of `lines`; None when none understands an event."""
+    """Return the format that understands most of `lines`; None when none understands an event."""
     scores = {each.name: _score(each, lines) for each in _ALL}
     best = max(scores, key=lambda name: scores[name])
     return FORMATS[best] if scores[best][0] else None
 
 
 def _score(format: Format, lines: Sequence[str]) -> tuple[int, int]:
-    """How many events, and how many lines of any kind, are understood."""
+    """Count the events, and the lines of any kind, that are understood."""
     parsed = [format.parse(line) for line in lines]
     events = sum(isinstance(each, ParsedLine | Event) for each in parsed)
     return events, sum(each is not None for each in parsed)

@@ -66,12 +66,12 @@ class Ignored:
 
 
 Parsed = ParsedLine | DayChange | Ignored | Event | None
-"""What a line is; a whole Event where the format has all of it; None: not understood."""
+"""A line that was read; a whole Event where the format has all of it; None: not understood."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """One kind of line: its type (None for noise) and the pattern of what follows the time."""
+    """A kind of line: its type (None for noise) and the pattern of what follows the time."""
 
     type: EventType | None
     pattern: re.Pattern[str]
@@ -86,16 +86,19 @@ class Format:
 
 
 def kind(type: EventType | None, pattern: str) -> LinePattern:
-    """A kind of line; the pattern must match the whole rest of the line."""
+    """Return a kind of line; the pattern must match the whole rest of the line."""
     return LinePattern(type, re.compile(pattern, re.DOTALL))
 
 
 def reader(
     stamp: str, kinds: Sequence[LinePattern], *, days: str = "", untimed: Sequence[LinePattern] = ()
 ) -> Callable[[str], Parsed]:
-    """What reads a line: `stamp` is the pattern of the time and what stands between it and the
-    rest, `kinds` are tried in order; `days` is how a line begins that tells the day, and
-    `untimed` are kinds of lines that have no time."""
+    """Return a parser of lines.
+
+    `stamp` is the pattern of the time and what stands between it and the rest, `kinds` are tried in
+    order; `days` is how a line begins that tells the day, and `untimed` are kinds of lines that
+    have no time.
+    """
     timed = re.compile(rf"{stamp}(?P<rest>.*)", re.DOTALL)
     new_day = re.compile(days) if days else None
 
@@ -114,7 +117,7 @@ def reader(
 
 
 def written_day(line: str) -> date | None:
-    """The date written in words in a line, as "Mon Jan 02 15:04:05 2006"."""
+    """Return the date written in words in a line, as "Mon Jan 02 15:04:05 2006"."""
     found = _WRITTEN_DAY.search(line)
     if not found or found["month"].lower() not in MONTHS:
         return None
@@ -122,7 +125,7 @@ def written_day(line: str) -> date | None:
 
 
 def when_of(found: re.Match[str]) -> Timestamp | None:
-    """The time in the groups of a match, None when there is no such time."""
+    """Return the time in the groups of a match, None when there is no such time."""
     groups = found.groupdict()
     day = year = None
     if groups.get("day"):

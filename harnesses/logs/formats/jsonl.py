@@ -33,12 +33,12 @@ class JsonEvent(BaseModel):
     private: bool = False
 
     def event(self) -> Event:
-        """The event, its time in UTC."""
+        """Return the event with its time in UTC."""
         return Event(**{**self.model_dump(), "time": self.time.astimezone(UTC)})
 
 
 def json_line(event: Event) -> str:
-    """The line of an event, without line end."""
+    """Return the line of an event, without line end."""
     return JsonEvent.model_validate(event).model_dump_json(exclude_defaults=True)
 
 

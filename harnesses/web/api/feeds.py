@@ -49,24 +49,17 @@ async def _feed(
     request: Request,
     the_site: AppStateDep,
     reader: LogAccessDep,
-    where: InChannel,
+    name: InChannel,
     nick: Nick = None,
     q: Annotated[str, Param(max_length=MOST_WORDS)] = "",
     limit: Annotated[int, Param(ge=1, le=100)] = 50,
 ) -> Feed:
     site = (the_site.settings.public_url or str(request.base_url)).rstrip("/")
-    channel = "/".join(part for part in (where.network, where.channel) if part)
+    channel = str(name or "")
     home = with_query("/search", q=q, channel=channel, nick=nick)
     asked = request.query_params.multi_items()
     query = {name: value for name, value in asked if name != "token"}  # nobody should pass it on
-    within = replace(
-        reader.query(),
-        network=where.network,
-        channel=where.channel,
-        nick=nick,
-        types=SPOKEN,
-        limit=limit,
-    )
+    within = replace(reader.query().in_channel(name), nick=nick, types=SPOKEN, limit=limit)
     return Feed(
         title=strip_formatting(
             " · ".join(part for part in (q, channel, nick, "Terrarium") if part)
@@ -104,7 +97,7 @@ async def show_atom(feed: TheFeed) -> Response:
 
 @router.get("/feed.json")
 async def show_json(feed: TheFeed) -> Response:
-    """The same as JSON Feed."""
+    """The newest lines of a channel, of a person or of a search, as JSON Feed."""
     items: list[dict[str, Any]] = [
         {
             "id": feed.site + permalink(event),

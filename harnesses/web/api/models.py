@@ -1,8 +1,8 @@
-"""What the log API answers with."""
+"""Response bodies of the log API."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import date, datetime
 from typing import Annotated
@@ -12,12 +12,13 @@ from pydantic import BaseModel, Field
 from harnesses.core.permalinks import channel_path, permalink
 from storage.chat_log.event import Event, EventType
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, Stats
+from storage.search.models import Facets, Hit, MatchSnippet, SearchPage
 
 EventId = Annotated[int, Field(examples=[1042])]
 
 
 class LogMessage(BaseModel):
-    """One event of a channel. Hosts and user names are left out: they can identify people."""
+    """An event of a channel. Hosts and user names are left out: they can identify people."""
 
     id: EventId
     network: str = Field(examples=["irc"])
@@ -35,7 +36,7 @@ class LogMessage(BaseModel):
 
     @classmethod
     def from_event(cls, event: Event) -> LogMessage:
-        """The public form of an event."""
+        """Return the public form of an event."""
         return cls(
             id=event.id,
             network=event.network,
@@ -63,12 +64,12 @@ class ChannelInfo(BaseModel):
 
     @classmethod
     def from_channel(cls, channel: ChannelStats) -> ChannelInfo:
-        """The public form of a channel."""
+        """Return the public form of a channel."""
         place = channel.place
         return cls(
             network=place.network,
             name=place.channel,
-            channel=f"{place.network}/{place.channel}",
+            channel=str(place),
             events=channel.events,
             last=channel.last_time,
             link=channel_path(place),
@@ -131,7 +132,7 @@ class LogStats(BaseModel):
     def from_stats(
         cls, stats: Stats, days: Sequence[DayStats] | None = None, heat: HeatMap | None = None
     ) -> LogStats:
-        """The public form of the totals."""
+        """Return the public form of the totals."""
         return cls(
             lines=stats.lines,
             people=stats.people,
@@ -144,8 +145,75 @@ class LogStats(BaseModel):
         )
 
 
+class SearchHit(LogMessage):
+    """A line that was found."""
+
+    snippet: MatchSnippet = Field(
+        description="the part of the line that shows why it was found; `marks` are what to"
+        " highlight, each from a character of `text` to another",
+        examples=[{"text": "the frogs are awake", "marks": [[4, 9]]}],
+    )
+
+    @classmethod
+    def from_hit(cls, hit: Hit) -> SearchHit:
+        """Return the public form of a hit."""
+        return cls(**LogMessage.from_event(hit.event).model_dump(), snippet=hit.snippet)
+
+
+class FacetCount(BaseModel):
+    """The number of the newest hits that have a value in common."""
+
+    value: str = Field(examples=["irc/#terrarium"])
+    count: int
+
+
+class FacetCounts(BaseModel):
+    """Counts of the newest few hundred hits: channels and nicks with the most first, months in UTC
+    with the newest first."""
+
+    channels: list[FacetCount]
+    nicks: list[FacetCount]
+    months: list[FacetCount]
+
+    @classmethod
+    def from_facets(cls, facets: Facets) -> FacetCounts:
+        """Return the public form of facets."""
+        channels = [(str(place), n) for place, n in facets.channels]
+        return cls(
+            channels=_facet_counts(channels),
+            nicks=_facet_counts(facets.nicks),
+            months=_facet_counts(facets.months),
+        )
+
+
+class SearchResults(BaseModel):
+    """Lines that people said; `next_cursor` fetches the next page."""
+
+    results: list[SearchHit]
+    next_cursor: str | None = Field(examples=["1772366400000.0.0"])
+    count: int | None = Field(description="how many there are, on the first page only")
+    more_than_counted: bool = Field(description="there are more than `count`, or may be")
+    searched_back_to: datetime | None = Field(
+        description="set when a hard search used up its time before it came to the beginning:"
+        " it came back to this time, and `next_cursor` goes on from there"
+    )
+    facets: FacetCounts | None = Field(description="on the first page only")
+
+    @classmethod
+    def from_page(cls, page: SearchPage, *, first: bool) -> SearchResults:
+        """Return the public form of a page."""
+        return cls(
+            results=[SearchHit.from_hit(hit) for hit in page.hits],
+            next_cursor=page.next_cursor,
+            count=page.count if first else None,
+            more_than_counted=page.more_than_counted,
+            searched_back_to=page.searched_back_to,
+            facets=FacetCounts.from_facets(page.facets) if first else None,
+        )
+
+
 class ErrorDetails(BaseModel):
-    """What was wrong: `message` says what to do, `param` which parameter it is about."""
+    """An error: `message` says what to do, `param` which parameter it is about."""
 
     message: str
     type: str
@@ -159,6 +227,10 @@ class ErrorEnvelope(BaseModel):
 
 
 class Health(BaseModel):
-    """That the web tendril answers."""
+    """The state of the web tendril."""
 
     status: str = "ok"
+
+
+def _facet_counts(counts: Iterable[tuple[str, int]]) -> list[FacetCount]:
+    return [FacetCount(value=value, count=count) for value, count in counts]

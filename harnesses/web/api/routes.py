@@ -1,4 +1,4 @@
-"""The log over HTTP: only what the visitor may read, whatever is asked."""
+"""The log over HTTP: only what the viewer may read, whatever is asked."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from harnesses.web.api.models import (
     LogStats,
     MessageContext,
     Messages,
+    SearchResults,
 )
-from harnesses.web.api.results import SearchResults
-from harnesses.web.log_access import LogAccessDep
-from harnesses.web.params import MOST_WORDS, During, Id, InChannel, Limit, Nick, Recently
+from harnesses.web.log_access import ChannelQuery, LogAccessDep, RecentQuery
+from harnesses.web.params import MOST_WORDS, During, Id, Limit, Nick
 from harnesses.web.rendering.timezones import UTC as ZONE
 from storage.chat_log.event import Event, EventType
 from storage.chat_log.query import Query
@@ -55,8 +55,7 @@ class JsonLines(StreamingResponse):
 
 
 def _filter(
-    reader: LogAccessDep,
-    channel: InChannel,
+    query: ChannelQuery,
     period: During,
     nick: Nick = None,
     type: Annotated[
@@ -67,10 +66,8 @@ def _filter(
         Id | None, Param(description="newer than this event; then the oldest come first")
     ] = None,
 ) -> Query:
-    return Query(
-        scope=reader.scope,
-        network=channel.network,
-        channel=channel.channel,
+    return replace(
+        query,
         nick=nick,
         types=frozenset(type) if type else None,
         since=period.since,
@@ -103,7 +100,7 @@ Words = Annotated[
 
 @health.get("/health")
 async def answer_health() -> Health:
-    """That the web tendril answers; needs no token."""
+    """Answer as long as the web tendril runs; needs no token."""
     return Health()
 
 
@@ -163,10 +160,8 @@ _NOT_NEAR: dict[int | str, dict[str, object]] = {
 @router.get("/search", responses=_NOT_NEAR)
 async def search(
     reader: LogAccessDep,
+    query: RecentQuery,
     q: Words,
-    channel: InChannel,
-    period: Recently,
-    nick: Nick = None,
     mode: Annotated[
         Mode | Literal["semantic"],
         Param(
@@ -181,15 +176,7 @@ async def search(
     ] = None,
 ) -> SearchResults:
     """Lines that people said, with what was found in them, a page at a time."""
-    within = Query(
-        scope=reader.scope,
-        network=channel.network,
-        channel=channel.channel,
-        nick=nick,
-        since=period.since,
-        until=period.until,
-        limit=limit,
-    )
+    within = replace(query, limit=limit)
     if mode == "semantic":
         return SearchResults.from_page(await reader.near(q, within), first=True)
     search_query = SearchQuery(text=q, within=within, mode=mode, order=order, cursor=cursor)
@@ -197,20 +184,10 @@ async def search(
 
 
 @router.get("/stats")
-async def show_stats(
-    reader: LogAccessDep, channel: InChannel, period: Recently, nick: Nick = None
-) -> LogStats:
+async def show_stats(reader: LogAccessDep, query: RecentQuery) -> LogStats:
     """Totals of what people said, who said most, and when."""
-    query = Query(
-        scope=reader.scope,
-        network=channel.network,
-        channel=channel.channel,
-        nick=nick,
-        since=period.since,
-        until=period.until,
-    )
     totals = await reader.stats(query, top=10)
-    if nick is not None:
+    if query.nick is not None:
         return LogStats.from_stats(totals)
     return LogStats.from_stats(totals, await reader.days(query, ZONE), await reader.heat_map(query))
 
@@ -218,14 +195,13 @@ async def show_stats(
 @router.get("/stream", response_class=EventSourceResponse, responses=_PROBLEMS_OF_STREAMS)
 async def stream(
     reader: LogAccessDep,
-    channel: InChannel,
+    query: ChannelQuery,
     after_id: Annotated[Id | None, Param(description="begin after this event")] = None,
     last_event_id: Annotated[
         Id | None, Header(description="sent by a browser that returns")
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Events as they happen (Server-Sent Events); a reader that comes back misses none."""
-    query = Query(scope=reader.scope, network=channel.network, channel=channel.channel)
     start = after_id if last_event_id is None else last_event_id
     position = await reader.newest_id() if start is None else start
     # An id without data is remembered and shown to nobody: a reader who leaves before the first

@@ -61,7 +61,7 @@ class SecurityMiddleware:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The answer to a request that may not come in; else its visitor is noted."""
+        """Return the response that refuses a request; else note its viewer and return None."""
         if request.scope["path"].startswith(_CAPABILITY) and request.method in _READING:
             return None
         if not self._tokens.is_required and not is_loopback(
@@ -77,11 +77,11 @@ class SecurityMiddleware:
         path = request.scope["path"]  # request.url would take an encoded # for a fragment
         if path in _OPEN or path.startswith("/static/"):
             return None
-        request.state.visitor = self._tokens.visitor(request)
+        request.state.viewer = self._tokens.viewer(request)
         given = request.query_params.get("token")
         if given is not None and not is_feed(path) and self._tokens.opened_by(given) is not None:
             return self._logged_in(request, given)
-        return None if request.state.visitor else ask_to_log_in(request)
+        return None if request.state.viewer else ask_to_log_in(request)
 
     def _logged_in(self, request: Request, token: str) -> Response:
         """Take the token out of the address, so that it is not kept in the history."""
@@ -93,7 +93,7 @@ class SecurityMiddleware:
 
 
 def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
-    """The JSON answer to a request that is not let in."""
+    """Return the JSON answer to a request that is not let in."""
     kind = status.name.lower()
     return JSONResponse(
         {"error": {"message": message, "type": kind, "param": None}}, status, headers
@@ -107,7 +107,8 @@ def local_path(target: str) -> str:
 
 
 def ask_to_log_in(request: Request) -> Response:
-    """The login page for a browser that reads pages, an error that says what to do for the rest."""
+    """Return the login page for a browser that reads pages, an error that says what to do for the
+    rest."""
     wants_page = "text/html" in request.headers.get("accept", "")
     is_api = request.scope["path"].startswith("/api/")
     if wants_page and request.method == "GET" and not is_api:
@@ -124,13 +125,14 @@ def ask_to_log_in(request: Request) -> Response:
 
 
 def _with_query(request: Request, query: str) -> str:
-    """The address that was asked for, with another query string."""
+    """Return the address that was asked for, with another query string."""
     path = quote(request.scope["path"])
     return f"{path}?{query}" if query else path
 
 
 def _same_origin(headers: Headers) -> bool:
-    """Whether a request comes from our own page, or from a program, which sends no Origin."""
+    """Return True if a request comes from our own page, or from a program, which sends no
+    Origin."""
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")

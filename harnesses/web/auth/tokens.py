@@ -18,7 +18,7 @@ _YEAR = 365 * 86400
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Somebody at the door: what they may read, and whether they have shown a token.
+    """A viewer: the scope that they may read, and if they have shown a token.
 
     Where no token is asked for, everybody counts as known.
     """
@@ -28,7 +28,7 @@ class Viewer:
 
     @property
     def has_full_access(self) -> bool:
-        """Whether everything is open to them."""
+        """True if everything is open to them."""
         return self.is_authenticated and self.scope.places is None
 
 
@@ -49,12 +49,14 @@ class AccessTokens:
 
     @property
     def is_required(self) -> bool:
-        """Whether there is a token at all."""
+        """True if there is a token at all."""
         return bool(self._scopes)
 
-    def visitor(self, request: Request) -> Viewer | None:
-        """Who asks, by a bearer token, a login's cookie, or a feed's address; None: nobody
-        who may read anything."""
+    def viewer(self, request: Request) -> Viewer | None:
+        """Return the viewer of a bearer token, a login's cookie, or a feed's address.
+
+        None: they may read nothing.
+        """
         if not self.is_required:
             return Viewer(PUBLIC)
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -68,7 +70,7 @@ class AccessTokens:
         return Viewer(self._public, is_authenticated=False) if self._public else None
 
     def opened_by(self, given: str) -> Scope | None:
-        """What a token opens; None if it is none of ours."""
+        """Return what a token opens; None if it is none of ours."""
         found = None
         for token, scope in self._scopes.items():  # all of them, so that time tells nothing
             if hmac.compare_digest(given.encode(), token):
@@ -99,10 +101,10 @@ class AccessTokens:
 
 
 def is_feed(path: str) -> bool:
-    """Whether a token in the address opens this path: feed readers can send nothing else."""
+    """Return True if a token in the address opens this path: feed readers can send nothing else."""
     return path.startswith("/feed.")
 
 
 def _cookie_signature(token: bytes) -> str:
-    """What a browser keeps after a login: a proof that does not tell the token."""
+    """Return the value of a login's cookie: a proof that does not reveal the token."""
     return hmac.new(token, b"terrarium web login", sha256).hexdigest()

@@ -54,12 +54,12 @@ def _can_have_one(start: Message) -> bool:
 
 
 def _tag(body: bytes) -> str:
-    """A weak tag: compressing the body does not change what it says."""
+    """Return a weak tag: compressing the body does not change what it says."""
     return f'W/"{sha256(body).hexdigest()[:32]}"'
 
 
 def _matches(known: str, tag: str) -> bool:
-    """Whether `If-None-Match` names the tag, by the weak comparison."""
+    """Return True if `If-None-Match` names the tag, by the weak comparison."""
     tags = [each.strip().removeprefix("W/") for each in known.split(",")]
     return known.strip() == "*" or tag.removeprefix("W/") in tags
 

@@ -82,7 +82,7 @@ async def show_channel(
         request,
         "channel.html",
         place=place,
-        stretch=log_slice,
+        log_slice=log_slice,
         tail=channel_path(place, "tail", tz=zone_query(zone)),
         lines=lines(log_slice.events, zone),
         most_days=MOST_DAYS,
@@ -179,7 +179,8 @@ async def _page_slice(
 
 
 def _with_links(place: Place, events: list[Event], *, older: bool, newer: bool) -> LogSlice:
-    """Events with the addresses of those around; where none follow the page goes on by itself."""
+    """Return events with the addresses of those around; where none follow the page goes on by
+    itself."""
     return LogSlice(
         events,
         older=channel_path(place, before=events[0].id) if older and events else None,

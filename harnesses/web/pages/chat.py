@@ -28,7 +28,7 @@ Write = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class ChatQuestion(BaseModel):
-    """What is typed into the chat box."""
+    """The form of the chat box."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 
@@ -116,7 +116,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 def _conversation(request: Request) -> str | None:
-    """The random id in the cookie; nobody can guess another browser's."""
+    """Return the random id in the cookie; nobody can guess another browser's."""
     value = request.cookies.get(COOKIE, "")
     return value if _ID.fullmatch(value) else None
 

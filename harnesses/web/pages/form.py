@@ -1,4 +1,4 @@
-"""What a page's form sends."""
+"""The body of a page's form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _MOST = 10_000  # bytes of a form
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form; of a field that is there twice, the last. Raises HTTPException."""
+    """Return the fields of a form; of a field that is there twice, the last. Raises
+    HTTPException."""
     body = b""
     async for piece in request.stream():
         body += piece

@@ -17,7 +17,7 @@ from storage.chat_log.event import Place
 async def _place(
     request: Request, state: AppStateDep, reader: LogAccessDep, network: str, name: str
 ) -> Place:
-    """The channel as the log writes it: its mark may be left out, its case be another."""
+    """Return the channel as the log writes it: its mark may be left out, its case be another."""
     for wanted in (name, f"#{name}"):
         place = await reader.find_place(Place(network, wanted))
         if place is not None:

@@ -1,4 +1,4 @@
-"""How a browser wants its pages: the time zone."""
+"""Preferences of a browser: the time zone."""
 
 from __future__ import annotations
 

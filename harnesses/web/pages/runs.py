@@ -33,7 +33,7 @@ async def show_runs(
 
 @router.get("/runs/{name}")
 async def show_run(request: Request, state: AppStateDep, name: str) -> Response:
-    """One run with its steps."""
+    """Show a run with its steps."""
     run = await run_reader.read_run(state.data, name)
     if run is None:
         raise HTTPException(404, "There is no such run; old ones are removed after some days.")

@@ -13,9 +13,10 @@ from starlette.responses import Response
 
 from harnesses.core.permalinks import with_query
 from harnesses.web.log_access import LogAccessDep
-from harnesses.web.params import MOST_WORDS, parse_channel
+from harnesses.web.params import MOST_WORDS
 from harnesses.web.rendering.timezones import TheZone
 from harnesses.web.rendering.view import page
+from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.query import Query
 from storage.search.models import Facets, Order, SearchQuery
 from storage.search.query_parser import parse
@@ -27,7 +28,7 @@ router = APIRouter(include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class SearchForm:
-    """What somebody typed or chose on the page."""
+    """The fields of the search page."""
 
     q: Annotated[str, Param(max_length=MOST_WORDS)] = ""
     channel: Annotated[str, Param(max_length=300)] = ""
@@ -46,7 +47,7 @@ class SearchForm:
         return " ".join(f'{key}:"{value}"' for key, value in choices.items() if value)
 
     def address(self, page: str = "/search", **changes: object) -> str:
-        """The address of this search, or of another that differs in `changes`."""
+        """Return the address of this search, or of another that differs in `changes`."""
         query = {"q": self.q, "channel": self.channel, "nick": self.nick, "month": self.month}
         order = None if self.order is Order.TIME else self.order
         mode = None if self.mode == "words" else self.mode
@@ -82,12 +83,9 @@ async def show_search(
 
 
 def _within(query: Query, form: SearchForm) -> Query:
-    channel = parse_channel(form.channel)
     since, until = _month(form.month) if form.month else (None, None)
     return replace(
-        query,
-        network=channel.network,
-        channel=channel.channel,
+        query.in_channel(ChannelName.parse(form.channel)),
         nick=form.nick or None,
         since=since,
         until=until,
@@ -102,8 +100,8 @@ def _month(month: str) -> tuple[datetime, datetime]:
 
 
 def _facets(facets: Facets) -> list[tuple[str, str, list[tuple[str, int]]]]:
-    """Each facet with its title, the parameter that narrows by it, and the choices."""
-    channels = [(f"{place.network}/{place.channel}", count) for place, count in facets.channels]
+    """Return each facet with its title, the parameter that narrows by it, and the choices."""
+    channels = [(str(place), count) for place, count in facets.channels]
     return [
         ("Channels", "channel", channels),
         ("People", "nick", list(facets.nicks)),

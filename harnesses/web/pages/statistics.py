@@ -1,4 +1,4 @@
-"""What can be seen of a channel or a person from afar: statistics, the calendar."""
+"""Pages of statistics of a channel or a person, and the calendar."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CalendarDay:
 
 @router.get("/stats")
 async def show_all_stats(request: Request, reader: LogAccessDep, zone: TheZone) -> Response:
-    """Statistics of everything that the visitor may read."""
+    """Statistics of everything that the viewer may read."""
     return await _stats(request, reader, None, zone)
 
 
@@ -126,7 +126,7 @@ async def _stats(
 def _months(
     year: int, days: Sequence[DayStats]
 ) -> list[tuple[date, list[list[CalendarDay | None]]]]:
-    """Each month with its weeks, Monday first."""
+    """Return each month with its weeks, Monday first."""
     lines = {day.date: day.lines for day in days}
     most = max(lines.values(), default=0)
     months = []

@@ -16,7 +16,7 @@ _HOURS_OF_WEEK = 168
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One day of a bar chart: heights from 0 to 100, all lines and the answers among them."""
+    """A day of a bar chart: heights from 0 to 100, all lines and the answers among them."""
 
     day: date
     lines: int
@@ -26,7 +26,7 @@ class Bar:
 
 
 def bars(days: Iterable[DayStats], count: int, last: date) -> Sequence[Bar]:
-    """The `count` days that end with `last`, silent ones too, oldest first."""
+    """Return the `count` days that end with `last`, silent ones too, oldest first."""
     known = {day.date: day for day in days}
     wanted = [last - timedelta(days=count - 1 - number) for number in range(count)]
     shown = [known.get(day, DayStats(day, 0, 0)) for day in wanted]
@@ -45,7 +45,7 @@ def shade(count: int, most: int) -> int:
 
 
 def shift_timezone(heat: HeatMap, zone: ZoneInfo, now: datetime) -> HeatMap:
-    """A heat map of UTC as it is in a zone, by the whole hours that are between them now."""
+    """Return a heat map of UTC as it is in a zone, by the whole hours that are between them now."""
     offset = now.astimezone(zone).utcoffset() or timedelta()
     hours = round(offset / timedelta(hours=1))
     flat = [count for row in heat for count in row]
@@ -54,7 +54,7 @@ def shift_timezone(heat: HeatMap, zone: ZoneInfo, now: datetime) -> HeatMap:
 
 
 def spark(counts: Sequence[int], width: int, height: int) -> str:
-    """The points of a small line, for `<polyline>`; empty where there is nothing to see."""
+    """Return the points of a small line, for `<polyline>`; empty where there is nothing to see."""
     most = max(counts, default=0)
     if not most or len(counts) < 2:
         return ""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from storage.chat_log.event import Event, EventType
+from storage.chat_log import event_text
+from storage.chat_log.event import Event
 
 NICK_COLOURS = 12
 # mIRC formatting (modern.ircdocs.horse/formatting): colours with their numbers, then all else.
@@ -33,36 +35,27 @@ def strip_formatting(text: str) -> str:
 
 
 def describe_event(event: Event) -> str:
-    """An event that is not a line somebody said, in words, without the nick before it."""
-    text, target = strip_formatting(event.text), strip_formatting(event.target)
-    because = f" ({text})" if text else ""
-    return {
-        EventType.JOIN: "joined",
-        EventType.PART: f"left{because}",
-        EventType.QUIT: f"quit{because}",
-        EventType.NICK: f"is now {target}",
-        EventType.KICK: f"kicked {target}{because}",
-        EventType.MODE: f"set mode {text}",
-        EventType.TOPIC: f"set the topic: {text}" if text else "cleared the topic",
-    }.get(event.type, text)
+    """Return what the nick of an event did, in words that are safe to show."""
+    return event_text.describe_event(_strip_event(event))
 
 
 def plain_line(event: Event) -> str:
-    """An event as a line of a text file, without its time."""
-    nick = strip_formatting(event.nick)
-    match event.type:
-        case EventType.PRIVMSG:
-            return f"<{nick}> {strip_formatting(event.text)}"
-        case EventType.NOTICE:
-            return f"-{nick}- {strip_formatting(event.text)}"
-        case EventType.ACTION:
-            return f"* {nick} {strip_formatting(event.text)}"
-    return f"*** {nick} {describe_event(event)}"
+    """Return an event as a line of a text file, without its time."""
+    return event_text.event_line(_strip_event(event))
+
+
+def _strip_event(event: Event) -> Event:
+    return replace(
+        event,
+        nick=strip_formatting(event.nick),
+        text=strip_formatting(event.text),
+        target=strip_formatting(event.target),
+    )
 
 
 def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
-    """A line of IRC as HTML: addresses are links, the pieces `marks` (start and end, in order and
-    apart) are marked."""
+    """Return a line of IRC as HTML: addresses are links, the pieces `marks` (start and end, in
+    order and apart) are marked."""
     shown, marked = _without_codes(text, marks)
     parts, position = [], 0
     for match in _ADDRESS.finditer(shown):
@@ -75,7 +68,7 @@ def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
 
 
 def answer_html(text: str) -> Markup:
-    """A model's Markdown as HTML: no raw HTML, no images, nothing that runs."""
+    """Return a model's Markdown as HTML: no raw HTML, no images, nothing that runs."""
     html = nh3.clean(
         _markdown.render(plain_lines(text)),
         tags=_TAGS,
@@ -94,7 +87,7 @@ def plain_lines(text: str) -> str:
 
 
 def nick_colour(nick: str) -> int:
-    """A number that stays with a nick, whoever else is there and however it is spelled."""
+    """Return a number that stays with a nick, whoever else is there and however it is spelled."""
     name = nick.lower().rstrip("_`^0123456789-|")
     return zlib.crc32((name or nick).encode()) % NICK_COLOURS
 
@@ -102,7 +95,7 @@ def nick_colour(nick: str) -> int:
 def _without_codes(
     text: str, marks: Sequence[tuple[int, int]]
 ) -> tuple[str, Sequence[tuple[int, int]]]:
-    """The text as it is shown, and where the marks are in that."""
+    """Return the text as it is shown, and where the marks are in that."""
     shown, moved, position = "", [], 0
     for start, end in marks:
         shown += strip_formatting(text[position:start])
@@ -114,7 +107,7 @@ def _without_codes(
 
 
 def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]) -> Markup:
-    """A piece of a text as HTML, with those marks that reach into it."""
+    """Return a piece of a text as HTML, with those marks that reach into it."""
     parts, position = [], begin
     for start, stop in marks:
         start, stop = max(start, begin), min(stop, end)
@@ -126,7 +119,7 @@ def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]
 
 
 def _without_trailing(address: str) -> str:
-    """The end of a sentence is no part of an address, a bracket that it opened is."""
+    """Remove the end of a sentence from an address, but not a bracket that it opened."""
     while address[-1] in _TRAILING:
         if address[-1] == ")" and address.count("(") >= address.count(")"):
             break

@@ -34,7 +34,7 @@ ZoneName = Annotated[str, AfterValidator(_require_zone), Field(max_length=100)]
 
 
 def zone_of(request: Request) -> ZoneInfo:
-    """The zone that the address or the cookie names, else UTC."""
+    """Return the zone that the address or the cookie names, else UTC."""
     for name in (request.query_params.get("tz", ""), request.cookies.get(COOKIE, "")):
         if name in zone_names():
             return ZoneInfo(name)
@@ -67,17 +67,18 @@ class DayRange:
 
     @property
     def since(self) -> datetime:
-        """When they begin."""
+        """The moment at which they begin."""
         return _midnight(self.first, self.zone)
 
     @property
     def until(self) -> datetime:
-        """When they have ended; after a change of the clock a day has 23 or 25 hours."""
+        """The moment at which they have ended; after a change of the clock a day has 23 or 25
+        hours."""
         return _midnight(self.first + timedelta(days=self.count), self.zone)
 
     @property
     def has_not_ended(self) -> bool:
-        """Whether lines may still come."""
+        """True as long as lines may still come."""
         return datetime.now(self.zone) < self.until
 
     @property
@@ -103,5 +104,5 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
 
 
 def local_day(time: datetime, zone: ZoneInfo) -> date:
-    """The day that a moment falls on in a zone."""
+    """Return the day that a moment falls on in a zone."""
     return time.astimezone(zone).date()

@@ -13,16 +13,17 @@ from storage.chat_log.event import Place
 def day_path(
     place: Place, day: date, zone: ZoneInfo, page: str = "channel", days: int = 1, **query: object
 ) -> str:
-    """A day (or several) of a channel; which lines those are depends on the zone, so it is said."""
+    """Return a day (or several) of a channel; which lines those are depends on the zone, so it is
+    said."""
     span = days if days > 1 else None
     return channel_path(place, page, day=day.isoformat(), days=span, tz=zone_query(zone), **query)
 
 
 def zone_query(zone: ZoneInfo) -> str | None:
-    """What `tz` must be for this zone; UTC goes without saying."""
+    """Return the value of `tz` for this zone; UTC needs none."""
     return None if zone.key == "UTC" else zone.key
 
 
 def person_path(nick: str) -> str:
-    """The page about a nick."""
+    """Return the page about a nick."""
     return f"/person/{quote(nick, safe='')}"

@@ -1,4 +1,4 @@
-"""Pages: the template engine, and how a stretch of the log is laid out."""
+"""Pages: the template engine, and how a slice of the log is laid out."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[LogBlock]:
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A whole page; `values` are what its template names."""
-    visitor = getattr(request.state, "visitor", None)  # nobody yet at the login
+    """Return a whole page; `values` are what its template names."""
+    viewer = getattr(request.state, "viewer", None)  # nobody yet at the login
     query = request.scope["query_string"].decode("latin-1")
     path = request.scope["path"]
     html = _templates.get_template(template).render(
         path=path,
         here=quote(path) + (f"?{query}" if query else ""),
-        visitor=visitor,
+        viewer=viewer,
         zone=zone_of(request),
         **values,
     )
@@ -83,7 +83,7 @@ def lines(events: Sequence[Event], zone: ZoneInfo) -> Markup:
 
 
 def _ago(time: datetime) -> str:
-    """How long ago a time was, roughly."""
+    """Return how long ago a time was, roughly."""
     seconds = (datetime.now(UTC) - time).total_seconds()
     if seconds < 60:
         return "just now"

@@ -1,0 +1,69 @@
+"""`terrarium logs forget|vacuum|backup`: work on a whole log, by the one who keeps its file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from harnesses.logs.new_file import atomic_write
+from storage.chat_log.event import Place
+from storage.db.backup import back_up
+from storage.db.database import Database
+from storage.db.errors import Unavailable
+from storage.db.secure_delete import vacuum
+from storage.log import ChatLog
+from storage.privacy.audit_log import AuditEntry, AuditLog
+from storage.privacy.erasure import Forgotten, NamedPerson, count, forget, other_files
+from storage.settings import log_path
+from terrarium.config import Config
+
+
+@asynccontextmanager
+async def open_log(path: Path) -> AsyncIterator[Database]:
+    """Open the database of a log that exists: to open another would create it.
+
+    Raises StorageError.
+    """
+    if not await asyncio.to_thread(path.exists):
+        raise Unavailable(f"{path}: there is no log yet; `terrarium up` begins one")
+    async with Database.open(path) as database:
+        yield database
+
+
+async def count_of(config: Config, person: NamedPerson) -> int:
+    """Return how many events of a person there are. Raises StorageError."""
+    async with open_log(log_path(config)) as database:
+        return await count(ChatLog(database), person)
+
+
+async def forget_named(config: Config, person: NamedPerson) -> Forgotten:
+    """Forget a person everywhere. The audit log gets an entry that does not name the person.
+
+    Raises StorageError.
+    """
+    path = log_path(config)
+    async with open_log(path) as database:
+        others = other_files(config.data, path)
+        gone = await forget(database, ChatLog(database), person, others)
+        entry = AuditEntry(
+            Place(person.network or "", ""), "command line", "forget", f"{gone.events} events"
+        )
+        await AuditLog(database).add(entry)
+    return gone
+
+
+async def vacuum_log(path: Path) -> None:
+    """Rewrite the file, so that nothing is left of what was removed. Raises StorageError."""
+    async with open_log(path) as database:
+        await vacuum(database)
+
+
+def back_up_log(path: Path, target: Path, *, force: bool) -> None:
+    """Copy the log into `target`, while others may be writing it; blocks until that is done.
+
+    Raises OperationRefused, Unavailable.
+    """
+    with atomic_write(target, force=force) as part:
+        back_up(path, part)

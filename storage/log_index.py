@@ -1,0 +1,283 @@
+"""Tables derived from the events of the log: the full-text index and the counters.
+
+Both are written in the transaction that stores or removes an event, by `add_events` and
+`remove_events`. This module knows rows of the table `events`, not the `Event` made of them, so
+that a migration can rebuild what it derives.
+
+The index is one pair of FTS5 tables for each partition of about a hundred days. `words_N` knows
+whole words; its second column has a token for the channel and the nick of a line, so that a
+filter costs no more than another word. `parts_N` is a trigram index, for parts of words,
+addresses, code and scripts without spaces; it keeps no positions (`detail=none`), so whoever reads
+it has to look at the text as well. Neither keeps a copy of the text or its size: ranking happens
+in `storage.search`, and whole partitions are dropped once nothing is left of them.
+
+A partition is 2^33 milliseconds of ids, and ids follow time: the newest partition is the one that
+is written to, and a search reads from there backwards. Measured at ten million rows, partitions
+keep rare words and prefixes fast where one big index does not.
+
+The counters are sums by channel, hour, weekday and person, so that no page of statistics reads the
+log itself; `storage.chat_log.statistics` reads them. The channel `EVERYWHERE` stands for all public
+channels together.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+SPOKEN_TYPES = frozenset({"PRIVMSG", "NOTICE", "ACTION"})
+"""The types of the events that are indexed and counted: what somebody said."""
+EVERYWHERE = 0
+PARTITION_BITS = 33  # of an id within its partition
+_MERGED = 256  # pages of an index that one step of `merge` writes
+_WORDS = """
+CREATE VIRTUAL TABLE IF NOT EXISTS words_{} USING fts5 (
+    text, tags, content = '', columnsize = 0, tokenize = "unicode61 remove_diacritics 2"
+)"""
+_PARTS = """
+CREATE VIRTUAL TABLE IF NOT EXISTS parts_{} USING fts5 (
+    text, content = '', columnsize = 0, detail = none, tokenize = "trigram"
+)"""
+_ADDED = """
+INSERT INTO partitions VALUES (?, ?, 0, ?) ON CONFLICT (number) DO UPDATE
+SET lines = lines + excluded.lines, drift = max(drift, excluded.drift)"""
+_TAKEN = "UPDATE partitions SET lines = lines - ?1, removed = removed + ?1 WHERE number = ?2"
+
+_HOUR = 3_600_000_000  # microseconds
+_MONDAY = 72  # hours from the Monday before 1970 began to its first moment, a Thursday
+_COUNT = {
+    "totals": """
+INSERT INTO totals VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+events = events + excluded.events, lines = lines + excluded.lines,
+own = own + excluded.own, replies = replies + excluded.replies""",
+    "hours": """
+INSERT INTO hours VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+lines = lines + excluded.lines, own = own + excluded.own, replies = replies + excluded.replies""",
+    "week": """
+INSERT INTO week VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET lines = lines + excluded.lines""",
+    "people": """
+INSERT INTO people VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET lines = lines + excluded.lines""",
+    "people_days": """
+INSERT INTO people_days VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+lines = lines + excluded.lines, replies = replies + excluded.replies""",
+}
+_DELETE_EMPTY = (
+    "DELETE FROM hours WHERE channel_id = ? AND hour = ? AND lines <= 0",
+    "DELETE FROM people WHERE channel_id = ? AND nick = ? AND lines <= 0",
+    "DELETE FROM people_days WHERE nick = ? AND channel_id = ? AND day = ? AND lines <= 0",
+)
+_REBUILT = 10_000  # events in memory at once
+
+IndexedLine = tuple[int, str, str]
+"""An id, a text and its tags."""
+_Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
+"""By table and key, what to add to its columns."""
+
+
+def fold_name(name: str) -> str:
+    """Return a name as the tables compare it: ASCII letters have no case, as in SQLite's NOCASE."""
+    if name.isascii():
+        return name.lower()
+    return "".join(char.lower() if char.isascii() else char for char in name)
+
+
+def partition_of(event_id: int) -> int:
+    """Return the number of the partition that an id belongs to."""
+    return event_id >> PARTITION_BITS
+
+
+def channel_tag(channel_id: int) -> str:
+    """Return the token that stands for a channel."""
+    return f"zc{channel_id}"
+
+
+@lru_cache(4096)
+def nick_tag(nick: str) -> str:
+    """Return the token that stands for a nick, whatever its case."""
+    return f"zn{fold_name(nick).encode('utf-8', 'replace').hex()}"
+
+
+def type_tag(kind: str) -> str:
+    """Return the token that stands for a type of event; PRIVMSG, which most are, has none."""
+    return f"zy{kind.lower()}"
+
+
+OWN_TAG = "zo"
+
+
+def line_of(row: Sequence[Any]) -> IndexedLine | None:
+    """Return what the index keeps of a row of `events`; None of what nobody said."""
+    event_id, channel_id, kind, _, nick = row[:5]
+    text, own = row[9], row[11]
+    if kind not in SPOKEN_TYPES:
+        return None
+    tags = [channel_tag(channel_id), nick_tag(nick)]
+    if kind != "PRIVMSG":
+        tags.append(type_tag(kind))
+    if own:
+        tags.append(OWN_TAG)
+    return event_id, text, " ".join(tags)
+
+
+def add_events(
+    connection: sqlite3.Connection,
+    rows: Sequence[Sequence[Any]],
+    private: Collection[int],
+    drift: int,
+) -> None:
+    """Index and count rows of `events`, whose ids are at most `drift` milliseconds after their
+    times. Channels in `private` do not count as public."""
+    _index(connection, rows, drift)
+    _add_counts(connection, _count_rows(rows, private), 1)
+
+
+def remove_events(
+    connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], private: Collection[int]
+) -> None:
+    """Undo `add_events` for rows as they were added.
+
+    Words of theirs stay in pages that nobody reads until `merge` has rewritten these.
+    """
+    _unindex(connection, rows)
+    counts = _count_rows(rows, private)
+    _add_counts(connection, counts, -1)
+    keys: Sequence[set[tuple[Any, ...]]] = (
+        set(counts["hours"]),
+        {key[:2] for key in counts["people"]},
+        {key[:3] for key in counts["people_days"]},
+    )
+    for sql, emptied in zip(_DELETE_EMPTY, keys, strict=True):
+        connection.executemany(sql, emptied)  # no row stays of a person without a line
+
+
+def rebuild(connection: sqlite3.Connection) -> None:
+    """Index and count all events, inside a transaction, in a file that has neither."""
+    private = {row[0] for row in connection.execute("SELECT id FROM channels WHERE private")}
+    last = 0
+    while True:
+        sql = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
+        rows = connection.execute(sql, [last, _REBUILT]).fetchall()
+        if not rows:
+            return
+        last = rows[-1][0]
+        drift = max(row[0] - row[3] // 1000 for row in rows)
+        add_events(connection, rows, private, drift)
+
+
+def merge(connection: sqlite3.Connection, number: int, *, begin: bool) -> bool:
+    """Merge some pages of a partition's index; repeated, nothing is left of removed lines.
+
+    A step takes some milliseconds; the first one says `begin`. Returns True while there is more to
+    merge.
+    """
+    pages = -_MERGED if begin else _MERGED
+    before = connection.total_changes
+    for table in (f"words_{number}", f"parts_{number}"):
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", [pages])
+    # By itself each of the two statements counts as one change; what it merges is on top.
+    return connection.total_changes - before > 2
+
+
+def drop(connection: sqlite3.Connection, number: int) -> None:
+    """Drop the index of a partition of which no line is left."""
+    connection.execute(f"DROP TABLE words_{number}")
+    connection.execute(f"DROP TABLE parts_{number}")
+    connection.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
+
+
+def tables(number: int) -> tuple[str, str]:
+    """Return the statements that make the tables of a partition, where there are none."""
+    return _WORDS.format(number), _PARTS.format(number)
+
+
+def inserts(number: int) -> tuple[str, str]:
+    """Return the statements that index an `IndexedLine` by words, and an id and text by parts."""
+    return (
+        f"INSERT INTO words_{number} (rowid, text, tags) VALUES (?, ?, ?)",
+        f"INSERT INTO parts_{number} (rowid, text) VALUES (?, ?)",
+    )
+
+
+def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[IndexedLine]]]:
+    """Group what the index keeps of rows of `events` by the number of the partition."""
+    ordered = sorted(rows, key=lambda row: int(row[0]))
+    for number, group in groupby(ordered, key=lambda row: partition_of(row[0])):
+        yield number, [line for row in group if (line := line_of(row)) is not None]
+
+
+def _index(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
+    for number, lines in by_partition(rows):
+        connection.execute(_ADDED, [number, len(lines), drift])
+        if not lines:
+            continue
+        for table in tables(number):
+            connection.execute(table)
+        words, parts = inserts(number)
+        connection.executemany(words, lines)
+        connection.executemany(parts, _texts(lines))
+
+
+def _unindex(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
+    for number, lines in by_partition(rows):
+        if not lines:
+            continue
+        connection.executemany(
+            f"INSERT INTO words_{number} (words_{number}, rowid, text, tags)"
+            " VALUES ('delete', ?, ?, ?)",
+            lines,
+        )
+        connection.executemany(
+            f"INSERT INTO parts_{number} (parts_{number}, rowid, text) VALUES ('delete', ?, ?)",
+            _texts(lines),
+        )
+        connection.execute(_TAKEN, [len(lines), number])
+
+
+def _texts(lines: Sequence[IndexedLine]) -> list[tuple[int, str]]:
+    return [(event_id, text) for event_id, text, _ in lines]
+
+
+def _add_counts(connection: sqlite3.Connection, counts: _Counts, sign: int) -> None:
+    for table, counted in counts.items():
+        rows = [(*key, *(sign * count for count in found)) for key, found in counted.items()]
+        connection.executemany(_COUNT[table], sorted(rows))  # neighbours share a page
+
+
+def _count_rows(rows: Iterable[Sequence[Any]], private: Collection[int]) -> _Counts:
+    """Return the sums that these rows make."""
+    events: Counter[int] = Counter()
+    spoken: Counter[tuple[int, str, int, int, int]] = Counter()
+    for row in rows:
+        channel_id = row[1]
+        events[channel_id] += 1
+        if row[2] in SPOKEN_TYPES:
+            own = int(row[11])
+            reply = int(own and row[12] is not None)
+            spoken[channel_id, row[4], row[3] // _HOUR, own, reply] += 1
+    counts: _Counts = {table: {} for table in _COUNT}
+    for channel_id, count in events.items():
+        for place in _places(channel_id, private):
+            _count(counts, "totals", (place,), count, 0, 0, 0)
+    for (channel_id, nick, hour, own, reply), count in spoken.items():
+        owned, replied = own * count, reply * count
+        for place in _places(channel_id, private):
+            _count(counts, "totals", (place,), 0, count, owned, replied)
+            _count(counts, "hours", (place, hour), count, owned, replied)
+            _count(counts, "week", (place, (hour + _MONDAY) % 168), count)
+            _count(counts, "people", (place, nick, own), count)
+        _count(counts, "people_days", (nick, channel_id, hour // 24, own), count, replied)
+    return counts
+
+
+def _places(channel_id: int, private: Collection[int]) -> tuple[int, ...]:
+    return (channel_id,) if channel_id in private else (channel_id, EVERYWHERE)
+
+
+def _count(counts: _Counts, table: str, key: tuple[Any, ...], *found: int) -> None:
+    known = counts[table].get(key)
+    added = found if known is None else tuple(a + b for a, b in zip(known, found, strict=True))
+    counts[table][key] = added
