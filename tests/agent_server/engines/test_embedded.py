@@ -187,6 +187,7 @@ async def test_stopping_leaves_no_engine_behind(model_file: Path) -> None:
         await anext(engine.chat({"messages": []}, None))
 
 
+@pytest.mark.process
 async def test_an_engine_that_cannot_load_is_tried_again_ever_more_slowly(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF and nothing more")

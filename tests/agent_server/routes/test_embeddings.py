@@ -20,6 +20,7 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.scripted_server",)
+pytestmark = pytest.mark.process  # the embedding model is a child of the server
 
 E5 = "multilingual-e5-small"
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from harnesses.logs.exporting import file_name
 from harnesses.logs.importing import import_logs
 from harnesses.logs.reading import ImportOptions
@@ -149,6 +151,7 @@ async def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) ->
         assert not (tmp_path / f"{target.name}.part").exists()
 
 
+@pytest.mark.slow
 async def test_a_backup_under_writes_has_every_line_acknowledged_before_it_began(
     tmp_path: Path,
 ) -> None:

@@ -27,6 +27,7 @@ asyncio.run(WebTendril(Config({"web": {"port": 0}}, None, Path(sys.argv[1]))).ru
 """
 
 
+@pytest.mark.server
 async def test_a_taken_port_is_named_with_how_to_change_it(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -35,6 +36,7 @@ async def test_a_taken_port_is_named_with_how_to_change_it(tmp_path: Path) -> No
             await tendril.run()
 
 
+@pytest.mark.server
 async def test_an_address_that_is_not_ours_is_named(tmp_path: Path) -> None:
     table = {"port": 0, "host": "192.0.2.1", "token": "frogs"}
     tendril = WebTendril(Config({"web": table}, None, tmp_path))

@@ -230,5 +230,5 @@ def broken_calls(messages: Iterable[dict[str, Any]]) -> list[str]:
     return broken + waiting
 
 
-TestInterleaved = pytest.mark.timeout(600)(Interleaved.TestCase)
+TestInterleaved = pytest.mark.server(pytest.mark.timeout(600)(Interleaved.TestCase))
 TestInterleaved.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)

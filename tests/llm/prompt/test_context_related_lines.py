@@ -83,6 +83,7 @@ async def test_a_removed_line_is_gone_from_later_prompts_too(room: Room) -> None
         assert "iwlwifi" not in str(message["content"])
 
 
+@pytest.mark.slow
 async def test_a_long_pause_is_not_followed_line_by_line(room: Room) -> None:
     await cooking(room, 5)
     await room.asks("anything?")

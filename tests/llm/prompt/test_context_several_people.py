@@ -81,6 +81,7 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(actions=ACTIONS, last=st.integers(0, 4), window=st.sampled_from([900, 100_000]))
 async def test_whoever_asks_the_prompt_is_sound(

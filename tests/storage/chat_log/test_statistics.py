@@ -65,6 +65,7 @@ SCOPES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(EVENTS, SCOPES, st.data())
 async def test_counts_stay_true_whatever_is_added_and_removed(
@@ -122,6 +123,7 @@ async def test_days_are_days_of_the_zone_that_is_asked_for(log: ChatLog) -> None
     assert await log.days(Query(scope=Scope.from_places(LAKE))) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.datetimes(NAIVE.replace(year=2003), NAIVE.replace(year=2030)), max_size=8),

@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from storage.chat_log.event import EVERYTHING, Event, EventType, Place
 from storage.db.database import Database
 from storage.db.secure_delete import secure_delete
@@ -71,6 +73,7 @@ def turn(anchor: int, *contents: str) -> Turn:
     return Turn(anchor, NOON, messages)
 
 
+@pytest.mark.slow
 async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Path) -> None:
     async with opened(tmp_path / "irc.db") as (database, log):
         for number in range(300):  # so that pages fill, divide and come free

@@ -202,6 +202,7 @@ async def test_no_mixture_of_operators_is_an_error_or_leaves_its_scope(
 WORDS = st.sampled_from(["a", "b", "ab", "abc", "ba", "é"])
 
 
+@pytest.mark.slow
 @few_files
 @given(
     st.lists(st.lists(WORDS, min_size=1, max_size=4), min_size=1, max_size=12),
@@ -246,6 +247,7 @@ async def test_hits_are_counted_up_to_a_thousand(log: ChatLog) -> None:
     assert following.count == 0
 
 
+@pytest.mark.slow
 async def test_a_hard_search_goes_on_from_where_it_stopped_and_misses_nothing(
     log: ChatLog,
 ) -> None:

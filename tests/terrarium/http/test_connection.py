@@ -236,6 +236,7 @@ def test_a_key_with_a_line_break_is_refused() -> None:
         ConnectionPool("http://engine.test", {"authorization": "Bearer a\r\nb: c"}, patience=1)
 
 
+@pytest.mark.server
 async def test_an_address_where_nobody_listens_is_unreachable() -> None:
     listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

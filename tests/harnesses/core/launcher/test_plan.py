@@ -85,6 +85,7 @@ def test_no_model_is_fetched_when_one_is_named(model: dict[str, Any]) -> None:
     assert LaunchPlan.from_config(config(model=model)).pull is None
 
 
+@pytest.mark.server
 def test_a_port_of_0_becomes_a_free_one_that_all_are_told() -> None:
     plan = LaunchPlan.from_config(config(server={"port": 0}, web={"port": 0}, up={"irc_port": 0}))
     told = environment(plan, "web")

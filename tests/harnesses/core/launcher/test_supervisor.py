@@ -21,6 +21,7 @@ from harnesses.core.launcher.supervisor import (
 from tests.kit.lives import Life, Lives, lives
 from tests.kit.patience import PATIENCE
 
+pytestmark = pytest.mark.process
 QUICK = RestartPolicy(first=0.05, longest=0.2, stable=60, ending=0.5)
 
 
