@@ -27,6 +27,8 @@ from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
+pytestmark = pytest.mark.process  # the embedding model is a child of the server
+
 USER = {"role": "user", "content": "hi"}
 CHAT_TOOL = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}
 TOOL = {"type": "function", "name": "lookup", "parameters": {"type": "object"}}
