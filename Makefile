@@ -4,17 +4,19 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3
 ARGS :=
 MODEL :=
+# ARGS and MODEL are for this make only: a test of the README runs another.
+MAKEOVERRIDES :=
 PIP := $(BIN)/python -m pip --disable-pip-version-check --require-virtualenv install -q
 FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check format bench docs lock clean
+.PHONY: help up test test-fast check format bench docs lock clean
 
 help: ## what can be done here
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: $(VENV)/.base ## start everything (Ctrl-C stops it); MODEL=small|medium|large|NAME for a better model
 	@$(if $(MODEL),MODEL_PATH='$(MODEL)' )exec $(BIN)/terrarium up $(ARGS)
@@ -22,6 +24,9 @@ up: $(VENV)/.base ## start everything (Ctrl-C stops it); MODEL=small|medium|larg
 test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC servers and the browser
 	@$(BIN)/python -m tests.kit.system
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-fast: $(VENV)/.dev ## the tests that start no process and no server, in a minute
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (process or server or slow)" $(ARGS)
 
 check: $(VENV)/.dev ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -5,7 +5,10 @@ Hypothesis tries the same examples each time; `pytest --hypothesis-profile=searc
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.kit.needs import ResourceWatch, needs
 
 settings.register_profile(
     "any machine",
@@ -15,3 +18,17 @@ settings.register_profile(
 )
 settings.register_profile("search", settings.get_profile("any machine"), derandomize=False)
 settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch over the markers `process` and `server`."""
+    config.pluginmanager.register(ResourceWatch())
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with what it needs from the machine."""
+    for item in items:
+        if isinstance(item, pytest.Function):
+            for name in sorted(needs(item)):
+                item.add_marker(name)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.reference import ROOT
+from tests.docs.source import PACKAGES
 
-PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
 ARCHITECTURE, GLOSSARY = ROOT / "docs" / "architecture.md", ROOT / "docs" / "glossary.md"
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 DOCUMENTS = (ARCHITECTURE, GLOSSARY, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DECISIONS)

@@ -5,32 +5,21 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import terrarium
 from tests.docs.reference import ROOT
+from tests.docs.source import PACKAGES, Function, modules, trees
 
-PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
-MOST_MODULES = 15
+MOST_MODULES = 14
 MOST_PARTICIPLES = 0.01
 _PARTICIPLE = re.compile(r"_*(?:\w+ed|said|heard|kept|told|shown|known|given|gone|made|found|sent)")
 _VERBS = re.compile(r"_*(?:embed|feed|seed|need|speed|exceed|proceed|embedd?ed)")
 
 
-def modules() -> Iterator[Path]:
-    for package in PACKAGES:
-        yield from (ROOT / package).rglob("*.py")
-
-
-def trees() -> Iterator[ast.Module]:
-    return (ast.parse(path.read_text(encoding="utf-8")) for path in modules())
-
-
 def test_no_public_class_name_stands_twice() -> None:
     names = Counter(
         node.name
-        for tree in trees()
+        for tree in trees(*PACKAGES).values()
         for node in tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
@@ -41,9 +30,9 @@ def test_no_public_class_name_stands_twice() -> None:
 def test_functions_are_named_by_verbs_not_by_bare_participles() -> None:
     functions = [
         node
-        for tree in trees()
+        for tree in trees(*PACKAGES).values()
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node)
+        if isinstance(node, Function) and not _is_property(node)
     ]
     bare = [
         node.name
@@ -56,7 +45,7 @@ def test_functions_are_named_by_verbs_not_by_bare_participles() -> None:
 
 
 def test_a_room_has_no_more_modules_than_one_can_look_over() -> None:
-    rooms = Counter(path.parent for path in modules() if path.name != "__init__.py")
+    rooms = Counter(path.parent for path in modules(*PACKAGES) if path.name != "__init__.py")
     crowded = {str(room.relative_to(ROOT)): n for room, n in rooms.items() if n > MOST_MODULES}
     assert crowded == {}
 
@@ -68,6 +57,6 @@ def test_the_front_door_has_what_it_names() -> None:
     assert dir(terrarium) == sorted(terrarium.__all__)
 
 
-def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_property(node: Function) -> bool:
     decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
     return bool(decorators & {"property", "cached_property", "setter"})

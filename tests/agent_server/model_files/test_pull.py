@@ -1,0 +1,267 @@
+"""Models of the catalogue on their way from a hub, with small contents in place of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_server.errors import PullError
+from agent_server.model_catalogue import catalogue
+from agent_server.model_catalogue.catalogue import CatalogueEntry
+from agent_server.model_files import store as model_store
+from agent_server.settings.models import ModelSettings
+from terrarium.config import Config, ConfigError
+from tests.agent_server.test_cli import ended, start
+from tests.kit.hub import ModelHub
+
+CONTENT = b"GGUF" + os.urandom(200_000)
+NAMES = [entry.name for entry in catalogue.entries()]
+
+
+@pytest.fixture
+async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelHub]:
+    async with ModelHub(CONTENT) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        yield hub
+
+
+@pytest.fixture(params=NAMES)
+def entry(request: pytest.FixtureRequest) -> CatalogueEntry:
+    """An entry as the catalogue has it, but for what belongs to the content."""
+    found = catalogue.find(request.param)
+    assert found is not None
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    return found.model_copy(update={"size": len(CONTENT), "sha256": sha256})
+
+
+async def pulled(entry: CatalogueEntry, folder: Path) -> Path:
+    return await asyncio.to_thread(model_store.pull_entry, entry, folder)
+
+
+def inside(folder: Path) -> list[str]:
+    """The names of all files in a folder and below it."""
+    return [path.name for path in folder.rglob("*") if path.is_file()]
+
+
+async def refused(entry: CatalogueEntry, folder: Path) -> str:
+    """What the pull says when it fails; the built-in model beside it must stay as it is."""
+    built_in = folder / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    built_in.write_bytes(b"GGUF built in")
+    with pytest.raises(PullError) as failure:
+        await pulled(entry, folder)
+    assert built_in.read_bytes() == b"GGUF built in"
+    assert not (folder / entry.file).exists()
+    built_in.unlink()
+    return str(failure.value)
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """A disk that is full after `size` bytes of a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_an_entry_comes_whole_by_the_redirect_and_is_not_fetched_again(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    path = await pulled(entry, tmp_path)
+    assert path == tmp_path / entry.file
+    assert path.read_bytes() == CONTENT
+    assert inside(tmp_path) == [entry.file]
+    assert hub.asked == [f"/{entry.repository}/resolve/{entry.revision}/{entry.file}"]
+    assert await pulled(entry, tmp_path) == path
+    assert len(hub.asked) == 1
+
+
+async def test_a_connection_that_breaks_is_taken_up_again_where_it_broke(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    hub.breaks_after = 80_000
+    path = await pulled(entry, tmp_path)
+    assert path.read_bytes() == CONTENT
+    assert hub.breaks == 2
+    assert hub.ranges[0] is None
+    begun = [int(str(wanted).removeprefix("bytes=").rstrip("-")) for wanted in hub.ranges[1:]]
+    assert begun == sorted(begun)
+    assert begun[0] > 0
+
+
+async def test_the_next_command_goes_on_where_one_stopped(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    part = tmp_path / f"{entry.file}.part"
+    with file_size_limit(50_000):
+        assert "is full" in await refused(entry, tmp_path)
+    assert part.read_bytes() == CONTENT[:50_000]
+    path = await pulled(entry, tmp_path)
+    assert path.read_bytes() == CONTENT
+    assert hub.ranges == [None, "bytes=50000-"]
+    assert not part.exists()
+
+
+async def test_a_part_of_a_file_that_has_changed_since_is_not_gone_on_with(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    with file_size_limit(50_000):
+        await refused(entry, tmp_path)
+    hub.content = b"GGUF" + os.urandom(len(CONTENT) - 4)
+    hub.sha256 = hashlib.sha256(hub.content).hexdigest()
+    newer = entry.model_copy(update={"sha256": hub.sha256})
+    assert (await pulled(newer, tmp_path)).read_bytes() == hub.content
+
+
+async def test_a_hub_that_has_another_file_is_not_asked_for_it(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    hub.sha256 = "ab" * 32
+    assert "its sha256 is abab" in await refused(entry, tmp_path)
+    hub.sha256, hub.linked_size = None, 7
+    assert "its size is 7" in await refused(entry, tmp_path)
+    assert inside(tmp_path) == []
+
+
+async def test_what_comes_is_checked_whatever_the_hub_promised(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    hub.content = b"GGUF" + os.urandom(len(CONTENT) - 4)
+    assert "is not the file that was asked for and was removed" in await refused(entry, tmp_path)
+    assert inside(tmp_path) == []
+
+
+async def test_without_a_checksum_of_ours_that_of_the_hub_counts(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    unknown = entry.model_copy(update={"sha256": None})
+    hub.sha256 = "ab" * 32
+    assert "abab" in await refused(unknown, tmp_path)
+    hub.sha256 = hashlib.sha256(CONTENT).hexdigest()
+    assert (await pulled(unknown, tmp_path)).read_bytes() == CONTENT
+
+
+async def test_a_disk_without_room_is_told_before_anything_is_fetched(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    hub.linked_size = 1 << 60
+    huge = entry.model_copy(update={"size": 1 << 60})
+    assert "MODEL_CACHE_DIR" in await refused(huge, tmp_path)
+    assert inside(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "words"),
+    [
+        (401, {}, "a licence"),
+        (403, {}, "a licence"),
+        (404, {}, "no such file"),
+        (429, {"retry-after": "30"}, "later, in 30 s"),
+        (503, {}, "has trouble"),
+    ],
+)
+async def test_a_refusal_of_the_hub_is_told_with_what_to_do(
+    hub: ModelHub, tmp_path: Path, status: int, headers: dict[str, str], words: str
+) -> None:
+    hub.status, hub.headers = status, headers
+    said = await refused(catalogue.entries()[0], tmp_path)
+    assert words in said
+    assert str(status) in said
+
+
+async def test_without_a_network_the_command_ends_with_a_line_and_the_built_in_model_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert "cannot be reached" in await refused(catalogue.entries()[0], tmp_path)
+    status, out, err = await ended(await start(tmp_path, "model", "pull", "small"))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "is there a network" in err
+
+
+async def test_another_file_of_that_name_is_never_written_over(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    other = tmp_path / entry.file
+    other.write_bytes(b"GGUF of mine")
+    with pytest.raises(PullError, match="is there"):
+        await pulled(entry, tmp_path)
+    for source in (f"hf:me/mine/{entry.file}", f"{hub.url}/a/b/resolve/main/{entry.file}"):
+        with pytest.raises(PullError, match="is there"):
+            await asyncio.to_thread(model_store.pull, source, tmp_path)
+    assert other.read_bytes() == b"GGUF of mine"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "hf:a/b/../../evil.gguf",
+        "hf:../b/evil.gguf",
+        "hf:a/b/.evil.gguf",
+        "hf:a/b/x\\..\\evil.gguf",
+        "http://127.0.0.1:9/a/.evil.gguf",
+        "http://127.0.0.1:9/a/x%00.gguf",
+        "http://127.0.0.1:9/a/x%5Cevil.gguf",
+        "http://127.0.0.1:9/a/..%2F..%2Fevil.gguf",
+    ],
+)
+async def test_no_source_leads_out_of_the_folder(source: str, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "models"
+    folder.mkdir(parents=True)
+    with pytest.raises(PullError):
+        await asyncio.to_thread(model_store.pull, source, folder)
+    assert inside(tmp_path) == []
+
+
+async def test_a_second_command_does_not_write_into_the_file_of_the_first(
+    hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    with (tmp_path / f"{entry.file}.part.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(PullError, match="another command"):
+            await pulled(entry, tmp_path)
+
+
+async def test_the_command_names_what_to_set_and_the_settings_find_the_file(
+    hub: ModelHub, tmp_path: Path
+) -> None:
+    words = ("pull", "hf:someone/a-model-GGUF/a-model.gguf")
+    status, out, err = await ended(await start(tmp_path, "model", *words, HF_ENDPOINT=hub.url))
+    file = tmp_path / "cache" / "terrarium" / "models" / "a-model.gguf"
+    assert (status, out) == (0, f"{file}\n")
+    assert f"MODEL_PATH={file}" in err
+
+
+def settings(tmp_path: Path, **model: str) -> ModelSettings:
+    table = {"cache_dir": str(tmp_path), **model}
+    return Config({"model": table}, None, tmp_path).section(ModelSettings)
+
+
+def test_a_name_in_place_of_a_path_means_the_pulled_file(
+    entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    found = settings(tmp_path, path=entry.name)
+    assert (found.file, found.pulled_name) == (tmp_path / entry.file, entry.name)
+    assert found.tool_mode == "constrained"
+    with pytest.raises(ConfigError, match=f"model pull {entry.name}"):
+        model_store.model_file(found)
+    (tmp_path / entry.file).write_bytes(CONTENT)
+    assert model_store.model_file(found) == tmp_path / entry.file
+
+
+def test_a_tier_means_its_model_and_built_in_the_one_that_comes_along(tmp_path: Path) -> None:
+    small, built_in = settings(tmp_path, path="small"), settings(tmp_path, path="built-in")
+    assert small.pulled_name == "qwen3-0.6b"
+    assert (built_in.path, built_in.pulled_name) == (None, "")
+    with pytest.raises(ConfigError, match='the nearest is "small"'):
+        settings(tmp_path, path="smal")

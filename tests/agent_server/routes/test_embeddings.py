@@ -1,0 +1,194 @@
+"""POST /v1/embeddings, with the official SDK as the client and the real embedding model."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import struct
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+from openai import AsyncOpenAI, BadRequestError, NotFoundError
+
+from agent_server.engine_protocol import Engine
+from agent_server.engines.embeddings import BATCH, EmbeddingEngine
+from agent_server.errors import EngineUnavailable, Unsupported
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+
+pytest_plugins = ("tests.kit.scripted_server",)
+pytestmark = pytest.mark.process  # the embedding model is a child of the server
+
+E5 = "multilingual-e5-small"
+
+
+def likeness(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+async def test_a_text_is_a_vector_of_length_one_and_its_tokens_are_counted(
+    openai: AsyncOpenAI,
+) -> None:
+    answer = await openai.embeddings.create(model=E5, input="The bot is away.", user="ada")
+    (made,) = answer.data
+    assert (answer.object, answer.model, made.object, made.index) == ("list", E5, "embedding", 0)
+    assert len(made.embedding) == 384
+    assert abs(likeness(made.embedding, made.embedding) - 1) < 1e-3
+    assert 5 < answer.usage.prompt_tokens < 20
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens
+
+
+async def test_floats_and_base64_say_the_same(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
+        body = {"model": E5, "input": "hello", "dimensions": 384}
+        plain = (await http.post("/v1/embeddings", json=body)).json()["data"][0]["embedding"]
+        packed = await http.post("/v1/embeddings", json={**body, "encoding_format": "base64"})
+    read = struct.unpack("<384f", base64.b64decode(packed.json()["data"][0]["embedding"]))
+    assert plain == list(read)
+
+
+async def test_a_question_finds_its_passage(openai: AsyncOpenAI) -> None:
+    passages = ["The cat sleeps on the sofa.", "Port 6697 is for IRC over TLS.", "Bread is baked."]
+    kept = await openai.embeddings.create(model=E5, input=passages)
+    asked = await openai.embeddings.create(
+        model=E5,
+        input="Which port do I use for an encrypted chat connection?",
+        extra_body={"input_type": "query"},
+    )
+    scores = [likeness(each.embedding, asked.data[0].embedding) for each in kept.data]
+    assert scores.index(max(scores)) == 1
+
+
+async def test_questions_and_passages_differ_and_passages_are_what_is_assumed(
+    openai: AsyncOpenAI,
+) -> None:
+    async def embedded(**extra: Any) -> list[float]:
+        answer = await openai.embeddings.create(model=E5, input="ngircd", extra_body=extra)
+        return answer.data[0].embedding
+
+    assumed, passage, query = await asyncio.gather(
+        embedded(), embedded(input_type="passage"), embedded(input_type="query")
+    )
+    assert assumed == passage
+    assert query != passage
+
+
+async def test_many_texts_come_back_in_their_order(openai: AsyncOpenAI) -> None:
+    texts = [f"line {number}" for number in range(2 * BATCH + 3)]
+    many = await openai.embeddings.create(model=E5, input=texts)
+    assert [each.index for each in many.data] == list(range(len(texts)))
+    alone = await openai.embeddings.create(model=E5, input=texts[BATCH])
+    best = max(many.data, key=lambda each: likeness(each.embedding, alone.data[0].embedding))
+    assert best.index == BATCH
+
+
+async def test_strange_texts_are_embedded_too(openai: AsyncOpenAI) -> None:
+    texts = ["\0", "a\0b", "a b", "\u2028", "🙂", " "]
+    answer = await openai.embeddings.create(model=E5, input=texts)
+    assert len(answer.data) == len(texts)
+    assert likeness(answer.data[1].embedding, answer.data[2].embedding) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        ({"input": ""}, "input", None),
+        ({"input": []}, "input", None),
+        ({"input": ["a", ""]}, "input[1]", None),
+        ({"input": ["x"] * 2049}, "input", None),
+        ({"input": [1, 2]}, "input", "unsupported_value"),
+        ({"input": "x", "dimensions": 128}, "dimensions", "unsupported_value"),
+        ({"input": "x", "encoding_format": "int8"}, "encoding_format", None),
+        ({"input": "x", "input_type": "riddle"}, "input_type", None),
+        ({"input": "x", "inputs": "y"}, "inputs", "unknown_parameter"),
+        ({"input": ["x", "word " * 3000]}, "input[1]", "context_length_exceeded"),
+    ],
+)
+async def test_what_cannot_be_embedded_is_refused_by_name(
+    openai: AsyncOpenAI, body: dict[str, Any], param: str, code: str | None
+) -> None:
+    with pytest.raises(BadRequestError) as failure:
+        await openai.post("/embeddings", cast_to=object, body={"model": E5, **body})
+    assert (failure.value.param, failure.value.code) == (param, code)
+
+
+async def test_the_model_is_listed_and_says_what_it_is(openai: AsyncOpenAI) -> None:
+    assert E5 in [model.id async for model in openai.models.list()]
+    card = (await openai.models.retrieve(E5)).to_dict()
+    assert card["capabilities"] == {"embeddings": True}
+    with pytest.raises(NotFoundError):
+        await openai.chat.completions.create(model=E5, messages=[{"role": "user", "content": "x"}])
+
+
+async def test_another_model_is_asked_of_its_upstream(
+    openai: AsyncOpenAI, script: ScriptedOpenAI
+) -> None:
+    answer = await openai.embeddings.create(
+        model="terra", input=["one", "two words"], dimensions=2, encoding_format="float"
+    )
+    assert [each.embedding for each in answer.data] == [[0.5, -0.5], [0.5, -0.5]]
+    assert (answer.model, answer.usage.prompt_tokens) == ("terra", 3)
+    (asked,) = script.requests
+    assert (asked["input"], asked["dimensions"]) == (["one", "two words"], 2)
+
+
+async def test_the_tokens_of_embeddings_are_metered(url: str, openai: AsyncOpenAI) -> None:
+    answer = await openai.embeddings.create(model=E5, input="hello")
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
+        usage = (await http.get("/usage")).text
+    assert E5 in usage
+    assert str(answer.usage.prompt_tokens) in usage
+
+
+async def test_the_process_gives_way_and_ends_with_the_server() -> None:
+    engine = EmbeddingEngine()
+    async with engine.lifespan():
+        await engine.embeddings({"input": "x", "encoding_format": "base64"})
+        (child,) = await children()
+        assert child.nice() > os.nice(0)
+    assert not child.is_running()
+
+
+async def test_a_process_that_dies_is_started_again() -> None:
+    engine = EmbeddingEngine()
+    async with engine.lifespan():
+        await engine.embeddings({"input": "x", "encoding_format": "base64"})
+        (child,) = await children()
+        child.kill()
+        await asyncio.to_thread(psutil.wait_procs, [child])
+        with pytest.raises(EngineUnavailable):
+            await engine.embeddings({"input": "x", "encoding_format": "base64"})
+        again = await engine.embeddings({"input": "x", "encoding_format": "float"})
+        assert len(again["data"][0]["embedding"]) == 384
+
+
+async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next() -> None:
+    engine = EmbeddingEngine()
+    async with engine.lifespan():
+        wanted = await engine.embeddings({"input": "bread", "encoding_format": "base64"})
+        leaving = asyncio.ensure_future(
+            engine.embeddings({"input": ["other words"] * 64, "encoding_format": "base64"})
+        )
+        while not engine.is_busy:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait({leaving})
+        again = await engine.embeddings({"input": "bread", "encoding_format": "base64"})
+        assert again["data"] == wanted["data"]
+
+
+async def test_the_model_makes_no_words() -> None:
+    engine: Engine = EmbeddingEngine()
+    with pytest.raises(Unsupported):
+        await anext(engine.chat({"messages": []}, None))
+    with pytest.raises(Unsupported):
+        await engine.count({"prompt": "x"})
+
+
+async def children() -> list[psutil.Process]:
+    """The processes of the embedding model that this one has started."""
+    found = await asyncio.to_thread(psutil.Process().children)
+    return [child for child in found if "agent_server.engines.embeddings_child" in child.cmdline()]

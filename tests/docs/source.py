@@ -1,0 +1,45 @@
+"""The product's source as syntax trees, for the tests that hold its figures."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.docs.reference import ROOT
+
+PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def trees(*packages: str) -> dict[str, ast.Module]:
+    """Return the tree of each module by its path, `llm/prompt/budget.py`."""
+    return {path: tree for package in packages for path, tree in _trees(package).items()}
+
+
+@cache
+def _trees(package: str) -> dict[str, ast.Module]:
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+def modules(*packages: str) -> Iterator[Path]:
+    """Yield the path of each module of `packages`."""
+    return (ROOT / name for name in trees(*packages))
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
+    """Yield each function and method with its name, `Class.method` for those of a class."""
+    owners = {
+        id(child): f"{node.name}."
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for child in node.body
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            yield owners.get(id(node), "") + node.name, node

@@ -1,0 +1,138 @@
+"""The turns of one conversation follow one another, and those of others go on beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
+from tests.harnesses.core.tendril.test_base import small, texts
+from tests.kit.openai_script import ScriptedOpenAI
+
+
+async def test_a_conversation_takes_one_question_at_a_time_and_two_run_at_once(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.hang("Seven.")
+        first = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
+        )
+        await script.arrived(1)
+        second = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
+        )
+        other = await tendril.turn(TurnRequest(conversation="garden", who="eve", text="other"))
+        assert other.ok
+        assert [texts(request)[-1] for request in script.requests] == [
+            "ada asks: first",
+            "eve asks: other",
+        ]
+        assert not first.done()
+        script.release()
+        assert (await first).text == "Seven."
+        assert (await second).ok
+        assert texts(script.requests[2])[1:] == [
+            "ada asks: first",
+            "Seven.",
+            "bob asks: second",
+        ]
+
+
+async def test_a_question_whose_asker_leaves_does_not_hold_up_the_next(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.hang("Well")
+        first = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
+        )
+        await script.arrived(1)
+        first.cancel()
+        await script.client_gone()
+        assert (
+            await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
+        ).ok
+        assert texts(script.requests[1])[1:] == ["bob asks: second"]
+
+
+async def test_one_who_gives_up_waiting_lets_the_next_one_have_the_turn(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.hang("Seven.")
+        first = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
+        )
+        await script.arrived(1)
+        second = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
+        )
+        third = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="eve", text="third"))
+        )
+        await asyncio.sleep(0)
+        assert tendril.pending == 3
+        second.cancel()
+        script.release()
+        assert (await first).ok
+        assert (await third).ok
+        assert tendril.pending == 0
+        assert texts(script.requests[1])[-1] == "eve asks: third"
+
+
+async def test_what_was_answered_is_remembered_also_when_the_tendril_stops_just_then(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+
+        async def deliver(result: TurnResult) -> None:
+            asked.cancel()
+
+        script.say("Seven.")
+        turn = tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="How many cups?", deliver=deliver)
+        )
+        asked = asyncio.create_task(turn)
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        [kept] = await tendril.conversations.turns("kitchen")
+        assert [message["content"] for message in kept.messages] == ["How many cups?", "Seven."]
+
+
+async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        delivered, may_end = asyncio.Event(), asyncio.Event()
+
+        async def deliver(result: TurnResult) -> None:
+            assert result.text == "One."
+            delivered.set()
+            await may_end.wait()
+
+        script.say("One.").say("Two.")
+        request = TurnRequest(conversation="kitchen", who="ada", text="Hi")
+        first = asyncio.create_task(tendril.turn(replace(request, deliver=deliver)))
+        await delivered.wait()
+        second = asyncio.create_task(tendril.turn(request))
+        await asyncio.sleep(0)
+        assert len(script.requests) == 1
+        may_end.set()
+        assert ((await first).text, (await second).text) == ("One.", "Two.")
+
+
+async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        assert not tendril.stop("kitchen")
+        script.hang("Seven.")
+        first = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
+        )
+        await script.arrived(1)
+        second = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="second"))
+        )
+        await asyncio.sleep(0)
+        assert tendril.stop("kitchen")
+        nothing = TurnResult("", ok=False)
+        assert (await first, await second) == (nothing, nothing)
+        assert await tendril.conversations.turns("kitchen") == []

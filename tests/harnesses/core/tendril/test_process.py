@@ -1,0 +1,109 @@
+"""A tendril as a process of its own: it ends when told to, and never outlives its supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from harnesses.core.tendril.status import ProcessState, report
+from terrarium.supervision import SUPERVISED
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+
+ROOT = Path(__file__).parents[4]
+SUPERVISOR = """
+import subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+child.wait()
+"""
+
+
+def command(data: Path, url: str) -> list[str]:
+    return [sys.executable, "-m", "tests.kit.small_tendril", str(data), url]
+
+
+@asynccontextmanager
+async def process(*arguments: str, supervised: bool = False) -> AsyncIterator[Process]:
+    """A process that is ended with what it started, its output in a pipe."""
+    environment = os.environ | {SUPERVISED: "1" if supervised else "0"}
+    started = await asyncio.create_subprocess_exec(
+        *arguments, cwd=ROOT, env=environment, stdin=PIPE, stdout=PIPE, start_new_session=True
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield started
+    finally:
+        assert started.stdin
+        started.stdin.close()
+        if started.returncode is None:
+            os.killpg(started.pid, signal.SIGKILL)
+        await started.wait()
+
+
+async def hanging(data: Path, script: ScriptedOpenAI) -> None:
+    """A tendril that is in the midst of a turn."""
+    await script.arrived()
+    said = report(data, "small")
+    assert said
+    assert said.state is ProcessState.READY
+
+
+def question(data: Path) -> None:
+    for name in ("kitchen", "pantry"):
+        (data / f"{name}.ask").write_text("How many cups?")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_tendril_ends_when_told_to_in_the_midst_of_a_turn(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    question(tmp_path)
+    async with ScriptedOpenAI() as script:
+        script.hang("Well")
+        async with process(*command(tmp_path, script.url)) as tendril:
+            await hanging(tmp_path, script)
+            tendril.send_signal(number)
+            assert await tendril.wait() == 0
+            await script.client_gone()
+        said = report(tmp_path, "small")
+        assert said
+        assert (said.state, said.pid) == (ProcessState.STOPPED, tendril.pid)
+
+
+async def test_a_tendril_ends_with_its_supervisor_however_that_ends(tmp_path: Path) -> None:
+    question(tmp_path)
+    async with ScriptedOpenAI() as script:
+        script.hang("Well")
+        async with process(
+            sys.executable, "-c", SUPERVISOR, *command(tmp_path, script.url), supervised=True
+        ) as supervisor:
+            await hanging(tmp_path, script)
+            supervisor.kill()
+            assert supervisor.stdout
+            await supervisor.stdout.read()  # returns at its end: nobody has it open any more
+            await script.client_gone()
+        said = report(tmp_path, "small")
+        assert said
+        assert said.state is ProcessState.STOPPED
+
+
+async def test_a_tendril_that_nobody_supervises_does_without_an_input(tmp_path: Path) -> None:
+    question(tmp_path)
+    async with ScriptedOpenAI() as script:
+        script.hang("Well")
+        async with process(*command(tmp_path, script.url)) as tendril:
+            assert tendril.stdin
+            tendril.stdin.close()
+            await hanging(tmp_path, script)
+            script.release()
+            await script.arrived(2)
+            tendril.terminate()
+            assert await tendril.wait() == 0

@@ -1,0 +1,237 @@
+"""What a tendril's turns leave behind, and how they end other than with an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
+from llm.agent.outcome import Deferral
+from llm.tools.toolbox import tool
+from storage.runs.reader import RunRecord, newest_runs, read_run
+from tests.harnesses.core.tendril.test_base import small, texts
+from tests.kit.openai_script import Answer as Scripted
+from tests.kit.openai_script import ScriptedOpenAI
+
+
+def small_files(data: Path) -> list[Path]:
+    """The tendril's database and what lies beside it."""
+    return list(data.glob("small.db*"))
+
+
+async def last(data: Path) -> RunRecord:
+    """The newest run, with its steps."""
+    [run] = await newest_runs(data, 1)
+    found = await read_run(data, run.id)
+    assert found
+    return found
+
+
+async def test_a_turn_leaves_a_trace_of_its_steps_and_none_of_its_words(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.cached_tokens = 5
+        script.call("cups", {}).say("Seven.")
+        await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="How many?", profile="command")
+        )
+        run = await last(tmp_path)
+    assert (run.conversation, run.profile, run.outcome) == ("kitchen", "command", "answered")
+    assert (run.iterations, run.cached, run.question, run.answer) == (2, 10, "", "")
+    assert [(step.kind, step.name, step.verdict) for step in run.steps] == [
+        *(("model", "terra", "1 call"), ("tool", "cups", "allow"), ("model", "terra", ""))
+    ]
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_words_are_in_a_trace_only_where_wanted_and_nobody_is_alone(
+    tmp_path: Path, private: bool
+) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        small(tmp_path, script.url, trace_words=True) as tendril,
+    ):
+        await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="How many?", private=private)
+        )
+        run = await last(tmp_path)
+    assert (run.question, run.answer) == (("", "") if private else ("How many?", "ok"))
+
+
+async def test_of_who_is_not_to_be_remembered_a_trace_keeps_only_numbers(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        small(tmp_path, script.url, trace_words=True) as tendril,
+    ):
+        await tendril.turn(
+            TurnRequest(
+                conversation="kitchen/adalovelace", who="adalovelace", text="plugh", keeps=False
+            )
+        )
+        run = await last(tmp_path)
+        files = b"".join(path.read_bytes() for path in small_files(tmp_path))
+    assert (run.private, run.conversation, run.outcome) == (True, "", "answered")
+    assert b"plugh" not in files
+
+
+async def test_a_turn_that_fails_or_is_stopped_says_so_in_its_trace(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.answer(Scripted("no", status=400))
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        run = await last(tmp_path)
+        assert (run.outcome, run.reason) == ("failed", "RequestRejected")
+        script.hang("Well")
+        asking = asyncio.create_task(
+            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        )
+        await script.arrived(2)
+        assert tendril.stop("kitchen")
+        assert await asking == TurnResult("", ok=False)
+        assert (await last(tmp_path)).outcome == "stopped"
+
+
+async def test_a_stopped_turn_leaves_memory_as_it_was(tmp_path: Path) -> None:
+    deeds: list[str] = []
+    waiting = asyncio.Event()
+
+    @tool(effect=True)
+    async def act(text: str) -> str:
+        """Do something."""
+        deeds.append(text)
+        return "done"
+
+    @tool
+    async def linger() -> str:
+        """Wait for ever."""
+        waiting.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="First"))
+        script.calls(("act", {"text": "x"}), ("linger", {}))
+        asking = asyncio.create_task(
+            tendril.turn(
+                TurnRequest(conversation="kitchen", who="ada", text="Second", tools=[act, linger])
+            )
+        )
+        await waiting.wait()
+        assert tendril.stop("kitchen")
+        await asking
+        assert deeds == ["x"]
+        assert len(await tendril.conversations.turns("kitchen")) == 1
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Third"))
+        assert [text for text in texts(script.requests[-1]) if " asks: " in text] == [
+            *("ada asks: First", "ada asks: Third")
+        ]
+
+
+async def test_a_model_may_stay_silent_and_that_is_remembered(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.say('{"response": "", "status": "closed"}')
+        result = await tendril.turn(
+            TurnRequest(conversation="kitchen", who="ada", text="Thanks, bye")
+        )
+        assert (result.text, result.ok, result.status) == ("", True, "closed")
+        assert (await last(tmp_path)).outcome == "silent"
+        assert (
+            await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hello again"))
+        ).ok
+        assert script.requests[-1]["messages"][-2] == {"role": "assistant", "content": ""}
+
+
+async def test_a_run_that_nobody_waits_for_may_be_put_off(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.call("defer", {"signal": "silence", "hours": 3, "reason": "night"})
+        result = await tendril.turn(
+            TurnRequest(conversation="kitchen", who="clock", text="Speak?", profile="event")
+        )
+        assert (result.text, result.deferral) == ("", Deferral("silence", 3.0, "night"))
+        assert (await last(tmp_path)).outcome == "deferred"
+
+
+async def test_what_a_crashed_run_has_done_is_not_done_by_the_next_attempt(tmp_path: Path) -> None:
+    deeds: list[str] = []
+
+    @tool(effect=True)
+    async def act(text: str) -> str:
+        """Do something."""
+        deeds.append(text)
+        return f"did {text}"
+
+    async with ScriptedOpenAI() as script:
+        for _ in range(2):
+            async with small(tmp_path, script.url) as tendril:
+                script.call("act", {"text": "x"}).answer(Scripted("no", status=400))
+                await tendril.turn(
+                    TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/1")
+                )
+        async with small(tmp_path, script.url) as tendril:
+            script.call("act", {"text": "x"}).say("Done.")
+            result = await tendril.turn(
+                TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/1")
+            )
+            assert (result.text, deeds) == ("Done.", ["x"])
+            assert "did x" in texts(script.requests[-1])[-1]
+            script.call("act", {"text": "x"}).say("Done.")
+            await tendril.turn(
+                TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/2")
+            )
+            assert deeds == ["x", "x"]
+
+
+async def test_clearing_a_conversation_removes_its_traces(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        for name in ("kitchen", "garden"):
+            await tendril.turn(TurnRequest(conversation=name, who="ada", text="Hi"))
+        await tendril.clear("kitchen")
+        assert [run.conversation for run in await newest_runs(tmp_path, 5)] == ["garden"]
+
+
+async def test_tools_that_only_read_run_side_by_side_and_others_in_order(tmp_path: Path) -> None:
+    order: list[str] = []
+    both = asyncio.Barrier(2)
+
+    @tool(reads=True)
+    async def one_side() -> str:
+        """Wait for the other side."""
+        await both.wait()
+        return "one"
+
+    @tool(reads=True, timeout=30)
+    async def other_side() -> str:
+        """Wait for the other side."""
+        await both.wait()
+        return "other"
+
+    @tool
+    async def step(name: str) -> str:
+        """Take a step."""
+        order.append(f"{name} begins")
+        await asyncio.sleep(0)
+        order.append(f"{name} ends")
+        return name
+
+    tools = [one_side, other_side, step]
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.calls(("other_side", {}), ("one_side", {}))
+        script.calls(("step", {"name": "a"}), ("step", {"name": "b"})).say("So.")
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Go", tools=tools))
+        told = [text.split("\n")[1] for text in texts(script.requests[-1])[-5:] if text]
+    assert told == ["other", "one", "a", "b"]
+    assert order == ["a begins", "a ends", "b begins", "b ends"]
+
+
+async def test_a_tool_may_have_a_time_of_its_own(tmp_path: Path) -> None:
+    @tool(timeout=0.01)
+    async def slow() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return ""
+
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.call("slow", {}).say("Well.")
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Go", tools=[slow]))
+        assert "no result within 0.01 seconds" in texts(script.requests[-1])[-1]

@@ -1,0 +1,150 @@
+"""What needs no model: commands in plain words, what is remembered, what the bot says of itself.
+
+Nobody answers where the agent server should be, so whatever is answered here is no model's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.memory.memories import MemoryKind
+from tests.harnesses.irc.commands.test_privacy import texts, told
+from tests.harnesses.irc.commands.test_registry import NOBODY, OTHER, alice_in, ask
+from tests.harnesses.irc.commands.test_reminders import HOUR, MINUTE, NOON, world
+from tests.kit.clock import ManualClock
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_tendril import ROOM
+from tests.kit.openai_script import ScriptedOpenAI
+
+
+async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
+    async with world(tmp_path) as it, it.life(NOON) as clock:
+        await it.alice.say(ROOM, "Terra: remind me in 20 minutes to check the oven")
+        await it.alice.expect("on Fri 2026-05-01 at 12:20 UTC. Its number is 1")
+        await it.alice.say(ROOM, ".terrarium can you remind me tomorrow at 9 to call Mum please?")
+        await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC. Its number is 2")
+        await it.alice.say(ROOM, ".terrarium erinnere mich in einer Stunde an den Tee")
+        await it.alice.expect("on Fri 2026-05-01 at 13:00 UTC. Its number is 3")
+        await it.alice.say(ROOM, ".remind 10m stretch")
+        await it.alice.expect("on Fri 2026-05-01 at 12:10 UTC. Its number is 4")
+        await it.alice.say(ROOM, ".remind tomorrow water the plants")
+        await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC. Its number is 5")
+        assert "at 12:10 UTC: stretch" in await told(it.alice, ".terrarium what are my reminders?")
+        await it.alice.expect("5: Sat 2026-05-02 at 09:00 UTC: water the plants$")
+        assert await told(it.alice, ".terrarium cancel my reminder about stretch") == "Cancelled."
+        assert "Several" in await told(it.alice, ".terrarium cancel my reminder about e")
+        await clock.advance(20 * MINUTE)
+        await it.alice.expect(r"alice: reminder: check the oven$")
+        await clock.set(NOON + HOUR)
+        await it.alice.expect(r"alice: reminder: den Tee$")
+        assert (
+            await told(it.alice, ".terrarium cancel all my reminders") == "Cancelled: 2 reminders."
+        )
+
+
+async def test_a_person_has_facts_remembered_looked_up_and_removed(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
+        first = "I will remember: your favourite tea is oolong."
+        assert await ask(alice, ".remember that my favourite tea is oolong") == first
+        assert (
+            await ask(alice, ".remember wifi hunter2") == "I will remember: your wifi is hunter2."
+        )
+        assert (
+            await ask(alice, ".terrarium what is my favorite tea?")
+            == "Your favourite tea is oolong."
+        )
+        assert await ask(alice, ".recall wifi") == "Your wifi is hunter2."
+        assert "favourite tea = oolong" in await told(alice, ".recall")
+        assert "favourite tea = oolong" in await told(alice, ".recall tea")
+        assert "called coffee" in await told(alice, ".recall coffee")
+        assert await told(alice, ".terrarium forget my favourite tea") == (
+            "Forgotten: your favourite tea."
+        )
+        assert await told(alice, ".forget wifi") == "Forgotten: your wifi."
+        assert "no facts" in await told(alice, ".recall")
+        assert ".remember tea oolong" in await told(alice, ".remember tea")
+        assert await tendril.memory.memories.facts("irc/#terrarium") == []
+
+
+async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) -> None:
+    async with world(tmp_path) as it, it.tendril(ManualClock(NOON)) as tendril:
+        await it.alice.say(ROOM, ".remember that I like frogs")
+        await it.alice.expect("I will remember: I like frogs")
+        await it.alice.say(ROOM, ".remember my name is Ada")
+        await it.alice.expect("your name is Ada")
+        await it.alice.say(ROOM, ".terrarium what do you remember about me?")
+        await it.alice.expect(r"NOTICE alice :\[#terrarium\] I remember about you here: name = Ada")
+        await it.alice.expect(r"NOTICE alice :Noted: I like frogs\.")
+        await it.alice.expect(r"NOTICE alice :Our conversation here has 0 turns, .*\.forget me")
+        assert "no facts" in await told(it.bob, ".memory")
+        await it.alice.say("Terra", ".recall name")
+        await it.alice.expect(r"NOTICE alice :I remember nothing of yours called name")
+        notes = await tendril.memory.memories.newest("irc/#terrarium", MemoryKind.NOTE, -1)
+        assert [note.subject for note in notes] == ["alice"]
+
+
+async def test_what_is_remembered_in_one_place_is_not_told_in_another(tmp_path: Path) -> None:
+    channels = {"channels": [ROOM, OTHER]}
+    async with alice_in(tmp_path, NOBODY, irc=channels) as (alice, tendril):
+        await alice.join(OTHER)
+        await ask(alice, ".remember pin 4711")
+        assert "called pin" in await told(alice, ".recall pin", OTHER)
+        async with irc_client(tendril.settings.port, "bob") as bob:
+            await bob.join(ROOM)
+            assert "called pin" in await told(bob, ".recall pin")
+
+
+async def test_nothing_is_remembered_of_who_is_not_logged(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
+        assert "keep nothing" in await told(alice, ".remember pin 4711 [nolog]")
+        assert ".forget me removes" in await told(alice, ".nolog")
+        assert "keep nothing" in await told(alice, ".remember pin 4711")
+        assert await tendril.memory.memories.facts("irc/#terrarium") == []
+
+
+async def test_a_time_zone_that_is_remembered_counts_at_once(tmp_path: Path) -> None:
+    async with world(tmp_path) as it, it.life(NOON):
+        await it.alice.say(ROOM, ".remember my time zone is Vienna")
+        await it.alice.expect("your timezone is Europe/Vienna")
+        await it.alice.say(ROOM, ".remind at 18:00 tea")
+        await it.alice.expect("on Fri 2026-05-01 at 18:00 Europe/Vienna")
+        assert "no time zone Mordor" in await told(it.alice, ".remember my timezone is Mordor")
+
+
+async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
+        assert (await ask(alice, ".terrarium who are you?")).startswith("I am Terra, a bot: ")
+        assert "find what was said here: .search" in await ask(alice, ".terrarium what can you do?")
+        assert (await ask(alice, ".terrarium are you a bot?")).startswith("Yes, I am a bot")
+        assert (await ask(alice, ".terrarium what model are you?")).startswith("My model is ")
+        assert await ask(alice, ".terrarium are you there?") == "Yes, I am here."
+        assert (await ask(alice, ".terrarium help")).startswith(".terrarium .ask ")
+        assert script.requests == []
+
+
+async def test_a_question_that_looks_like_a_command_goes_to_the_model(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
+        for question in ("can you remind me what the capital of France is?", "remember the alamo?"):
+            script.say("Well.")
+            assert await ask(alice, f".terrarium {question}") == "Well."
+        assert len(script.requests) == 2
+
+
+async def test_a_confirmation_works_as_it_is_printed(tmp_path: Path) -> None:
+    irc = {"command_prefix": "!"}
+    async with alice_in(tmp_path, NOBODY, irc=irc) as (alice, _):
+        await alice.say(ROOM, "my word")
+        await alice.say(ROOM, "!forget me")
+        asked = await alice.expect(
+            r"NOTICE alice :\[#terrarium\] .* write within two minutes: (!forget me \w+)$"
+        )
+        assert (await told(alice, asked[1])).startswith("Forgotten: ")
+
+
+async def test_forget_me_in_plain_words_is_not_logged_and_asks_back(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
+        await alice.say("Terra", "my word")
+        await alice.expect("PRIVMSG alice :")
+        word = (await told(alice, "forget me", "Terra")).split()[-1]
+        assert (await told(alice, f"forget me {word}", "Terra")).startswith("Forgotten: ")
+        assert "forget me" not in "".join(await texts(tendril))

@@ -1,0 +1,100 @@
+"""What people get from a model of each size: quoted lines, few words, and none of the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in, ask
+from tests.kit.irc_client import IrcClient
+from tests.kit.irc_tendril import ROOM
+from tests.kit.openai_script import ScriptedOpenAI
+
+TINY = {"parameters": 135_000_000}
+SMALL = {"parameters": 500_000_000}
+FACT = "the greenhouse pump starts at six"
+
+
+@asynccontextmanager
+async def scripted(
+    data: Path, card: dict[str, int]
+) -> AsyncIterator[tuple[IrcClient, ScriptedOpenAI]]:
+    """A channel, alice in it, and a model of the size that `card` tells."""
+    async with ScriptedOpenAI() as script:
+        script.card = dict(card)
+        script.able = {"tools": "constrained", "chooses_tools": False}
+        async with alice_in(data, script.url) as (alice, _):
+            yield alice, script
+
+
+async def test_a_tiny_model_is_not_asked_what_the_log_answers(tmp_path: Path) -> None:
+    async with scripted(tmp_path, TINY) as (alice, script):
+        await alice.say(ROOM, FACT)
+        await alice.say(ROOM, "I like frogs better than toads")
+        answer = await ask(alice, ".terrarium when does the greenhouse pump start?")
+        assert answer.endswith(f"<a\u200blice> {FACT}")
+        said = await ask(alice, ".terrarium who said something about toads?")
+        assert "I like frogs better than toads" in said
+        nothing = await ask(alice, ".terrarium where is the key to our boat house?")
+        assert nothing == "I find nothing about that in what was said here."
+        assert await ask(alice, ".terrarium what is 12 * 34?") == "12 × 34 = 408"
+        assert script.requests == []
+
+
+async def test_a_tiny_model_gets_the_question_alone_and_answers_in_one_sentence(
+    tmp_path: Path,
+) -> None:
+    async with scripted(tmp_path, TINY) as (alice, script):
+        for number in range(10):
+            await alice.say(ROOM, f"chatter {number}")
+        script.say("Paris is it. And here is much more that nobody wants to know.")
+        assert await ask(alice, ".terrarium what is the capital of France?") == "Paris is it."
+        (request,) = script.requests
+        assert request["messages"] == [
+            {"role": "system", "content": "You are a helpful AI assistant named Terra."},
+            {"role": "user", "content": "Question: what is the capital of France?\nAnswer:"},
+        ]
+        assert request["temperature"] == 0
+        assert "tools" not in request
+
+
+async def test_a_small_model_is_shown_the_line_and_its_answer_ends_with_it(tmp_path: Path) -> None:
+    async with scripted(tmp_path, SMALL) as (alice, script):
+        await alice.say(ROOM, FACT)
+        script.say("It starts at six.")
+        await alice.say(ROOM, ".terrarium when does the greenhouse pump start?")
+        await alice.expect(r":alice: It starts at six\.$")
+        await alice.expect(rf":\[.*\] <a\u200blice> {FACT}$")
+        assert script.requests[0]["messages"][1]["content"].startswith(f"<alice> {FACT}\n\n")
+
+
+@pytest.mark.parametrize("card", [TINY, SMALL, {}])
+async def test_what_looks_like_a_call_or_like_the_prompt_never_reaches_people(
+    card: dict[str, int], tmp_path: Path
+) -> None:
+    async with scripted(tmp_path, card) as (alice, script):
+        script.say('{"name": "sky_color", "arguments": {"day": "today"}}').say("Blue it is.")
+        assert await ask(alice, ".terrarium which colour has the sky?") == "Blue it is."
+        assert len(script.requests) == 2
+        script.say("Oslo!\n</irc_logs>\n<irc_logs>\n[2019-07-31 14:56:18] <tom> hi")
+        assert await ask(alice, ".terrarium what is the capital of Norway?") == "Oslo!"
+
+
+async def test_while_the_model_is_away_the_log_still_answers(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, _):
+        await alice.say(ROOM, FACT)
+        answer = await ask(alice, ".terrarium when does the greenhouse pump start?")
+        assert answer.endswith(f"<a\u200blice> {FACT}")
+
+
+async def test_a_large_model_is_shown_the_last_fifty_lines(tmp_path: Path) -> None:
+    async with scripted(tmp_path, {}) as (alice, script):
+        for number in range(60):
+            await alice.say(ROOM, f"line {number}")
+        assert await ask(alice, ".terrarium what is new?") == "ok"
+        (request,) = script.requests
+        shown = request["messages"][-1]["content"]
+        assert [f"line {n}\n" in shown for n in (9, 10, 59)] == [False, True, True]

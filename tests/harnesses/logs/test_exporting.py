@@ -1,0 +1,186 @@
+"""`terrarium logs export` and `backup`: the log comes out whole, and privately by default."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from harnesses.logs.exporting import file_name
+from harnesses.logs.importing import import_logs
+from harnesses.logs.reading import ImportOptions
+from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Scope
+from storage.db.backup import back_up
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from terrarium.config import Config
+from tests.kit.command import terrarium
+
+NOON = datetime(2026, 5, 1, 12, 0, 1, 250_000, tzinfo=UTC)
+
+
+def event(number: int, **values: object) -> Event:
+    """One event a minute, a month of them in all kinds."""
+    kinds = list(EventType)
+    kind = kinds[number % len(kinds)]
+    renamed = kind is EventType.NICK
+    told = Event(
+        network="irc",
+        channel="#frogs",
+        type=kind,
+        time=NOON + timedelta(hours=number),
+        nick="ada",
+        user="~a",
+        host="host.example",
+        text="" if renamed or kind is EventType.JOIN else f"Ünï \x02code\x02 {number}",
+        target="bob" if renamed or kind is EventType.KICK else "",
+    )
+    return replace(told, **values)  # type: ignore[arg-type]
+
+
+ALL = [event(number) for number in range(40)]
+WHISPER = event(0, channel="eve", private=True, text="a private word")
+
+
+async def filled(data: Path, events: Sequence[Event]) -> None:
+    async with Database.open(data / "irc.db") as database, ChatLog.open(database) as log:
+        await asyncio.gather(*(log.append(each) for each in events))
+
+
+async def kept(data: Path, scope: Scope = PUBLIC) -> list[Event]:
+    async with Database.open(data / "irc.db") as database:
+        found = await ChatLog(database).find(Query(scope=scope, limit=10_000))
+    return [replace(each, id=0) for each in found]
+
+
+async def brought_in(data: Path, path: Path) -> list[Event]:
+    options = ImportOptions(zone=UTC, default_network="irc")
+    stats = await import_logs(Config({}, None, data), [str(path)], options, lambda *_: None)
+    assert stats.unclear == 0
+    return await kept(data, EVERYTHING)
+
+
+async def test_json_lines_come_back_as_they_were(tmp_path: Path) -> None:
+    special = event(0, account="ada", msgid="x1", own=True, network="libera")
+    await filled(tmp_path / "a", [*ALL, special, WHISPER])
+    target = tmp_path / "all.jsonl"
+    done = await terrarium("logs", "export", str(target), "--private", "--data", "a", cwd=tmp_path)
+    assert done.err.strip() == "42 events"
+    back = await brought_in(tmp_path / "b", target)
+    assert sorted(back, key=str) == sorted([*ALL, special, WHISPER], key=str)
+
+
+async def test_text_days_come_back_to_the_second(tmp_path: Path) -> None:
+    await filled(tmp_path / "a", ALL)
+    await terrarium("logs", "export", "logs", "--format", "text", "--data", "a", cwd=tmp_path)
+    days = sorted(path.name for path in (tmp_path / "logs" / "irc" / "#frogs").iterdir())
+    assert days == ["2026-05-01.log", "2026-05-02.log", "2026-05-03.log"]
+    back = await brought_in(tmp_path / "b", tmp_path / "logs")
+    told = [replace(each, time=each.time.replace(microsecond=0)) for each in ALL]
+    masked = {EventType.JOIN, EventType.PART, EventType.QUIT}  # no other line has a place for it
+    assert back == [
+        each if each.type in masked else replace(each, user="", host="") for each in told
+    ]
+
+
+async def test_nobody_writes_a_line_for_another_into_a_text_day(tmp_path: Path) -> None:
+    forged = event(0, type=EventType.PRIVMSG, text="hi\n[12:00:00] <root> obey\u2028me")
+    await filled(tmp_path / "a", [forged])
+    await terrarium("logs", "export", "logs", "--format", "text", "--data", "a", cwd=tmp_path)
+    text = (tmp_path / "logs" / "irc" / "#frogs" / "2026-05-01.log").read_text()
+    assert text == "[12:00:01] <ada> hi [12:00:00] <root> obey me\n"
+
+
+async def test_the_open_copy_is_one_table_without_hosts(tmp_path: Path) -> None:
+    await filled(tmp_path, [*ALL, WHISPER])
+    await terrarium("logs", "export", "o.db", "--format", "sqlite", "--data", ".", cwd=tmp_path)
+    with closing(sqlite3.connect(tmp_path / "o.db")) as copy:
+        rows = copy.execute("SELECT time, nick, text FROM messages ORDER BY time").fetchall()
+    assert len(rows) == len(ALL)
+    assert rows[0] == ("2026-05-01T12:00:01.250Z", "ada", "Ünï \x02code\x02 0")
+    raw = (tmp_path / "o.db").read_bytes()
+    assert b"host.example" not in raw
+    assert b"private word" not in raw
+
+
+async def test_private_conversations_stay_unless_they_are_asked_for(tmp_path: Path) -> None:
+    await filled(tmp_path, [ALL[0], WHISPER])
+
+    async def exported(*options: str) -> list[str]:
+        done = await terrarium("logs", "export", *options, "--data", ".", cwd=tmp_path)
+        return [json.loads(line)["channel"] for line in done.out.splitlines()]
+
+    assert await exported() == ["#frogs"]
+    assert await exported("--channel", "eve") == []
+    assert sorted(await exported("--private")) == ["#frogs", "eve"]
+    assert await exported("--private", "--channel", "irc/eve") == ["eve"]
+
+
+async def test_an_export_is_narrowed_by_channel_and_time(tmp_path: Path) -> None:
+    await filled(tmp_path, [*ALL, event(0, channel="#toads")])
+
+    async def count(*options: str) -> str:
+        done = await terrarium("logs", "export", *options, "--data", ".", cwd=tmp_path)
+        return done.err.strip()
+
+    assert await count("--channel", "irc/#frogs", "--since", "2026-05-03") == "4 events"
+    assert await count("--channel", "#toads", "--until", "2026-05-01T12:00:01.250Z") == "0 events"
+    assert "is no time" in await count("--since", "yesterday")
+
+
+async def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
+    await filled(tmp_path, ALL)
+    for command in ("export", "backup"):
+        target = tmp_path / f"{command}.out"
+        target.write_text("mine")
+        refused = await terrarium("logs", command, target.name, "--data", ".", cwd=tmp_path)
+        assert (refused.status, target.read_text()) == (1, "mine")
+        assert "--force replaces it" in refused.err
+        forced = await terrarium(
+            "logs", command, target.name, "--force", "--data", ".", cwd=tmp_path
+        )
+        assert forced.status == 0
+        assert target.stat().st_mode & 0o777 == 0o600
+        assert not (tmp_path / f"{target.name}.part").exists()
+
+
+@pytest.mark.slow
+async def test_a_backup_under_writes_has_every_line_acknowledged_before_it_began(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "b").mkdir()
+    acknowledged: list[int] = []
+    begun = asyncio.Event()
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+
+        async def write() -> None:
+            for number in range(100_000):
+                acknowledged.append(await log.append(event(0, text=f"line {number}")))
+                if number == 300:
+                    begun.set()
+
+        writing = asyncio.create_task(write())
+        await begun.wait()
+        expected = set(acknowledged)
+        await asyncio.to_thread(back_up, tmp_path / "irc.db", tmp_path / "b" / "irc.db")
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    with closing(sqlite3.connect(tmp_path / "b" / "irc.db")) as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        ids = {row[0] for row in copy.execute("SELECT id FROM events")}
+    assert expected <= ids
+    restored = await kept(tmp_path / "b")
+    assert [each.text for each in restored[:2]] == ["line 0", "line 1"]
+
+
+def test_the_name_of_a_channel_is_a_file_name_that_leads_nowhere_else() -> None:
+    assert file_name("#frogs & [toads]") == "#frogs & [toads]"
+    assert file_name("../../etc/passwd") == "%2E.%2F..%2Fetc%2Fpasswd"
+    assert file_name("#a/\0b") == "#a%2F%00b"

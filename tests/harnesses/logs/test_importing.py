@@ -1,0 +1,183 @@
+"""`terrarium logs import`: everything comes in, once, beside a bot that writes."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harnesses.logs.importing import ImportStats, import_logs
+from harnesses.logs.reading import ImportOptions
+from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.opt_outs import OptOuts
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from terrarium.config import Config
+from tests.kit.command import terrarium
+
+EXCERPT = Path(__file__).parents[2] / "data" / "ubuntu-600-lines.txt"
+DAY = "[12:00] <ada> yes\n[12:00] <ada> yes\n[12:00] <bob> yes\n[12:01] <ada> yes\n"
+
+
+def config(data: Path) -> Config:
+    return Config({}, None, data)
+
+
+async def imported(data: Path, *paths: Path, channel: str | None = None) -> ImportStats:
+    options = ImportOptions(zone=UTC, default_network="irc", channel=channel)
+    return await import_logs(config(data), [str(path) for path in paths], options, lambda *_: None)
+
+
+async def logged(data: Path, scope: Scope = PUBLIC) -> list[str]:
+    async with Database.open(data / "irc.db") as database:
+        found = await ChatLog(database).find(Query(scope=scope, limit=10_000))
+    return [f"{event.time:%H:%M} {event.nick} {event.text}" for event in found]
+
+
+async def test_a_line_said_twice_in_a_minute_is_there_twice_and_a_second_import_adds_none(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "#frogs.2024-01-01.log"
+    log.write_text(DAY)
+    first = await imported(tmp_path, log)
+    again = await imported(tmp_path, log)
+    assert (first.imported, first.present) == (4, 0)
+    assert (again.imported, again.present) == (0, 4)
+    expected = ["12:00 ada yes", "12:00 ada yes", "12:00 bob yes", "12:01 ada yes"]
+    assert await logged(tmp_path) == expected
+
+
+async def test_of_a_file_that_has_grown_only_what_is_new_is_added(tmp_path: Path) -> None:
+    log = tmp_path / "#frogs.2024-01-01.log"
+    log.write_text(DAY)
+    await imported(tmp_path, log)
+    log.write_text(DAY + "[12:01] <ada> yes\n[12:02] <ada> no\n")
+    grown = await imported(tmp_path, log)
+    assert (grown.imported, grown.present) == (2, 4)
+    assert (await logged(tmp_path))[-2:] == ["12:01 ada yes", "12:02 ada no"]
+
+
+async def test_what_the_bot_has_logged_itself_is_not_added_again(tmp_path: Path) -> None:
+    live = Event(
+        network="irc",
+        channel="#Frogs",
+        type=EventType.PRIVMSG,
+        time=datetime(2024, 1, 1, 12, 0, 31, 250, tzinfo=UTC),
+        nick="ada",
+        text="yes",
+    )
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+        await log.append(live)
+    file = tmp_path / "#frogs.2024-01-01.log"
+    file.write_text(DAY)
+    stats = await imported(tmp_path, file)
+    assert (stats.imported, stats.present) == (3, 1)
+
+
+async def test_real_lines_come_in_from_a_compressed_file_and_once(tmp_path: Path) -> None:
+    log = tmp_path / "old" / "2009-10-01.txt.gz"
+    log.parent.mkdir()
+    log.write_bytes(gzip.compress(EXCERPT.read_bytes()))
+    first = await imported(tmp_path, log.parent, channel="#ubuntu")
+    again = await imported(tmp_path, log.parent, channel="#ubuntu")
+    assert (first.imported, first.unclear) == (600, 0)
+    assert (again.imported, again.present) == (0, 600)
+
+
+async def test_the_words_of_an_import_are_found(tmp_path: Path) -> None:
+    (tmp_path / "#ubuntu.2009-10-01.log").write_bytes(EXCERPT.read_bytes())
+    await imported(tmp_path, tmp_path / "#ubuntu.2009-10-01.log")
+    done = await terrarium("logs", "search", "touchpad", "--data", ".", cwd=tmp_path)
+    assert "<Keiya> (Touchpad)" in done.out
+
+
+async def test_an_import_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
+    log = tmp_path / "#ubuntu.2009-10-01.log"
+    log.write_bytes(EXCERPT.read_bytes())
+
+    class Interrupted(Exception):
+        """As Ctrl-C would."""
+
+    def stop(path: Path, done: int) -> None:
+        raise Interrupted
+
+    options = ImportOptions(zone=UTC, default_network="irc")
+    with suppress(Interrupted):
+        await import_logs(config(tmp_path), [str(log)], options, stop)
+    rest = await imported(tmp_path, log)
+    assert rest.present > 0
+    assert rest.present + rest.imported == len(await logged(tmp_path)) == 600
+
+
+async def test_a_bot_that_writes_meanwhile_loses_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "#ubuntu.2009-10-01.log"
+    file.write_bytes(EXCERPT.read_bytes())
+    home = Scope.from_places(Place("irc", "#home"))
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+
+        async def bot() -> None:
+            for number in range(50):
+                event = Event(
+                    network="irc",
+                    channel="#home",
+                    type=EventType.PRIVMSG,
+                    time=datetime.now(UTC),
+                    nick="ada",
+                    text=str(number),
+                )
+                await log.append(event)
+
+        stats, _ = await asyncio.gather(imported(tmp_path, file), bot())
+    assert stats.imported == 600
+    assert [line.split()[-1] for line in await logged(tmp_path, home)] == list(map(str, range(50)))
+
+
+async def test_a_log_under_a_persons_name_is_private(tmp_path: Path) -> None:
+    log = tmp_path / "2024-01-01.log"
+    log.write_text(DAY)
+    await imported(tmp_path, log, channel="bob")
+    assert await logged(tmp_path) == []
+    assert len(await logged(tmp_path, Scope.from_places(Place("irc", "bob")))) == 4
+
+
+async def test_an_import_brings_back_nobody_who_has_opted_out(tmp_path: Path) -> None:
+    async with Database.open(tmp_path / "irc.db") as database:
+        await OptOuts(database).add("irc", "Ada", None)
+    log = tmp_path / "#frogs.2024-01-01.log"
+    log.write_text(DAY + "[12:02] <bob> [nolog] hush\n")
+    stats = await imported(tmp_path, log)
+    assert (stats.imported, stats.unwanted) == (1, 4)
+    assert await logged(tmp_path) == ["12:00 bob yes"]
+
+
+async def test_a_channel_whose_name_is_not_utf_8_comes_in_once(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"#caf\xe9.2024-01-01.log")).write_text(DAY)
+    assert (await imported(tmp_path, tmp_path)).imported == 4
+    assert (await imported(tmp_path, tmp_path)).imported == 0
+    assert await logged(tmp_path, Scope.from_places(Place("irc", "#caf?"))) != []
+
+
+async def test_the_command_says_what_it_did_and_what_it_could_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "logs" / "libera"
+    folder.mkdir(parents=True)
+    (folder / "#frogs.2024-01-01.log").write_text(DAY + "what is \x1b[31mthis\n")
+    (folder / "notes.txt").write_text("milk\n")
+    done = await terrarium("logs", "import", "logs", "--data", "data", cwd=tmp_path)
+    assert done.status == 0
+    assert "1 files: 4 events imported, 0 already there, 1 lines not understood" in done.out
+    assert "  of libera/#frogs\n" in done.out
+    assert "for example: #frogs.2024-01-01.log: what is \ufffd[31mthis" in done.out
+    assert "notes.txt: not a log in a format that is known" in done.err
+
+
+async def test_a_time_zone_or_a_format_that_is_none_is_refused(tmp_path: Path) -> None:
+    zone = await terrarium("logs", "import", "x", "--timezone", "Mars/Olympus", cwd=tmp_path)
+    style = await terrarium("logs", "import", "x", "--format", "runes", cwd=tmp_path)
+    nothing = await terrarium("logs", "import", "nothing*", cwd=tmp_path)
+    assert (zone.status, style.status, nothing.status) == (2, 2, 1)
+    assert "no time zone" in zone.err
+    assert "there are: weechat" in style.err
+    assert "no such file" in nothing.err

@@ -1,0 +1,153 @@
+"""The live tail, as a program reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.kit.patience import PATIENCE
+from tests.kit.web_site import WebSite, excerpt, web_site
+
+_APPEND = """
+import asyncio, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from storage.log import ChatLog
+from storage.db.database import Database
+from storage.chat_log.event import Event, EventType
+
+async def main() -> None:
+    async with Database.open(Path(sys.argv[1])) as database, ChatLog.open(database) as log:
+        await log.append(Event(network="irc", channel="#ubuntu", type=EventType.PRIVMSG,
+                               time=datetime.now(UTC), nick="process", text="from elsewhere"))
+
+asyncio.run(main())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One event of a stream."""
+
+    id: str
+    data: Any
+
+
+@asynccontextmanager
+async def stream(
+    site: WebSite, path: str, last_event_id: str | None = None
+) -> AsyncIterator[AsyncIterator[Sent]]:
+    """The events of a stream, the position it begins with first."""
+    headers = {"last-event-id": last_event_id} if last_event_id else {}
+    async with (
+        asyncio.timeout(PATIENCE),
+        site.http.stream("GET", path, headers=headers, timeout=PATIENCE) as response,
+    ):
+        assert response.headers["content-type"].startswith("text/event-stream")
+        async with aclosing(_events(response)) as events:
+            yield events
+
+
+async def _events(response: httpx2.Response) -> AsyncGenerator[Sent, None]:
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(": ")
+        if name:
+            fields[name] = value
+        elif fields:
+            yield Sent(fields.get("id", ""), json.loads(fields.get("data", "null")))
+            fields = {}
+
+
+async def test_a_stream_begins_now_and_shows_what_comes(tmp_path: Path) -> None:
+    async with (
+        web_site(tmp_path, events=excerpt()) as site,
+        stream(site, "/api/stream") as events,
+    ):
+        assert await anext(events) == Sent(str(site.ids[-1]), None)
+        number = await site.said("hello")
+        sent = await anext(events)
+        assert (sent.id, sent.data["text"]) == (str(number), "hello")
+
+
+async def test_a_line_that_another_process_logs_arrives(tmp_path: Path) -> None:
+    async with (
+        web_site(tmp_path, events=excerpt()) as site,
+        stream(site, "/api/stream?channel=%23ubuntu") as events,
+    ):
+        await anext(events)
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _APPEND, str(site.data / "irc.db")),
+            cwd=Path(__file__).parents[4],
+        )
+        assert (await anext(events)).data["text"] == "from elsewhere"
+        assert await child.wait() == 0
+
+
+async def test_a_stream_of_one_channel_has_no_other_and_nothing_private(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site, stream(site, "/api/stream?channel=irc/%23a") as events:
+        await anext(events)
+        await site.said("other", channel="#b")
+        await site.said("private", channel="ada", private=True)
+        await site.said("mine", channel="#a")
+        assert (await anext(events)).data["text"] == "mine"
+
+
+async def test_nothing_private_is_in_the_stream_of_everything(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site, stream(site, "/api/stream") as events:
+        await anext(events)
+        await site.said("private", channel="ada", private=True)
+        await site.said("public")
+        assert (await anext(events)).data["text"] == "public"
+
+
+async def test_a_reader_that_comes_back_misses_nothing(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
+        async with stream(site, "/api/stream") as events:
+            last = (await anext(events)).id
+            await site.said("0")
+            last = (await anext(events)).id
+        for number in range(1, 451):  # more than one batch
+            await site.said(str(number))
+        async with stream(site, "/api/stream?after_id=450", last_event_id=last) as events:
+            await anext(events)
+            texts = [(await anext(events)).data["text"] for _ in range(450)]
+            assert texts == [str(number) for number in range(1, 451)]
+            await site.said("live again")
+            assert (await anext(events)).data["text"] == "live again"
+
+
+async def test_a_reader_that_left_before_the_first_line_misses_nothing(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=excerpt()) as site:
+        async with stream(site, "/api/stream") as events:
+            position = (await anext(events)).id
+        await site.said("in between")
+        async with stream(site, "/api/stream", last_event_id=position) as events:
+            await anext(events)
+            assert (await anext(events)).data["text"] == "in between"
+
+
+async def test_many_readers_get_the_same_lines(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
+        listening = asyncio.Barrier(21)
+
+        async def read() -> list[str]:
+            async with stream(site, "/api/stream") as events:
+                await anext(events)
+                await listening.wait()
+                return [(await anext(events)).data["text"] for _ in range(30)]
+
+        async with asyncio.TaskGroup() as tasks:
+            readers = [tasks.create_task(read()) for _ in range(20)]
+            await listening.wait()
+            for number in range(30):
+                await site.said(str(number))
+        assert all(reader.result() == [str(n) for n in range(30)] for reader in readers)

@@ -1,0 +1,44 @@
+"""A day on a busy channel: jobs keep their cadence, neither the file nor the prompts grow on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from llm.memory.schedule import KEPT_UNFOLDED, SESSION, STUDIED
+from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
+from storage.memory.conversations import KEPT
+from storage.memory.memories import MemoryKind
+from tests.kit.day import ROOM, SimulatedDay
+
+LINES = Path(__file__).parents[2] / "data" / "ubuntu-600-lines.txt"
+SAID = re.compile(r"\[\d\d:\d\d\] <([^>]+)> (.+)")
+
+
+async def test_over_a_day_jobs_run_at_their_cadence_and_once_and_nothing_grows_for_ever(
+    tmp_path: Path,
+) -> None:
+    text = LINES.read_text(encoding="utf-8", errors="replace")
+    lines = [(nick, said) for nick, said in SAID.findall(text) if said.strip()]
+    day = SimulatedDay(tmp_path, lines, every=4)
+    async with day.lived() as tendril:
+        seen, asked = day.seen, day.questions
+        assert asked > 120
+        watermarks = await tendril.memory.rooms.progress(ROOM)
+        turns = [turn for turn, _ in await tendril.memory.rooms.sizes(ROOM, 0)]
+        assert len(turns) == asked
+        made = {purpose: len(spent) for purpose, spent in seen.beside.items()}
+        assert made["episode"] == asked // SESSION
+        assert made["facts"] == asked // STUDIED
+        unfolded = len([turn for turn in turns if turn > watermarks.folded])
+        assert made["summary"] == (asked - unfolded) // 11
+        assert KEPT_UNFOLDED <= unfolded <= KEPT_UNFOLDED + 10
+        assert {job.state for job in await tendril.jobs.all()} == {"done"}
+        memories = tendril.memory.memories
+        assert len(await memories.newest(ROOM, MemoryKind.EPISODE, -1)) == EPISODES
+        assert len(await memories.facts(ROOM)) <= LEARNT_FACTS
+        assert max(rows["turns"] for rows in seen.rows) <= KEPT * asked
+        assert max(rows["memories"] for rows in seen.rows) <= EPISODES + 1 + LEARNT_FACTS
+        half = len(seen.prompts) // 2
+        assert max(seen.prompts[half:]) <= 1.25 * max(seen.prompts[:half])
+        assert seen.per_question < 400, seen.per_question  # whatever answers cost

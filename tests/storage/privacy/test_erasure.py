@@ -1,0 +1,287 @@
+"""The right to be forgotten: what goes, what stays, and that not a byte is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.chat_log.event import EVERYTHING, Event, EventType, Place
+from storage.db.database import Database
+from storage.db.secure_delete import secure_delete
+from storage.log import ChatLog, Query
+from storage.memory.conversations import Conversations, Turn
+from storage.memory.taught_skills import SkillTable, TaughtSkill
+from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget, other_files
+from storage.privacy.quote_detector import QuoteDetector
+from storage.queues.attention_state import AttentionStore, Signal
+from storage.queues.outbox import Outbox
+from storage.queues.pastes import Pastes
+from storage.queues.reminders import Reminder, Reminders
+from storage.usage.token_spending import Spending, TokenSpend
+from storage.usage.usage import UsageAmount
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SECRET = "xyzzyplughplover"
+ADA = Person("irc", "ada", "~ada", "home.example", None)
+
+
+def said(text: str, minute: int = 0, **values: object) -> Event:
+    event = Event(
+        network="irc",
+        channel="#frogs",
+        type=EventType.PRIVMSG,
+        time=NOON + timedelta(minutes=minute),
+        nick="ada",
+        user="~ada",
+        host="home.example",
+        text=text,
+    )
+    return replace(event, **values)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[tuple[Database, ChatLog]]:
+    async with Database.open(path) as database, ChatLog.open(database) as log:
+        yield database, log
+
+
+async def stored(log: ChatLog, *events: Event) -> list[int]:
+    return list(await asyncio.gather(*(log.append(event) for event in events)))
+
+
+async def texts(log: ChatLog) -> list[str]:
+    return [event.text for event in await log.find(Query(scope=EVERYTHING, limit=1_000))]
+
+
+def raw(folder: Path) -> bytes:
+    """Every byte of every database file, with what lies beside it."""
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file())
+
+
+def turn(anchor: int, *contents: str) -> Turn:
+    roles = ["user", "tool", "assistant"]
+    messages = tuple(
+        {"role": role, "content": content} for role, content in zip(roles, contents, strict=False)
+    )
+    return Turn(anchor, NOON, messages)
+
+
+@pytest.mark.slow
+async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        for number in range(300):  # so that pages fill, divide and come free
+            await stored(log, said(f"{SECRET} number {number}", number, user="~ada"))
+            await stored(log, said(f"others speak {number}", number, nick="bob", user="~bob"))
+        (asked,) = await stored(log, said(f".terrarium what is {SECRET}", 400))
+        await stored(
+            log, said(f"ada: {SECRET} is a word", 401, nick="Terra", own=True, reply_to=asked)
+        )
+        memory = Conversations(database)
+        await memory.add("irc/#frogs/ada", turn(asked, f"what is {SECRET}", f"{SECRET}!"))
+        quoted = f"[2026-05-01 12:07:00] <ada> {SECRET} number 7"
+        await memory.add("irc/#frogs/bob", turn(1, "what did ada say?", quoted, "A word."))
+        await memory.add("irc/#frogs/bob", turn(2, "and now?", "", "Nothing."))
+        hour = timedelta(hours=1)
+        await Pastes(database).add(Place("irc", "#frogs"), "bob", f"She said {SECRET}.", (), hour)
+        async with Database.open(tmp_path / "outbox.db") as outbox:
+            await Outbox(outbox).put("k", Place("irc", "#frogs"), f"Of today: {SECRET} number 3")
+        async with Database.open(tmp_path / "web.db") as web:
+            await Conversations(web).add("browser/1", turn(0, "ada?", quoted, "Hm."))
+        (tmp_path / "usage.db").write_bytes(b"somebody else's")
+        assert SECRET.encode() in raw(tmp_path)
+
+        others = other_files(tmp_path, tmp_path / "irc.db")
+        gone = await forget(database, log, ADA, others)
+
+        assert gone == Forgotten(events=301, replies=1, turns=3)
+        assert [path.name for path in others] == ["outbox.db", "web.db"]
+        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET[:12].encode() not in raw(tmp_path)
+        assert await texts(log) == [f"others speak {number}" for number in range(300)]
+    assert SECRET.encode() not in raw(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(tmp_path: Path) -> None:
+    expense = TokenSpend(NOON.date(), f"irc/{SECRET}", f"irc/irc/{SECRET}", "answer")
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(log, said("hello"))
+        await Spending(database).add({expense: UsageAmount(1, 20, 0, 3)})
+        await forget(database, log, ADA)
+        spent = await Spending(database).by_purpose(NOON.date(), NOON.date())
+        assert spent == {"answer": UsageAmount(1, 20, 0, 3)}
+        assert SECRET.encode() not in raw(tmp_path)
+
+
+async def test_what_somebody_has_taught_or_is_quoted_in_what_others_taught_goes(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(log, said(f"the {SECRET} squeaks when it rains"))
+        table = SkillTable(database)
+        for name, how, teacher in (
+            ("own", f"Oil the {SECRET} pump.", "Ada"),
+            ("quote", f"As she said: the {SECRET} squeaks when it rains", "bob"),
+            ("other", "Ask bob.", "bob"),
+        ):
+            await table.teach(
+                "irc/#frogs", TaughtSkill(name, "when it squeaks", how, teacher), NOON
+            )
+        await forget(database, log, ADA)
+        assert [skill.name for skill in await table.list_taught("irc/#frogs")] == ["other"]
+        assert SECRET.encode() not in raw(tmp_path)
+
+
+async def test_a_borrowed_nick_erases_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(log, said("mine, ada's"), said("mine too", account="ada"))
+        for thief in (
+            replace(ADA, host="cafe.example"),
+            replace(ADA, user="~mallory"),
+            replace(ADA, network="oftc"),
+            replace(ADA, user="", host=""),
+            replace(ADA, host="cafe.example", account="mallory"),
+        ):
+            assert await forget(database, log, thief) == Forgotten()
+        # At the same place, but not logged in: what the account has said is not theirs.
+        assert await count(log, ADA) == 1
+        assert len(await texts(log)) == 2
+
+
+async def test_an_account_takes_along_what_it_said_under_any_nick(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(
+            log,
+            said("one", account="ada", nick="ada_", host="elsewhere.example"),
+            said("two", account=None),
+            said("three", account="bob"),
+            said("four", account=None, nick="ada_"),
+            said("five", account="ada", network="oftc"),
+        )
+        gone = await forget(database, log, replace(ADA, account="ada"))
+        assert gone.events == 2
+        assert await texts(log) == ["three", "four", "five"]
+
+
+async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(
+            log,
+            said("one", nick="ADA", host="a.example"),
+            said("two", network="oftc"),
+            said("three", nick="bob", account="bobby"),
+        )
+        assert (await forget(database, log, NamedPerson("irc", nick="ada"))).events == 1
+        assert (await forget(database, log, NamedPerson(None, account="bobby"))).events == 1
+        assert await texts(log) == ["two"]
+
+
+async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(tmp_path: Path) -> None:
+    private = {"channel": "ada", "private": True}
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(
+            log,
+            said("hello, who is there", 0, host="cafe.example", **private),
+            said("for the other one", 1, nick="Terra", own=True, **private),
+            said("hi", 2, **private),
+            said("for ada", 3, nick="Terra", own=True, **private),
+        )
+        gone = await forget(database, log, ADA)
+        assert gone == Forgotten(events=1, replies=1)
+        assert await texts(log) == ["hello, who is there", "for the other one"]
+
+
+async def test_others_words_stay_also_when_they_sound_alike(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await stored(
+            log,
+            said("good morning"),
+            said("good morning ada", nick="bob"),
+            said("good morning", nick="Terra", own=True),
+        )
+        await forget(database, log, ADA)
+        assert await texts(log) == ["good morning ada", "good morning"]
+
+
+def test_a_quotation_is_known_by_five_words_or_a_rare_one() -> None:
+    detector = QuoteDetector()
+    detector.add([said("the spare key lies under the green pot by the door"), said("so it goes")])
+    detector.add([said("see https://example.org/a/b")])
+    for repeated in (
+        "Ada: 'The spare key lies under the green pot'.",
+        "it was (https://example.org/a/b).",
+        "[2026-05-01 12:00:00] <ada> anything",
+    ):
+        assert detector.within(repeated), repeated
+    for other in ("so it goes", "the key", "under the green pot", "[2026-05-01 12:00:00] <bob> x"):
+        assert not detector.within(other), other
+
+
+async def test_in_a_file_too_big_to_write_anew_it_is_overwritten(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        ids = await stored(log, *(said(f"{SECRET} {number}") for number in range(2_000)))
+        async with secure_delete(database, small=0):
+            await log.remove(ids)
+            await log.scrub()
+        free = await database.fetch_one("PRAGMA freelist_count")
+        assert free is not None
+        assert free[0] > 0  # it was not written anew
+        assert SECRET.encode() not in raw(tmp_path)
+
+
+async def test_erasing_leaves_nothing_of_what_was_deleted_before(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        await log.remove(await stored(log, said(SECRET)))
+        await log.scrub()
+        async with secure_delete(database):
+            pass
+        assert SECRET.encode() not in raw(tmp_path)
+
+
+async def test_nobody_is_forgotten_when_there_is_nobody(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        assert await forget(database, log, ADA) == Forgotten()
+
+
+async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_said_of_them(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        place = Place("irc", "#frogs")
+        (asked,) = await stored(log, said(".remind in 1h tea xyzzy"))
+        await stored(
+            log, said("ada: reminder: tea xyzzy", 60, nick="Terra", own=True, reply_to=asked)
+        )
+        attention, reminders = AttentionStore(database), Reminders(database)
+        kept = await attention.add_signal(Signal("thought", place, NOON, person="bob"))
+        await attention.add_signal(Signal("thought", place, NOON, person="Ada"))
+        await attention.add_signal(
+            Signal("direct_message", place, NOON, person="_", event_id=asked)
+        )
+        await reminders.add(Reminder(ADA.owner, place, False, "tea xyzzy", NOON))
+        await forget(database, log, ADA)
+        assert (await attention.load()).signals == (kept,)
+        assert await reminders.all() == []
+        assert await texts(log) == []
+        assert b"xyzzy" not in raw(tmp_path)
+        assert b"Ada" not in raw(tmp_path)
+
+
+async def test_one_who_has_only_reminders_can_be_forgotten_too(tmp_path: Path) -> None:
+    async with opened(tmp_path / "irc.db") as (database, log):
+        reminders = Reminders(database)
+        place = Place("irc", "#frogs")
+        await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
+        assert await forget(database, log, ADA) == Forgotten()
+        assert SECRET.encode() not in raw(tmp_path)
+        await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
+        assert await forget(database, log, NamedPerson(None, "ADA")) == Forgotten()
+        assert SECRET.encode() not in raw(tmp_path)
