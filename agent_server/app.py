@@ -26,7 +26,7 @@ from agent_server.metering.usage_recorder import UsageRecorder
 from agent_server.models.pool import ModelPool
 from agent_server.models.table import ModelTable
 from agent_server.models.watcher import follow
-from agent_server.routes import chat, embeddings, health, models
+from agent_server.routes import chat, completions, embeddings, health, models
 from agent_server.routes import usage as usage_route
 from agent_server.routes.anthropic_api import routes as anthropic_routes
 from agent_server.routes.fast_route import FastPathMiddleware
@@ -101,10 +101,13 @@ def create_app(config: Config) -> AgentServer:
     app.state.pool, app.state.metrics, app.state.started = pool, metrics, int(time.time())
     app.state.ledger, app.state.currency = recorder, usage.currency
     app.state.responses, app.state.embedder = ResponseStore(), embedder
-    for noun in (chat, responses_routes, embeddings, anthropic_routes, models, usage_route, health):
-        app.include_router(noun.router, responses=errors(ErrorBody))
+    for routes in (
+        chat, completions, responses_routes, embeddings, anthropic_routes, models, usage_route,
+        health,
+    ):  # fmt: skip
+        app.include_router(routes.router, responses=errors(ErrorBody))
     exception_handlers.register(app)
-    shortcut = FastPathMiddleware(app.framework, pool, (chat.router,))
+    shortcut = FastPathMiddleware(app.framework, pool, (chat.router, completions.router))
     limited = BodySizeLimitMiddleware(shortcut, server.max_body_bytes)
     app.front = AccessLogMiddleware(AuthMiddleware(limited, api_keys), metrics)
     return app

@@ -58,7 +58,7 @@ class Engine(Protocol):
         of a chat have `delta`. A `model` in the body is one of the upstream's, for upstreams of
         many; without one the engine's own is asked. `session` keeps a conversation on one
         engine; `"stream": false` says that nobody watches, so that chunks may be joined. Raises
-        ApiError, before the first chunk or between two.
+        ApiError, at once, before the first chunk or between two.
         """
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:

@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from agent_server.admission.quota import Charge, Quotas
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.errors import ApiError, Unsupported
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.request_context import RequestContext, current_request
+from agent_server.metering.request_context import RequestContext
 from agent_server.metering.usage_recorder import UsageRecorder
 from agent_server.usage import RequestUsage
 from terrarium.cancellation import ScopeCancelled
@@ -134,9 +134,9 @@ class AdmittedEngine:
         """Count tokens: nothing is generated, so nobody waits."""
         return await self._engine.count(body)
 
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Answer an embeddings request when there is a place. Raises ApiError."""
-        call = await self._acquire(body)
+        call = await self._acquire(body, context)
         try:
             answer = await self._engine.embeddings(body)
             call.usage = RequestUsage.from_wire(answer.get("usage") or {})
@@ -144,40 +144,47 @@ class AdmittedEngine:
         finally:
             self._release(call)
 
-    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+    async def chat(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
         """Stream the answer when there is a place. Raises ApiError."""
-        call = await self._acquire(body)
+        call = await self._acquire(body, context)
         try:
-            yields = self._queue.scheduler.yields
-            if yields and call.request.background:
-                chat = self._stream_preemptible(call, body, session)
-            else:
-                chat = self._engine.chat(body, session)
-            async with aclosing(chat) as chunks:
-                async for chunk in chunks:
-                    if yields and not call.pieces:
+            chunk, chunks = await self._start(call, body)
+            async with aclosing(chunks):
+                while chunk is not None:
+                    if self._queue.scheduler.yields and not call.pieces:
                         self._queue.on_first_token(call.request)
                     call.observe(chunk)
                     yield chunk
+                    chunk = await anext(chunks, None)
         except ApiError as error:
             self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
             raise
         finally:
             self._release(call)
 
-    async def _stream_preemptible(
-        self, call: EngineCall, body: Mapping[str, Any], session: str | None
-    ) -> Chunks:
-        """Stream an answer whose beginning may have to make room, and then begins again."""
+    async def _start(
+        self, call: EngineCall, body: Mapping[str, Any]
+    ) -> tuple[Chunk | None, Chunks]:
+        """Return the first chunk of an answer (None: it is empty) and the generator of the rest.
+
+        Where requests share a processor, a background one may be preempted until its first chunk:
+        its generation is closed, it waits for a place again, and begins anew.
+        """
+        is_preemptible = self._queue.scheduler.yields and call.request.background
         while True:
-            async with aclosing(self._engine.chat(body, session)) as chunks:
-                with suppress(ScopeCancelled):
+            chunks, has_started = self._engine.chat(body, call.context.session), False
+            try:
+                if is_preemptible:
                     first = await self._queue.await_first_token(call.request, chunks)
-                    if first is not None:
-                        yield first
-                    async for chunk in chunks:
-                        yield chunk
-                    return
+                else:
+                    first = await anext(chunks, None)
+                has_started = True
+                return first, chunks
+            except ScopeCancelled:
+                pass  # only `await_first_token` raises it: an interactive request needs the place
+            finally:
+                if not has_started:
+                    await chunks.aclose()
             with self._measure_wait(call.context):
                 await self._queue.reacquire(call.request)
 
@@ -189,9 +196,9 @@ class AdmittedEngine:
         except (ApiError, StopAsyncIteration, TimeoutError):
             return False
 
-    async def _acquire(self, body: Mapping[str, Any]) -> EngineCall:
+    async def _acquire(self, body: Mapping[str, Any], context: RequestContext) -> EngineCall:
         """Wait for a place. Raises RateLimited or QueueTimeout."""
-        context, metering = current_request(), self._metering
+        metering = self._metering
         if metering.log_prompts:
             log.info("engine.asked", model=self._name, body=body)
         prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))

@@ -13,7 +13,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,11 +92,9 @@ class EmbeddedEngine:
             finally:
                 keeper.cancel()
 
-    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
-        """Stream the chunks of an answer from the child."""
-        async with aclosing(self._engine().chat(escape_control_tokens(body), session)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+    def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Stream the chunks of an answer from the child. Raises ApiError."""
+        return self._engine().chat(escape_control_tokens(body), session)
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with the child's template and tokenizer."""

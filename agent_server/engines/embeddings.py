@@ -86,10 +86,9 @@ class EmbeddingEngine:
             tokens += made["tokens"]
         return _answer(vectors, tokens, plain=body["encoding_format"] == "float")
 
-    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+    def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Refuse. Raises Unsupported."""
         raise Unsupported(WORDLESS)
-        yield {}
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Refuse. Raises Unsupported."""

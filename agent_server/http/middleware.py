@@ -20,13 +20,13 @@ from agent_server.errors import (
     ClientGone,
     EngineUnavailable,
     Forbidden,
+    InvalidRequest,
     NotFound,
     Unauthorized,
 )
 from agent_server.http.error_responses import ErrorResponse, error_event
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.request_context import RequestContext, visiting
-from storage.usage.api_keys import Key
+from agent_server.metering.request_context import RequestContext
 from terrarium.loopback import host_of, is_loopback
 
 log = structlog.get_logger()
@@ -107,7 +107,7 @@ class AccessLogMiddleware:
         # Tendrils look whether there is a model of some name, and mostly there is none.
         looked = route == CARD and state.outcome == NotFound.status
         tell = log.debug if route in QUIET or looked else log.info
-        context = visiting.get()
+        context: RequestContext | None = scope.get("request_context")
         facts = context.log_fields() if context else {}
         tell(
             "request.done",
@@ -129,7 +129,7 @@ async def _farewell(state: ResponseState, scope: Scope, receive: Receive, send: 
 
 
 class AuthMiddleware:
-    """Finds out who asks, before a byte of the body is read; nobody gets in with a wrong key."""
+    """Authenticates a request and makes its context, before a byte of the body is read."""
 
     def __init__(self, app: ASGIApp, api_keys: ApiKeyCache) -> None:
         self._app = app
@@ -150,7 +150,11 @@ class AuthMiddleware:
                 hint = "send your key as Authorization: Bearer KEY"
                 await error_response(Unauthorized(f"{reason}; {hint}"))(scope, receive, send)
                 return
-            visiting.set(_request_context(owner, headers))
+            try:
+                scope["request_context"] = RequestContext.from_headers(owner, headers)
+            except InvalidRequest as error:
+                await error_response(error)(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
 
@@ -165,13 +169,6 @@ def _secret(headers: Mapping[bytes, bytes]) -> bytes:
     if scheme.lower() == b"bearer":
         return secret.strip()
     return headers.get(b"x-api-key", b"")
-
-
-def _request_context(owner: Key, headers: Mapping[bytes, bytes]) -> RequestContext:
-    """The key's priority is the highest; a request can only ask for less."""
-    background = b"background" in (owner.priority.encode(), headers.get(b"x-priority"))
-    size = headers.get(b"content-length", b"")
-    return RequestContext(owner, background, int(size) if size.isdigit() and len(size) < 16 else 0)
 
 
 class BodySizeLimitMiddleware:

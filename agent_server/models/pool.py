@@ -1,20 +1,21 @@
-"""The one mind: takes a checked request to a model that answers it."""
+"""The pool of running models: takes a checked request to one that answers it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
 
 from agent_server.engine_protocol import Chunks, TokenCount
 from agent_server.errors import EngineTimeout, EngineUnavailable, RateLimited, Unsupported
+from agent_server.metering.request_context import RequestContext
 from agent_server.models.served_model import ServedModel
 from agent_server.models.table import ModelTable
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
-from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.schemas.chat_answer import ModelAnswer
 from agent_server.schemas.completions import CompletionRequest
 
 log = structlog.get_logger()
@@ -29,7 +30,7 @@ Begin = Callable[[ServedModel], Chunks]
 
 
 class ModelPool:
-    """All models of the table, running. `head.model` becomes the one that answers."""
+    """All models of the table, running."""
 
     def __init__(self, table: ModelTable) -> None:
         self.table = table
@@ -58,37 +59,38 @@ class ModelPool:
         self.table = table
         self._sync_tasks()
 
-    def require_model(self, name: str | None) -> None:
-        """Raise NotFound unless a model has this name, or no name was given."""
-        self.table.resolve(name)
-
-    def answer(self, request: ChatRequest, meta: ChunkMeta, session: str | None) -> Chunks:
-        """Stream the answer; the last chunk has the usage. Raises ApiError."""
+    async def answer(self, request: ChatRequest, context: RequestContext) -> ModelAnswer:
+        """Begin the answer of a model; returns with its first chunk. Raises ApiError."""
         request.require_known()
-        return self._ask(request.model, meta, lambda model: model.answer(request, meta, session))
+        return await self._ask(request.model, lambda model: model.answer(request, context))
 
-    def complete(self, request: CompletionRequest, meta: ChunkMeta, session: str | None) -> Chunks:
-        """Stream what follows bare texts, as chat chunks. Raises ApiError."""
+    async def complete(self, request: CompletionRequest, context: RequestContext) -> ModelAnswer:
+        """Begin the continuation of bare texts, as chat chunks. Raises ApiError."""
         request.require_known()
-        return self._ask(request.model, meta, lambda model: model.complete(request, meta, session))
+        return await self._ask(request.model, lambda model: model.complete(request, context))
 
     async def count(self, request: PromptFields | TokenizePrompt) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""
         return await self.table.resolve(request.model)[0].count(request)
 
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Let the upstream that `body` names make embeddings. Raises ApiError."""
-        return await self.table.resolve(body.get("model"))[0].embeddings(body)
+        return await self.table.resolve(body.get("model"))[0].embeddings(body, context)
 
     async def ready(self) -> bool:
         """Whether the default model could make a token now, and it is known what it can do."""
         model = self.table.default
         return model.is_learned and await model.engine.ready()
 
-    def _ask(self, name: str | None, meta: ChunkMeta, begin: Begin) -> Chunks:
-        models = self.table.resolve(name)
-        meta.model = models[0].name
-        return begin(models[0]) if len(models) == 1 else _first(models, meta, begin)
+    async def _ask(self, name: str | None, begin: Begin) -> ModelAnswer:
+        """Return the answer of the first model of a chain that begins one."""
+        *others, last = self.table.resolve(name)
+        for model in others:
+            try:
+                return await ModelAnswer.start(model.name, begin(model))
+            except ELSEWHERE as error:
+                log.warning("routing.next", model=model.name, status=error.status)
+        return await ModelAnswer.start(last.name, begin(last))
 
     def _sync_tasks(self) -> None:
         """Start the models of the table that do not run, and let go of the others."""
@@ -113,19 +115,3 @@ class ModelPool:
                 learning.cancel()
                 await asyncio.wait({learning})
                 model.save_measurements()
-
-
-async def _first(models: Sequence[ServedModel], meta: ChunkMeta, begin: Begin) -> Chunks:
-    """The answer of the first model that begins one."""
-    for place, model in enumerate(models):
-        meta.model, begun = model.name, False
-        try:
-            async with aclosing(begin(model)) as chunks:
-                async for chunk in chunks:
-                    begun = True
-                    yield chunk
-            return
-        except ELSEWHERE as error:
-            if begun or place == len(models) - 1:
-                raise
-            log.warning("routing.next", model=model.name, status=error.status)

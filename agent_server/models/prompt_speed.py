@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any
 
-from agent_server.engine_protocol import Chunks
-from agent_server.metering.request_context import current_request
+from agent_server.engine_protocol import Chunk
+from agent_server.metering.request_context import RequestContext
 from agent_server.usage import RequestUsage
 
 LEAST = 32
@@ -46,26 +45,38 @@ class PromptSpeed:
         if not self._is_measured and rate > (self.rate or 0):
             self._tokens, self._seconds = float(LEAST), LEAST / rate
 
-    async def observe_chunks(self, chunks: Chunks) -> Chunks:
-        """Pass on an engine's chunks, and learn from their timings or from the time they take.
+    def timer(self, context: RequestContext) -> PromptTimer:
+        """Begin to time a prompt that is sent now."""
+        return PromptTimer(self, context)
 
-        llama.cpp says how long the prompt took (`timings`). Of other engines the time to the
-        first chunk is taken, without that of waiting for a place, over what was not cached.
-        """
-        context, began, first = current_request(), time.monotonic(), 0.0
-        waited, timed = context.queue_seconds, False
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                if not first and _says_something(chunk):
-                    first = time.monotonic() - began - (context.queue_seconds - waited)
-                if timings := _timings(chunk):
-                    self.note(*timings)
-                    timed = True
-                elif first and not timed and chunk.get("usage"):
-                    usage = RequestUsage.from_wire(chunk["usage"])
-                    self.note(usage.prompt - usage.cached, first)
-                    timed = True
-                yield chunk
+
+class PromptTimer:
+    """Learns how fast one prompt is read, from the chunks of its answer.
+
+    llama.cpp says how long the prompt took (`timings`). Of other engines the time to the first
+    chunk is taken, without that of waiting for a place, over what was not cached.
+    """
+
+    def __init__(self, speed: PromptSpeed, context: RequestContext) -> None:
+        self._speed = speed
+        self._context = context
+        self._began = time.monotonic()
+        self._waited = context.queue_seconds
+        self._first = 0.0
+        self._is_timed = False
+
+    def observe(self, chunk: Chunk) -> None:
+        """Learn from the next chunk."""
+        if not self._first and _says_something(chunk):
+            waited = self._context.queue_seconds - self._waited
+            self._first = time.monotonic() - self._began - waited
+        if timings := _timings(chunk):
+            self._speed.note(*timings)
+            self._is_timed = True
+        elif self._first and not self._is_timed and chunk.get("usage"):
+            usage = RequestUsage.from_wire(chunk["usage"])
+            self._speed.note(usage.prompt - usage.cached, self._first)
+            self._is_timed = True
 
 
 def _says_something(chunk: Mapping[str, Any]) -> bool:

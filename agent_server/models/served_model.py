@@ -10,22 +10,21 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
+from agent_server.admission.admitted_engine import AdmittedEngine
+from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.capability_probe import size_in
 from agent_server.errors import ApiError
-from agent_server.metering.request_context import RequestContext, current_request, visiting
+from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
 from agent_server.models.capabilities import ModelCapabilities
 from agent_server.models.card_store import CardStore, ModelMeasurements
 from agent_server.models.prompt_speed import PromptSpeed
-from agent_server.models.reasoning import split_reasoning
 from agent_server.models.tool_use_probe import PASSES, VERSION, share_right
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
-from agent_server.schemas.chat_answer import ChunkMeta, stamp_chunks
+from agent_server.schemas.chat_answer import ChunkNormalizer
 from agent_server.schemas.completions import CompletionRequest, stream_completions
 from agent_server.settings.models import ModelConfig
 from agent_server.tool_calling.emulation import TOOL_KEYS, answer_with_tools, render_tools
-from storage.usage.api_keys import Key
 
 log = structlog.get_logger()
 
@@ -42,9 +41,6 @@ it may be loading, and at most."""
 
 ATTEMPTS = 3
 """How often a test or a measurement is begun that the engine breaks off."""
-
-OURSELVES = Key("terrarium")
-"""Who is written down as having asked what nobody else did."""
 
 SAMPLES = ("hello", "paper", "green")
 """Words of which a prompt is made whose reading is timed when there was no other."""
@@ -63,7 +59,7 @@ class ServedModel:
     def __init__(
         self,
         name: str,
-        engine: Engine,
+        engine: AdmittedEngine,
         settings: ModelConfig,
         upstream_model: str | None = None,
         store: CardStore | None = None,
@@ -142,13 +138,13 @@ class ServedModel:
 
     async def _measure(self) -> None:
         """Test how the model chooses tools, or how fast it reads, unless that is known."""
-        visiting.set(RequestContext(key=OURSELVES, background=True))
+        context = RequestContext(key=OURSELVES, background=True)
         for _ in range(ATTEMPTS):
             try:
                 if self.capabilities.chooses_tools is None:
-                    await self._judge()
+                    await self._judge(context)
                 elif not self.settings.urls and self._speed.rate is None:
-                    await self._time_reading()
+                    await self._time_reading(context)
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
                 await asyncio.sleep(ASK_AGAIN)
@@ -156,27 +152,27 @@ class ServedModel:
                 break
         self.save_measurements()
 
-    async def _time_reading(self) -> None:
+    async def _time_reading(self, context: RequestContext) -> None:
         for word in SAMPLES:
             messages = [{"role": "user", "content": f"{word} " * 200}]
             probe = PromptSpeed()
-            chat = self.engine.chat(
-                {**self._engine_params(), "messages": messages, "max_tokens": 1}, None
-            )
-            async with aclosing(probe.observe_chunks(chat)) as chunks:
-                async for _chunk in chunks:
-                    pass
+            timer = probe.timer(context)
+            body = {**self._engine_params(context), "messages": messages, "max_tokens": 1}
+            async with aclosing(self.engine.chat(body, context)) as chunks:
+                async for chunk in chunks:
+                    timer.observe(chunk)
             self._speed.recall(probe.rate or 0)
             self.save_measurements()
             await asyncio.sleep(SAMPLE_PAUSE)
 
-    async def _judge(self) -> None:
+    async def _judge(self, context: RequestContext) -> None:
         def ask(body: Mapping[str, Any]) -> Chunks:
-            own = {**self._engine_params(), **body}
-            native = self.capabilities.tools == "native"
-            return self._split_chunks(own) if native else answer_with_tools(self._split_chunks, own)
+            return self._ask({**self._engine_params(context), **body}, context)
 
-        share = await share_right(ask)
+        def ask_with_tools(body: Mapping[str, Any]) -> Chunks:
+            return answer_with_tools(ask, body)
+
+        share = await share_right(ask if self.capabilities.tools == "native" else ask_with_tools)
         self._measured = self._measured.model_copy(
             update={"chooses_tools": share >= PASSES, "share_right": share}
         )
@@ -185,40 +181,41 @@ class ServedModel:
             self._store.write(self._key(), self._measured)
         log.info("model.judged", model=self.name, right=share, chooses_tools=share >= PASSES)
 
-    def _measured_chunks(self, body: Mapping[str, Any], session: str | None = None) -> Chunks:
-        """Ask the engine, and learn how fast it is."""
-        return self._speed.observe_chunks(self.engine.chat(body, session))
-
-    def _split_chunks(self, body: Mapping[str, Any], session: str | None = None) -> Chunks:
-        """Ask the engine; thoughts are told apart from words."""
-        return split_reasoning(self._measured_chunks(body, session))
-
-    def answer(self, request: ChatRequest, meta: ChunkMeta, session: str | None) -> Chunks:
+    def answer(self, request: ChatRequest, context: RequestContext) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
         self._require_modalities(request)
         if not self.settings.urls:
             request.require_no_controls()
-        body = self._body(request)
-
-        def ask(wanted: Mapping[str, Any]) -> Chunks:
-            return self._split_chunks(wanted, session)
-
+        body = self._body(request, context)
         if self.capabilities.tools == "native":
-            return stamp_chunks(ask(body if meta.watched else {**body, "stream": False}), meta)
-        return stamp_chunks(answer_with_tools(ask, body), meta)
+            # The chunks of an answer that nobody sees come may be joined.
+            return self._ask(body if request.stream else {**body, "stream": False}, context)
+        return answer_with_tools(lambda part: self._ask(part, context), body)
 
-    def complete(self, request: CompletionRequest, meta: ChunkMeta, session: str | None) -> Chunks:
+    def complete(self, request: CompletionRequest, context: RequestContext) -> Chunks:
         """Stream what follows bare texts, as chat chunks. Raises ApiError."""
 
         def ask(body: Mapping[str, Any]) -> Chunks:
-            return self._measured_chunks({**self._engine_params(), **body}, session)
+            return self._ask({**self._engine_params(context), **body}, context)
 
-        return stamp_chunks(stream_completions(ask, request), meta)
+        return stream_completions(ask, request)
 
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
+        """Stream an answer of the engine in the API's form, and learn how fast the engine is."""
+        timer = self._speed.timer(context)
+        normalizer = ChunkNormalizer(thoughts="messages" in body)
+        async with aclosing(self.engine.chat(body, context)) as chunks:
+            async for chunk in chunks:
+                timer.observe(chunk)
+                if normal := normalizer.feed(chunk):
+                    yield normal
+        if last := normalizer.finish():
+            yield last
+
+    async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Let the engine make embeddings, of the model that is meant. Raises ApiError."""
-        asked = {key: value for key, value in body.items() if key != "model"}
-        return {**await self.engine.embeddings({**self._chosen, **asked}), "model": self.name}
+        asked = {**self._chosen, **{key: value for key, value in body.items() if key != "model"}}
+        return {**await self.engine.embeddings(asked, context), "model": self.name}
 
     async def count(self, request: PromptFields | TokenizePrompt) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""
@@ -236,19 +233,19 @@ class ServedModel:
         if not self.capabilities.vision:
             request.require_words_only()
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _body(self, request: ChatRequest, context: RequestContext) -> dict[str, Any]:
         limit = request.max_completion_tokens or request.max_tokens or self.settings.max_tokens
         return {
-            **self._engine_params(),
+            **self._engine_params(context),
             **self._without_tools(_request_body(request, PASSED_ON)),
             "max_tokens": limit,
         }
 
-    def _engine_params(self) -> dict[str, Any]:
-        """What this model's engine is told besides the request. vLLM takes low numbers first."""
+    def _engine_params(self, context: RequestContext) -> dict[str, Any]:
+        """Return what the engine is told besides the request. vLLM takes low numbers first."""
         if not self.settings.priority:
             return self._chosen
-        return {**self._chosen, "priority": int(current_request().background)}
+        return {**self._chosen, "priority": int(context.background)}
 
     def _without_tools(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body without the tools of which the model cannot choose one."""

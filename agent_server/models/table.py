@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from agent_server.engine_protocol import Engine
+from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.errors import NotFound
 from agent_server.models.card_store import CardStore
 from agent_server.models.served_model import ServedModel
 from agent_server.settings.models import ModelConfig, settings_of_models
 from terrarium.config import Config
 
-EngineFactory = Callable[[str, ModelConfig], Engine]
+EngineFactory = Callable[[str, ModelConfig], AdmittedEngine]
 """Makes the engine of a model, by its name and settings. Raises ConfigError."""
 
 LOCAL = "local"

@@ -1,12 +1,13 @@
-"""What every endpoint can ask for."""
+"""Dependencies of endpoints."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Request
 
 from agent_server.metering.metrics import Metrics
+from agent_server.metering.request_context import RequestContext, request_context
 from agent_server.models.pool import ModelPool
 
 
@@ -22,18 +23,10 @@ async def _metrics(request: Request) -> Metrics:
     return metrics
 
 
-async def _session(
-    x_session_id: Annotated[
-        str | None, Header(max_length=256, description="the conversation this request belongs to")
-    ] = None,
-    x_priority: Annotated[
-        Literal["interactive", "background"], Header(description="who waits for the answer")
-    ] = "interactive",
-) -> str | None:
-    """The priority is only checked here: admission has read it with the key."""
-    return x_session_id
+async def _context(request: Request) -> RequestContext:
+    return request_context(request.scope)
 
 
 ModelPoolDep = Annotated[ModelPool, Depends(_model_pool)]
 MetricsDep = Annotated[Metrics, Depends(_metrics)]
-Session = Annotated[str | None, Depends(_session)]
+Context = Annotated[RequestContext, Depends(_context)]

@@ -8,23 +8,25 @@ from fastapi import APIRouter, Depends, Request
 from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
-from agent_server.engine_protocol import Engine
+from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.engines.embeddings import NAME, is_installed
 from agent_server.http.json_encoding import JsonBody
 from agent_server.http.streaming import cancel_on_disconnect
-from agent_server.routes.dependencies import ModelPoolDep, Session
+from agent_server.metering.request_context import HEADERS
+from agent_server.routes.dependencies import Context, ModelPoolDep
 from agent_server.schemas.embeddings import EmbeddingsRequest
 from agent_server.schemas.responses import Embeddings, answers
 
 router = APIRouter(prefix="/v1")
 
 
-async def _embedder(request: Request) -> Engine:
-    engine: Engine = request.app.state.embedder
+async def _embedder(request: Request) -> AdmittedEngine:
+    engine = request.app.state.embedder
+    assert isinstance(engine, AdmittedEngine)
     return engine
 
 
-TheEmbedder = Annotated[Engine, Depends(_embedder)]
+Embedder = Annotated[AdmittedEngine, Depends(_embedder)]
 
 
 class VectorsResponse(JSONResponse):
@@ -36,13 +38,19 @@ class VectorsResponse(JSONResponse):
         return to_json(content)
 
 
-@router.post("/embeddings", response_model=None, responses=answers(Embeddings))
+@router.post(
+    "/embeddings", response_model=None, responses=answers(Embeddings), openapi_extra=HEADERS
+)
 async def embeddings(
-    request: Request, body: EmbeddingsRequest, pool: ModelPoolDep, embedder: TheEmbedder, _: Session
+    request: Request,
+    body: EmbeddingsRequest,
+    pool: ModelPoolDep,
+    embedder: Embedder,
+    context: Context,
 ) -> Response:
     """Embed texts; a model other than this server's own is asked of the upstream that has it."""
     body.require_known()
     own = body.model == NAME or (body.model is None and is_installed())
-    work = (embedder if own else pool).embeddings(body.as_wire())
+    work = (embedder if own else pool).embeddings(body.as_wire(), context)
     made = await cancel_on_disconnect(request.receive, work)
     return VectorsResponse(made) if own else JsonBody(made)

@@ -18,16 +18,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_server.errors import ApiError, ClientGone, InvalidRequest
 from agent_server.http.exception_handlers import to_response
+from agent_server.metering.request_context import request_context
 from agent_server.models.pool import ModelPool
-
-LONGEST_SESSION = 256
-PRIORITIES = (None, b"interactive", b"background")
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class FastRoute(APIRoute):
-    """A route whose endpoint takes `request`, `body`, `mind` and `session`, and nothing else.
+    """A route whose endpoint takes `request`, `body`, `pool` and `context`, and nothing else.
 
     The description in `/openapi.json` is made of the signature, as for every route.
     """
@@ -38,12 +36,11 @@ class FastRoute(APIRoute):
         kind: type[BaseModel] = get_type_hints(endpoint)["body"]
 
         async def handle(request: Request) -> Response:
-            headers = dict(request.scope["headers"])
-            _require_json(headers)
-            session = _session(headers)
+            _require_json(dict(request.scope["headers"]))
             body = _read(kind, await _content(request.receive))
+            context = request_context(request.scope)
             answer: Response = await endpoint(
-                request=request, body=body, pool=pool, session=session
+                request=request, body=body, pool=pool, context=context
             )
             return answer
 
@@ -79,18 +76,8 @@ def _require_json(headers: Mapping[bytes, bytes]) -> None:
         raise InvalidRequest("send the body as JSON, with content-type: application/json")
 
 
-def _session(headers: Mapping[bytes, bytes]) -> str | None:
-    session = headers.get(b"x-session-id")
-    if session is not None and len(session) > LONGEST_SESSION:
-        text = f"x-session-id is longer than {LONGEST_SESSION} characters"
-        raise InvalidRequest(text, param="x-session-id")
-    if headers.get(b"x-priority") not in PRIORITIES:
-        raise InvalidRequest("x-priority is interactive or background", param="x-priority")
-    return None if session is None else session.decode("latin-1")
-
-
 class FastPathMiddleware:
-    """ASGI middleware that answers for the direct routes of `routers` itself, with `mind`.
+    """ASGI middleware that runs the fast routes of `routers` itself, with `pool`.
 
     The routes stay in the application too: for its description, and for other methods.
     """

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from agent_server.errors import EngineUnavailable, InvalidRequest
-from agent_server.metering.request_context import ADMIN, ANYBODY, current_request
+from agent_server.metering.request_context import ADMIN, ANYBODY
 from agent_server.metering.usage_recorder import UsageRecorder
+from agent_server.routes.dependencies import Context
 from storage.db.errors import Unavailable
 from storage.usage.usage import UsageAmount, UsageKey
 
@@ -53,13 +54,15 @@ Day = Annotated[date | None, Query(description="a UTC day, YYYY-MM-DD")]
 
 
 @router.get("/usage")
-async def usage(request: Request, since: Day = None, until: Day = None) -> UsageAnswer:
+async def usage(
+    request: Request, context: Context, since: Day = None, until: Day = None
+) -> UsageAnswer:
     """Tell what was used: of everybody for the admin key, else of the key that asks."""
     until = until or datetime.now(UTC).date()
     since = since or date.fromordinal(max(1, until.toordinal() - DAYS + 1))
     if since > until:
         raise InvalidRequest("since is after until", param="since")
-    key, ledger = current_request().key, request.app.state.ledger
+    key, ledger = context.key, request.app.state.ledger
     assert isinstance(ledger, UsageRecorder)
     try:
         found = await ledger.read(since, until, None if key in (ADMIN, ANYBODY) else key.name)

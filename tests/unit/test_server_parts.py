@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_server.models.reasoning import ReasoningSplitter
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
 from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict, detect
@@ -20,6 +19,7 @@ from agent_server.usage import RequestUsage
 from terrarium.config import Config, ConfigError
 from terrarium.sse import LONGEST as LONGEST_EVENT
 from terrarium.sse import EventData, EventTooLong
+from terrarium.thinking import ThinkSplitter
 
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:
@@ -28,9 +28,9 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
 
 
 def split(pieces: list[str]) -> tuple[str, str]:
-    splitter = ReasoningSplitter()
-    parts = [*(splitter.feed(piece) for piece in pieces), splitter.end()]
-    return "".join(content for content, _ in parts), "".join(thought for _, thought in parts)
+    splitter = ThinkSplitter(at_line_start=True)
+    parts = [*map(splitter.feed, pieces), splitter.finish()]
+    return "".join(part.shown for part in parts), "".join(part.thought for part in parts)
 
 
 THOUGHTS = [

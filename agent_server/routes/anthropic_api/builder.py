@@ -6,10 +6,10 @@ Source: https://docs.anthropic.com/en/api/messages-streaming
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterable, Iterator, Mapping
 from typing import Any
 
-from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.http.error_responses import anthropic_error
 from agent_server.http.json_encoding import sse_event
@@ -54,10 +54,10 @@ class MessageBuilder:
         usage = _usage(RequestUsage.from_wire(answer["usage"] or {}))
         return {**self._start(), "content": blocks, **_stop(choice), "usage": usage}
 
-    async def events(self, first: Chunk, chunks: Chunks) -> Events:
-        """The events of a stream. The tokens of the prompt are known at its end only."""
+    async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
+        """Yield the events of a stream. The prompt's tokens are known at its end only."""
         try:
-            for made in (*self._beginning(), *self._on_chunk(first)):
+            for made in self._beginning():
                 yield sse_event(made, made["type"])
             async for chunk in chunks:
                 for made in self._on_chunk(chunk):

@@ -32,7 +32,7 @@ def to_chat_request(request: MessagesRequest) -> ChatRequest:
     """The chat request that asks the same. Raises InvalidRequest."""
     request.require_known()
     config = request.output_config
-    body = {**_prompt(request), **request.sampling()}
+    body = {**_prompt(request), **request.sampling(), "stream": request.stream}
     if config and config.format:
         schema = {"name": "answer", "schema": config.format.schema_}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}

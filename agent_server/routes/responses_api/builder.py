@@ -6,18 +6,17 @@ Source: https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from itertools import chain
 from typing import Any
 
-from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError
 from agent_server.http.json_encoding import sse_event
 from agent_server.http.streaming import Events, log_stream_error
 from agent_server.routes.responses_api.output_item import DELTAS, OutputItem, logprob, new_item
 from agent_server.routes.responses_api.schemas import ResponseRequest
-from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
 from agent_server.usage import RequestUsage
 
 Event = dict[str, Any]
@@ -43,20 +42,20 @@ class ResponseBuilder:
         self._error: dict[str, Any] | None = None
         self._usage: RequestUsage | None = None
 
-    async def whole(self, chunks: Chunks) -> dict[str, Any]:
+    async def whole(self, answer: ModelAnswer) -> dict[str, Any]:
         """Take all chunks; returns the response."""
-        async with aclosing(chunks):
-            async for chunk in chunks:
+        async with aclosing(answer):
+            async for chunk in answer:
                 for _ in self._on_chunk(chunk):
                     pass
         for _ in self._end():
             pass
         return self.as_wire()
 
-    async def events(self, first: Chunk, chunks: Chunks) -> Events:
-        """The events of a stream."""
+    async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
+        """Yield the events of a stream."""
         try:
-            for made in chain(self._beginning(), self._on_chunk(first)):
+            for made in self._beginning():
                 yield sse_event(made, made["type"])
             async for chunk in chunks:
                 for made in self._on_chunk(chunk):

@@ -153,6 +153,7 @@ class ResponseRequest(StrictRequest):
             "top_p": self.top_p,
             "max_tokens": self.max_output_tokens,
             "tool_choice": self._choice(),
+            "stream": self.stream,
         }
         if self.tools:
             body["tools"] = [tool.as_chat() for tool in self.tools]
