@@ -7,24 +7,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_server.admission.admission import Admission
 from agent_server.admission.admitted_engine import Metering
-from agent_server.admission.quota import Quotas
 from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.http import exception_handlers
 from agent_server.http.middleware import (
     AccessLogMiddleware,
+    AgentServer,
     AuthMiddleware,
     BodySizeLimitMiddleware,
 )
+from agent_server.metering.key_usage import Quotas, UsageRecorder
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.usage_recorder import UsageRecorder
-from agent_server.models.pool import ModelPool
-from agent_server.models.table import ModelTable
+from agent_server.models.pool import ModelPool, ModelTable
 from agent_server.models.watcher import follow
 from agent_server.routes import chat, completions, embeddings, health, models
 from agent_server.routes import usage as usage_route
@@ -46,27 +44,6 @@ EMBEDDING_SLOTS = 4
 
 PATIENCE = 1.0
 """Seconds to wait for another process that writes to the server's file."""
-
-
-class AgentServer(FastAPI):
-    """The application behind a front of ours, whose layers are passed before the framework's.
-
-    What the front answers by itself never enters the framework, which would cost more than the
-    answer does.
-    """
-
-    front: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] == "http":
-            await self.front(scope, receive, send)
-        else:
-            await self.framework(scope, receive, send)
-
-    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one that the front leaves to the framework."""
-        await super().__call__(scope, receive, send)
 
 
 def create_app(config: Config) -> AgentServer:

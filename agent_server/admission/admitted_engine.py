@@ -15,14 +15,13 @@ from typing import Any
 
 import structlog
 
-from agent_server.admission.fair_queue import QueuedRequest
 from agent_server.admission.queue import AdmissionQueue
-from agent_server.admission.quota import Charge, Quotas
+from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.errors import ApiError, Unsupported
+from agent_server.metering.key_usage import Charge, Quotas, UsageRecorder
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import RequestContext
-from agent_server.metering.usage_recorder import UsageRecorder
 from agent_server.usage import RequestUsage
 from terrarium.cancellation import ScopeCancelled
 

@@ -6,8 +6,7 @@ import asyncio
 import math
 import time
 
-from agent_server.admission.fair_queue import QueuedRequest
-from agent_server.admission.scheduler import Scheduler
+from agent_server.admission.scheduler import QueuedRequest, Scheduler
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import QueueTimeout, RateLimited
 from terrarium.cancellation import CancelScope, ScopeCancelled

@@ -1,33 +1,153 @@
-"""Which request runs next, without a clock or a socket of its own.
+"""The order in which requests run, decided without a clock or a socket.
 
-The rules:
+The rules of `Scheduler`:
 
-- At most `places` run at once, at most `request.parallel` of one key.
-- Interactive requests go before background ones, which leave `reserved` places free, so that
-  somebody who asks does not wait for the end of a long answer that nobody waits for.
+- At most `slots` run at once, at most `request.parallel` of one key.
+- Interactive requests go before background ones, which leave `reserved` slots free, so that a
+  person does not wait for the end of a long answer that nobody waits for.
 - While background waits it is owed `share` of all tokens that are computed. As soon as it is owed
-  as much as its next request will cost, that request goes first, and into a reserved place if need
+  as much as its next request will cost, that request goes first, and into a reserved slot if need
   be: so it never starves.
-- Where the requests that run share one processor (`yields`), background keeps out of the way until
-  an interactive request has its first token: none is started meanwhile, and one that has not said
-  a word yet makes room and begins again later. Its prompt is long work that cannot be shared out;
-  the words after it are short steps that can. What background is owed is left alone.
+- Where requests share one processor (`preempts`), no background request is started while an
+  interactive one has no first token, and a running one without a first token of its own is
+  preempted: it is queued again. Its prompt is long work that cannot be shared out; the tokens after
+  it are short steps that can. What background is owed is left alone.
 - There an interactive request is also alone for `DECODE_GRACE` seconds from its first token on, but
   no longer than `MAX_EXCLUSIVE` in all: nothing is started beside it. Two prompts side by side
-  would both be read when the second alone would be, and every word of an answer would wait for a
+  would both be read when the second alone would be, and every token of an answer would wait for a
   piece of the other's prompt. So most answers are whole before the next prompt is read, and a long
   one is written while others are read.
-- Within each of the two the order is that of `FairQueue`.
-- At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
+- Within each of the two priorities the order is that of `FairQueue`.
+- At most `max_waiting` wait. In a full queue the key with most requests loses its newest one to a
   key with fewer, and a background request its place to an interactive one: a flood keeps nobody
   out. Source of this longest-queue drop: McKenney, "Stochastic Fairness Queueing", 1990.
+
+The order of `FairQueue` gives each key its share of tokens by start-time fair queueing: each key
+has a virtual start time, the key with the earliest goes next, and its time then moves on by cost
+divided by weight. A key that comes back after a pause starts at the present virtual time, so that
+it can neither save up nor be in debt for it. Source: Goyal, Vin, Cheng, "Start-time Fair Queueing",
+SIGCOMM 1996. The cost of an answer is known only when it ends, so the estimate is then corrected,
+as in Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from agent_server.admission.fair_queue import FairQueue, QueuedRequest
+
+@dataclass(slots=True, eq=False)
+class QueuedRequest:
+    """One request: whose it is, and how many tokens it is expected to cost.
+
+    `parallel` is how many requests of this key may run at once, None for any number; `arrived`
+    and `started` are when it came and when it began to run, in seconds of any clock, and
+    `exclusive_until` is how long no other is started beside it.
+    """
+
+    key: str
+    cost: float
+    weight: float = 1.0
+    background: bool = False
+    parallel: int | None = None
+    arrived: float = 0.0
+    started: float | None = None
+    exclusive_until: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Flow:
+    """The requests of one key: `start` is its virtual time."""
+
+    start: float
+    running: int = 0
+    waiting: deque[QueuedRequest] = field(default_factory=deque)
+
+
+class FairQueue:
+    """The requests that wait, and the virtual time."""
+
+    def __init__(self) -> None:
+        self._flows: dict[str, _Flow] = {}
+        self._now = 0.0
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return self._waiting
+
+    def waiting_count(self, key: str) -> int:
+        """How many requests of `key` wait."""
+        flow = self._flows.get(key)
+        return len(flow.waiting) if flow else 0
+
+    def add(self, request: QueuedRequest) -> None:
+        """Let `request` wait."""
+        flow = self._flows.get(request.key)
+        if flow is None:
+            flow = self._flows[request.key] = _Flow(self._now)
+        elif not flow.waiting:
+            flow.start = max(flow.start, self._now)
+        flow.waiting.append(request)
+        self._waiting += 1
+
+    def head(self, may_run: Callable[[QueuedRequest], bool]) -> QueuedRequest | None:
+        """The request whose turn it is, among those that `may_run`."""
+        best: _Flow | None = None
+        for flow in self._flows.values():
+            if not flow.waiting or (best is not None and flow.start >= best.start):
+                continue
+            if may_run(flow.waiting[0]):
+                best = flow
+        return best.waiting[0] if best else None
+
+    def start(self, request: QueuedRequest) -> None:
+        """Take out the `request` that was the head: it runs now."""
+        flow = self._flows[request.key]
+        flow.waiting.popleft()
+        flow.running += 1
+        self._waiting -= 1
+        self._now = max(self._now, flow.start)
+        flow.start += request.cost / request.weight
+
+    def requeue(self, request: QueuedRequest) -> None:
+        """A request that ran is the first of its key to wait again, as if it had never run."""
+        flow = self._flows[request.key]
+        flow.running -= 1
+        flow.waiting.appendleft(request)
+        self._waiting += 1
+        flow.start -= request.cost / request.weight
+
+    def end(self, request: QueuedRequest, cost: float) -> None:
+        """A request that ran has ended, and has really cost `cost`."""
+        flow = self._flows[request.key]
+        flow.running -= 1
+        flow.start += (cost - request.cost) / request.weight
+        self._drop_idle(request.key, flow)
+
+    def remove(self, request: QueuedRequest) -> None:
+        """Take out a request that waits no longer."""
+        flow = self._flows[request.key]
+        flow.waiting.remove(request)
+        self._waiting -= 1
+        self._drop_idle(request.key, flow)
+
+    def longest_queue_tail(self) -> QueuedRequest | None:
+        """The last request of the key that has most of them waiting."""
+        longest = max(self._flows.values(), key=lambda flow: len(flow.waiting), default=None)
+        return longest.waiting[-1] if longest and longest.waiting else None
+
+    def _drop_idle(self, key: str, flow: _Flow) -> None:
+        """Forget a key that owes nothing, and all of them when nobody is left."""
+        if flow.waiting or flow.running:
+            return
+        if flow.start <= self._now:
+            del self._flows[key]
+        if not any(each.waiting or each.running for each in self._flows.values()):
+            self._flows.clear()
+            self._now = 0.0
+
 
 MAX_EXCLUSIVE = 10.0
 """Seconds; an 8,000-token prompt takes longer, and a short question does not wait for it."""

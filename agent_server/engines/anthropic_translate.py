@@ -12,7 +12,7 @@ from typing import Any
 from agent_server.engine_protocol import Chunk
 from agent_server.engines.errors import event_to_api_error
 from agent_server.errors import InvalidRequest
-from agent_server.schemas.messages import plain
+from agent_server.schemas.chat import plain
 from agent_server.usage import RequestUsage
 
 Body = Mapping[str, Any]

@@ -23,7 +23,7 @@ from agent_server.errors import (
     InvalidRequest,
     Unsupported,
 )
-from agent_server.http.json_encoding import to_json
+from agent_server.http.responses import to_json
 
 log = structlog.get_logger()
 

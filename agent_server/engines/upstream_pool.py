@@ -13,8 +13,7 @@ import structlog
 
 from agent_server.engines.errors import to_api_error
 from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable, RateLimited, Unsupported
-from terrarium.http.connection import ConnectionBroken, HttpConnection
-from terrarium.http.pool import ConnectFailed, ConnectionPool
+from terrarium.http.client import ConnectFailed, ConnectionBroken, ConnectionPool, HttpConnection
 
 log = structlog.get_logger()
 
@@ -178,13 +177,13 @@ class UpstreamPool:
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
-        problem: ApiError = EngineUnavailable("no engine can be reached")
+        problem: ApiError | None = None
         for upstream in self._order(request.session):
             try:
                 return await self._ask(upstream, request)
             except (EngineUnavailable, RateLimited) as error:
                 problem = error
-        raise problem
+        raise problem or EngineUnavailable("no engine can be reached")
 
     async def healthy(self) -> bool:
         """Whether any upstream passes its health check now."""

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from agent_server.errors import ApiError
-from agent_server.http.json_encoding import JsonBody, sse_event
+from agent_server.http.responses import JsonBody, sse_event
 
 MESSAGES = "/v1/messages"
 """Where Anthropic's API begins."""

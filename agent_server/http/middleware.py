@@ -1,4 +1,4 @@
-"""What happens around every request: its id, its log line, its metrics, its key."""
+"""The layers around every request: its id, its log line, its metrics, its key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 import structlog
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,6 +66,27 @@ class ResponseState:
         if self.status is None or not self.complete:
             return ClientGone.status
         return self.status
+
+
+class AgentServer(FastAPI):
+    """The application behind a front of ours, whose layers are passed before the framework's.
+
+    What the front answers by itself never enters the framework, which would cost more than the
+    answer does.
+    """
+
+    front: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] == "http":
+            await self.front(scope, receive, send)
+        else:
+            await self.framework(scope, receive, send)
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one that the front leaves to the framework."""
+        await super().__call__(scope, receive, send)
 
 
 class AccessLogMiddleware:

@@ -1,6 +1,6 @@
 """What a model can do: what the configuration says, else what its engine says of it.
 
-Whether it chooses tools well is known of some, and tested of others (tool_use_probe.py): of GGUF
+Whether it chooses tools well is known of some, and tested of others (measurements.py): of GGUF
 files, and of upstreams that are small and near. A large upstream, or one whose size nobody says,
 is taken to choose well; a small one that is hosted elsewhere, where each question may cost, is not.
 """

@@ -17,9 +17,14 @@ from agent_server.errors import ApiError
 from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
 from agent_server.models.capabilities import ModelCapabilities
-from agent_server.models.card_store import CardStore, ModelMeasurements
-from agent_server.models.prompt_speed import PromptSpeed
-from agent_server.models.tool_use_probe import PASSES, VERSION, share_right
+from agent_server.models.measurements import (
+    PASSES,
+    VERSION,
+    CardStore,
+    ModelMeasurements,
+    PromptSpeed,
+    share_right,
+)
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ChunkNormalizer
 from agent_server.schemas.completions import CompletionRequest, stream_completions
@@ -67,6 +72,7 @@ class ServedModel:
         self.name = name
         self.engine = engine
         self.settings = settings
+        self._is_embedded = not settings.urls
         self._store = store
         self._measured = ModelMeasurements()
         self.info = ModelInfo(parameters=size_in(upstream_model or ""), weights=upstream_model)
@@ -125,7 +131,7 @@ class ServedModel:
         """Say anew what the model can do, after something was learned of it."""
         self.is_learned = True
         self.capabilities = self._capabilities()
-        if not self.settings.urls:
+        if self._is_embedded:
             self.better = better_than(self.info.parameters, self.info.gpus or ())
 
     def _capabilities(self) -> ModelCapabilities:
@@ -143,7 +149,7 @@ class ServedModel:
             try:
                 if self.capabilities.chooses_tools is None:
                     await self._judge(context)
-                elif not self.settings.urls and self._speed.rate is None:
+                elif self._is_embedded and self._speed.rate is None:
                     await self._time_reading(context)
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
@@ -184,7 +190,7 @@ class ServedModel:
     def answer(self, request: ChatRequest, context: RequestContext) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
         self._require_modalities(request)
-        if not self.settings.urls:
+        if self._is_embedded:
             request.require_no_controls()
         body = self._body(request, context)
         if self.capabilities.tools == "native":

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from agent_server.models.pool import ModelPool
-from agent_server.models.table import EngineFactory, ModelTable
+from agent_server.models.pool import EngineFactory, ModelPool, ModelTable
 from terrarium.config import Config, ConfigError, load
 from terrarium.file_watcher import changes
 

@@ -15,12 +15,13 @@ from starlette.responses import Response
 
 from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError
-from agent_server.http.json_encoding import JsonBody, sse_event
-from agent_server.http.streaming import (
+from agent_server.http.responses import (
     DONE,
     Events,
+    JsonBody,
     cancel_on_disconnect,
     log_stream_error,
+    sse_event,
     start_stream,
 )
 from agent_server.metering.request_context import HEADERS

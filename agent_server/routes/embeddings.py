@@ -10,8 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.engines.embeddings import NAME, is_installed
-from agent_server.http.json_encoding import JsonBody
-from agent_server.http.streaming import cancel_on_disconnect
+from agent_server.http.responses import JsonBody, cancel_on_disconnect
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import Context, ModelPoolDep
 from agent_server.schemas.embeddings import EmbeddingsRequest

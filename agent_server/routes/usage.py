@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from agent_server.errors import EngineUnavailable, InvalidRequest
+from agent_server.metering.key_usage import UsageRecorder
 from agent_server.metering.request_context import ADMIN, ANYBODY
-from agent_server.metering.usage_recorder import UsageRecorder
 from agent_server.routes.dependencies import Context
 from storage.db.errors import Unavailable
 from storage.usage.usage import UsageAmount, UsageKey

@@ -13,8 +13,7 @@ from pydantic import ConfigDict, Field
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import InvalidRequest
-from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions
-from agent_server.schemas.strict import StrictRequest
+from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions, StrictRequest
 from agent_server.schemas.token_inputs import Input
 from agent_server.usage import RequestUsage
 

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from agent_server.schemas.chat import INT32
-from agent_server.schemas.strict import StrictRequest
+from agent_server.schemas.chat import INT32, StrictRequest
 from agent_server.schemas.token_inputs import Input
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_server.schemas.messages import plain
+from agent_server.schemas.chat import plain
 
 INTRODUCTION = """\
 You can use these tools:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_server.metering.request_context import RequestContext
-from agent_server.models.prompt_speed import PromptSpeed
+from agent_server.models.measurements import PromptSpeed
 
 
 def words(**delta: Any) -> dict[str, Any]:

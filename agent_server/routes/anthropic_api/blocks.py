@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agent_server.schemas.messages import StrictModel
+from agent_server.schemas.chat import StrictModel
 
 Cache = Annotated[dict[str, Any] | None, Field(exclude=True)]
 

@@ -8,8 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from agent_server.http.json_encoding import JsonBody
-from agent_server.http.streaming import Events, cancel_on_disconnect, start_stream
+from agent_server.http.responses import Events, JsonBody, cancel_on_disconnect, start_stream
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.anthropic_api.builder import MessageBuilder
 from agent_server.routes.anthropic_api.schemas import CountTokensRequest, MessagesRequest

@@ -11,9 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from agent_server.routes.anthropic_api.blocks import Cache, TextBlock, Turn
-from agent_server.schemas.chat import INT32, NAME, Effort, Probability, Schema
-from agent_server.schemas.messages import StrictModel
-from agent_server.schemas.strict import StrictRequest
+from agent_server.schemas.chat import (
+    INT32,
+    NAME,
+    Effort,
+    Probability,
+    Schema,
+    StrictModel,
+    StrictRequest,
+)
 
 
 class CustomTool(StrictModel):

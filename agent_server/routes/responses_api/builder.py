@@ -12,8 +12,7 @@ from typing import Any
 
 from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError
-from agent_server.http.json_encoding import sse_event
-from agent_server.http.streaming import Events, log_stream_error
+from agent_server.http.responses import Events, log_stream_error, sse_event
 from agent_server.routes.responses_api.output_item import DELTAS, OutputItem, logprob, new_item
 from agent_server.routes.responses_api.schemas import ResponseRequest
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from agent_server.schemas.messages import StrictModel
+from agent_server.schemas.chat import StrictModel
 
 Status = Literal["in_progress", "completed", "incomplete"]
 

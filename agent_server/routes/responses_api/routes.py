@@ -9,8 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from agent_server.errors import InvalidRequest, NotFound
-from agent_server.http.json_encoding import JsonBody
-from agent_server.http.streaming import cancel_on_disconnect, start_stream
+from agent_server.http.responses import JsonBody, cancel_on_disconnect, start_stream
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import Context, ModelPoolDep
 from agent_server.routes.responses_api.builder import ResponseBuilder

@@ -20,10 +20,10 @@ from agent_server.schemas.chat import (
     FunctionSpec,
     Probability,
     Schema,
+    StrictModel,
+    StrictRequest,
     validate,
 )
-from agent_server.schemas.messages import StrictModel
-from agent_server.schemas.strict import StrictRequest
 
 LOGPROBS = "message.output_text.logprobs"
 

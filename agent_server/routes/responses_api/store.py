@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_server.http.json_encoding import to_json
+from agent_server.http.responses import to_json
 
 MOST = 1000
 LARGEST = 64 * 1024 * 1024

@@ -1,19 +1,54 @@
-"""Answers to clients that may leave at any moment."""
+"""HTTP responses: JSON, server-sent events, and what they become when the client leaves.
+
+Text of a model cannot end an event early: JSON has no bare line break.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 import structlog
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from agent_server.errors import ApiError, ClientGone
+from agent_server.errors import ApiError, ClientGone, EngineUnavailable
 from agent_server.schemas.chat_answer import ModelAnswer
 from terrarium.cancellation import CancelScope, ScopeCancelled
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def to_json(data: Any) -> bytes:
+    """Return `data` as JSON. Raises EngineUnavailable for a number that JSON cannot carry.
+
+    Half of a surrogate pair, which an engine may send when it cuts a character in two, stays
+    as the escape it came in: UTF-8 cannot hold it.
+    """
+    try:
+        return _ENCODER.encode(data).encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":")).encode()
+    except ValueError:
+        raise EngineUnavailable("the engine sent a number that JSON cannot carry") from None
+
+
+def sse_event(data: Any, name: str | None = None) -> bytes:
+    """Return one server-sent event; `name` is its type, for APIs that have several."""
+    kind = b"event: %s\n" % name.encode() if name else b""
+    return b"%sdata: %s\n\n" % (kind, to_json(data))
+
+
+class JsonBody(JSONResponse):
+    """An answer in one piece."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return to_json(content)
+
 
 log = structlog.get_logger()
 T = TypeVar("T")

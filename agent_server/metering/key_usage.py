@@ -1,7 +1,7 @@
-"""How much of its quotas a key has used: what is allowed, and from when on again.
+"""The use of each key: held to its quotas, and recorded for `/usage`.
 
 Times are seconds since 1970. A quota is full when as much as its limit has been used, so the last
-request that is let in may go over it: what an answer costs is known only when it ends. All tokens
+request that is let in may go over it: the cost of an answer is known only when it ends. All tokens
 of an answer count for the time when it was let in.
 """
 
@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 
 from agent_server.errors import RateLimited
+from agent_server.settings.prices import Price
+from agent_server.usage import RequestUsage
 from storage.usage.api_keys import Key
+from storage.usage.usage import UsageAmount, UsageKey, UsageTable
+from storage.usage.write_behind import WriteBehindCounter
 
 MINUTE, DAY = 60, 86_400
 
@@ -128,3 +135,42 @@ def _require(seconds: float, quota: str) -> None:
             code="quota_exceeded",
             headers={"retry-after": str(wait)},
         )
+
+
+class UsageRecorder:
+    """The amounts of all tendrils and models."""
+
+    def __init__(self, prices: Mapping[str, Price]) -> None:
+        self._prices = prices
+        self._table: UsageTable | None = None
+        self._tally: WriteBehindCounter[UsageKey] = WriteBehindCounter(self._write)
+
+    def record(self, tendril: str, model: str, used: RequestUsage, *, requests: int = 1) -> None:
+        """Count what a request took."""
+        price = self._prices.get(model)
+        cost = price.cost(used) if price else 0.0
+        amount = UsageAmount(requests, used.prompt, used.cached, used.completion, cost)
+        self._tally.add(UsageKey(datetime.now(UTC).date(), tendril, model), amount)
+
+    @asynccontextmanager
+    async def writing_to(self, table: UsageTable) -> AsyncIterator[None]:
+        """Write what comes to `table`, every few seconds and at the end."""
+        self._table = table
+        async with self._tally.writing():
+            yield
+
+    async def read(
+        self, since: date, until: date, tendril: str | None = None
+    ) -> Mapping[UsageKey, UsageAmount]:
+        """All amounts of these days, written or not. Raises Unavailable."""
+        assert self._table is not None
+        async with self._tally.quiesce():
+            found = dict(await self._table.read(since, until, tendril))
+        for usage_key, amount in self._tally.unwritten.items():
+            if since <= usage_key.day <= until and tendril in (None, usage_key.tendril):
+                found[usage_key] = found.get(usage_key, UsageAmount()) + amount
+        return dict(sorted(found.items()))
+
+    async def _write(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
+        assert self._table is not None
+        await self._table.add(amounts)
