@@ -1,18 +1,21 @@
-"""What all engines share: quotas, usage, metrics; and a gate for each."""
+"""Engines, each behind an admission queue of its own."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from datetime import UTC, datetime
-
-from agent_server.admission.admitted_engine import AdmittedEngine, Metering
+from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import Scheduler
 from agent_server.engine_protocol import Engine
+from agent_server.engines.embeddings import NAME as EMBEDDER
+from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.engines.factory import create_engine
+from agent_server.metering.key_usage import Metering
 from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import ModelConfig
+from terrarium.config import Config
+
+EMBEDDING_SLOTS = 4
+"""Requests that take turns with the embedding model, batch by batch."""
 
 UPSTREAM_PLACES = 32
 """Requests that an upstream is trusted to run at once."""
@@ -21,24 +24,18 @@ UPSTREAM_PLACES = 32
 class Admission:
     """The way to the engines."""
 
-    def __init__(self, settings: AdmissionSettings, metering: Metering) -> None:
-        self._settings = settings
+    def __init__(self, config: Config, metering: Metering) -> None:
+        self._settings = config.section(AdmissionSettings)
         self._metering = metering
-
-    async def restore(self) -> None:
-        """Take up what was used today before this start. Raises Unavailable."""
-        now = time.time()
-        today = datetime.fromtimestamp(now, UTC).date()
-        used: Counter[str] = Counter()
-        for usage_key, amount in (await self._metering.recorder.read(today, today)).items():
-            used[usage_key.tendril] += amount.prompt + amount.completion
-        for tendril, tokens in used.items():
-            self._metering.quotas.seed(tendril, tokens, now)
 
     def admitted_engine(self, name: str, settings: ModelConfig) -> AdmittedEngine:
         """The engine of the model `name`, behind a gate, not yet running. Raises ConfigError."""
         places = len(settings.urls) * UPSTREAM_PLACES or settings.slots
         return self.wrap(create_engine(name, settings), name, places, yields=not settings.urls)
+
+    def embedding_engine(self) -> AdmittedEngine:
+        """Make the engine of this server's own embedding model."""
+        return self.wrap(EmbeddingEngine(), EMBEDDER, EMBEDDING_SLOTS)
 
     def wrap(
         self, engine: Engine, name: str, places: int, *, yields: bool = False

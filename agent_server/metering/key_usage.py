@@ -8,18 +8,20 @@ of an answer count for the time when it was let in.
 from __future__ import annotations
 
 import math
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from agent_server.errors import RateLimited
+from agent_server.metering.metrics import Metrics
 from agent_server.settings.prices import Price
-from agent_server.usage import RequestUsage
 from storage.usage.api_keys import Key
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from storage.usage.write_behind import WriteBehindCounter
+from terrarium.usage import TokenUsage
 
 MINUTE, DAY = 60, 86_400
 
@@ -145,7 +147,7 @@ class UsageRecorder:
         self._table: UsageTable | None = None
         self._tally: WriteBehindCounter[UsageKey] = WriteBehindCounter(self._write)
 
-    def record(self, tendril: str, model: str, used: RequestUsage, *, requests: int = 1) -> None:
+    def record(self, tendril: str, model: str, used: TokenUsage, *, requests: int = 1) -> None:
         """Count what a request took."""
         price = self._prices.get(model)
         cost = price.cost(used) if price else 0.0
@@ -174,3 +176,23 @@ class UsageRecorder:
     async def _write(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
         assert self._table is not None
         await self._table.add(amounts)
+
+
+@dataclass(frozen=True, slots=True)
+class Metering:
+    """Everything that is told of the use of engines, the same object for all of them."""
+
+    quotas: Quotas
+    recorder: UsageRecorder
+    metrics: Metrics
+    log_prompts: bool = False
+
+    async def restore_quotas(self) -> None:
+        """Count what was used today before this start. Raises Unavailable."""
+        now = time.time()
+        today = datetime.fromtimestamp(now, UTC).date()
+        used: Counter[str] = Counter()
+        for usage_key, amount in (await self.recorder.read(today, today)).items():
+            used[usage_key.tendril] += amount.prompt + amount.completion
+        for tendril, tokens in used.items():
+            self.quotas.seed(tendril, tokens, now)

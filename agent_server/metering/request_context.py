@@ -14,8 +14,8 @@ from typing import Any
 from starlette.types import Scope
 
 from agent_server.errors import InvalidRequest
-from agent_server.usage import RequestUsage
 from storage.usage.api_keys import Key
+from terrarium.usage import TokenUsage
 
 ANYBODY = Key("anonymous")
 """The sender of all requests to a server that has no keys."""
@@ -67,7 +67,7 @@ class RequestContext:
     began: float = field(default_factory=time.monotonic)
     attempts: int = 0
     queue_seconds: float = 0.0
-    usage: RequestUsage | None = None
+    usage: TokenUsage | None = None
 
     @classmethod
     def from_headers(cls, owner: Key, headers: Mapping[bytes, bytes]) -> RequestContext:

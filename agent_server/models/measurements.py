@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.metering.request_context import RequestContext
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 VERSION = 1
 """Of the questions: a judgement by others does not count."""
@@ -177,7 +177,7 @@ class PromptTimer:
             self._speed.note(*timings)
             self._is_timed = True
         elif self._first and not self._is_timed and chunk.get("usage"):
-            usage = RequestUsage.from_wire(chunk["usage"])
+            usage = TokenUsage.from_wire(chunk["usage"])
             self._speed.note(usage.prompt - usage.cached, self._first)
             self._is_timed = True
 

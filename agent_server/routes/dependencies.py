@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from agent_server.metering.metrics import Metrics
+from agent_server.admission.admitted_engine import AdmittedEngine
+from agent_server.metering.key_usage import Metering
 from agent_server.metering.request_context import RequestContext, request_context
 from agent_server.models.pool import ModelPool
 
 
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The parts of a running server that its endpoints use.
+
+    `currency` is that of the prices; `started` is in seconds since 1970.
+    """
+
+    pool: ModelPool
+    embedder: AdmittedEngine
+    metering: Metering
+    currency: str
+    started: int = field(default_factory=lambda: int(time.time()))
+
+
+async def _server_state(request: Request) -> ServerState:
+    state = request.app.state.server
+    assert isinstance(state, ServerState)
+    return state
+
+
 async def _model_pool(request: Request) -> ModelPool:
-    pool = request.app.state.pool
-    assert isinstance(pool, ModelPool)
-    return pool
-
-
-async def _metrics(request: Request) -> Metrics:
-    metrics = request.app.state.metrics
-    assert isinstance(metrics, Metrics)
-    return metrics
+    return (await _server_state(request)).pool
 
 
 async def _context(request: Request) -> RequestContext:
     return request_context(request.scope)
 
 
+Server = Annotated[ServerState, Depends(_server_state)]
 ModelPoolDep = Annotated[ModelPool, Depends(_model_pool)]
-MetricsDep = Annotated[Metrics, Depends(_metrics)]
 Context = Annotated[RequestContext, Depends(_context)]

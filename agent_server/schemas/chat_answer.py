@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import EngineUnavailable
-from agent_server.usage import RequestUsage
 from terrarium.thinking import ThinkSplitter
+from terrarium.usage import TokenUsage
 
 
 class ChunkNormalizer:
@@ -27,12 +27,12 @@ class ChunkNormalizer:
 
     def __init__(self, *, thoughts: bool) -> None:
         self._splitters = defaultdict[int, ThinkSplitter](_new_splitter) if thoughts else None
-        self._usage: RequestUsage | None = None
+        self._usage: TokenUsage | None = None
 
     def feed(self, chunk: Chunk) -> Chunk | None:
         """Return the chunk in its new form, or None when it has no choices."""
         if chunk.get("usage"):
-            usage = RequestUsage.from_wire(chunk["usage"])
+            usage = TokenUsage.from_wire(chunk["usage"])
             self._usage = usage if self._usage is None else self._usage.beside(usage)
         choices = chunk.get("choices")
         return {"choices": [self._choice(choice) for choice in choices]} if choices else None

@@ -15,7 +15,7 @@ from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import InvalidRequest
 from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions, StrictRequest
 from agent_server.schemas.token_inputs import Input
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 MOST_PROMPTS = 64
 DEFAULT_LENGTH = 16
@@ -84,12 +84,12 @@ class CompletionRequest(Sampling, StrictRequest):
 
 async def stream_completions(ask: Ask, request: CompletionRequest) -> Chunks:
     """Stream what follows each prompt, in the form of chat chunks; the usage of all comes last."""
-    total, each = RequestUsage(), request.n or 1
+    total, each = TokenUsage(), request.n or 1
     for index, body in enumerate(request.bodies()):
         async with aclosing(ask(body)) as chunks:
             async for chunk in chunks:
                 if chunk.get("usage"):
-                    total += RequestUsage.from_wire(chunk["usage"])
+                    total += TokenUsage.from_wire(chunk["usage"])
                 else:
                     choices = chunk["choices"]
                     yield {"choices": [_as_chat(choice, index * each) for choice in choices]}

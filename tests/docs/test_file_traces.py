@@ -105,7 +105,7 @@ async def running_app(data: Path, **model: Any) -> AsyncIterator[AgentServer]:
     tables = {"model": model, "server": {"admin_key": KEY}}
     app = create_app(Config(tables, None, data))
     async with app.router.lifespan_context(app):
-        while not await app.state.pool.ready():  # noqa: ASYNC110
+        while not await app.state.server.pool.ready():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         yield app
 
