@@ -2,13 +2,13 @@
 
 The rules of `Scheduler`:
 
-- At most `slots` run at once, at most `request.parallel` of one key.
-- Interactive requests go before background ones, which leave `reserved` slots free, so that a
+- At most `places` run at once, at most `request.parallel` of one key.
+- Interactive requests go before background ones, which leave `reserved` places free, so that a
   person does not wait for the end of a long answer that nobody waits for.
 - While background waits it is owed `share` of all tokens that are computed. As soon as it is owed
-  as much as its next request will cost, that request goes first, and into a reserved slot if need
+  as much as its next request will cost, that request goes first, and into a reserved place if need
   be: so it never starves.
-- Where requests share one processor (`preempts`), no background request is started while an
+- Where requests share one processor (`yields`), no background request is started while an
   interactive one has no first token, and a running one without a first token of its own is
   preempted: it is queued again. Its prompt is long work that cannot be shared out; the tokens after
   it are short steps that can. What background is owed is left alone.
@@ -18,7 +18,7 @@ The rules of `Scheduler`:
   piece of the other's prompt. So most answers are whole before the next prompt is read, and a long
   one is written while others are read.
 - Within each of the two priorities the order is that of `FairQueue`.
-- At most `max_waiting` wait. In a full queue the key with most requests loses its newest one to a
+- At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
   key with fewer, and a background request its place to an interactive one: a flood keeps nobody
   out. Source of this longest-queue drop: McKenney, "Stochastic Fairness Queueing", 1990.
 

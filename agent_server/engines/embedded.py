@@ -27,6 +27,7 @@ from agent_server.engines.llama_child import EngineSpec
 from agent_server.engines.openai import HttpEngine
 from agent_server.errors import EngineUnavailable, Unsupported
 from agent_server.model_catalogue.machine import Gpu
+from terrarium.supervision import end_child
 
 MARK, HARMLESS = "<|", "<\u200b|"
 
@@ -162,7 +163,7 @@ class EmbeddedEngine:
                 return await _until_ended(process)
         finally:
             self._http = None
-            await _end(process)
+            await end_child(process, FAREWELL)
 
 
 def _identity(path: Path) -> str:
@@ -194,13 +195,3 @@ async def _until_ended(process: Process) -> int:
     while await process.stdout.read(1 << 16):
         pass
     return await process.wait()
-
-
-async def _end(process: Process) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        await asyncio.wait_for(process.wait(), FAREWELL)
-    except TimeoutError:
-        process.kill()
-        await process.wait()

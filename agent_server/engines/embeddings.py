@@ -24,6 +24,7 @@ from agent_server.errors import (
     Unsupported,
 )
 from agent_server.http.responses import to_json
+from terrarium.supervision import end_child
 
 log = structlog.get_logger()
 
@@ -137,15 +138,8 @@ class EmbeddingEngine:
 
     async def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), FAREWELL)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        if process is not None:
+            await end_child(process, FAREWELL)
 
 
 def _texts(body: Mapping[str, Any]) -> list[str]:

@@ -1,21 +1,34 @@
-"""The base URLs of one engine: health, failover, and the response of the one that was asked."""
+"""The base URLs of one engine: health, failover, requests, and the responses to them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import itertools
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
+from pydantic_core import from_json
 
 from agent_server.engines.errors import to_api_error
-from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable, RateLimited, Unsupported
+from agent_server.errors import (
+    ApiError,
+    EngineTimeout,
+    EngineUnavailable,
+    InvalidRequest,
+    RateLimited,
+    Unsupported,
+)
 from terrarium.http.client import ConnectFailed, ConnectionBroken, ConnectionPool, HttpConnection
+from terrarium.sse import EventData, EventTooLong
 
 log = structlog.get_logger()
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 BREAK_AFTER = 3
 """Failures in a row after which an upstream is asked no more until a health check passes."""
@@ -263,3 +276,88 @@ class UpstreamPool:
                 return False
         upstream.record_success()
         return True
+
+
+class UpstreamEngine:
+    """The common part of engines behind base URLs; `model` is asked when a request names none."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        headers: Mapping[str, str],
+        *,
+        model: str | None,
+        timeout: float,
+        keep_alive: bool = True,
+    ) -> None:
+        self._upstream_pool = UpstreamPool(urls, headers, timeout=timeout, keep_alive=keep_alive)
+        self._model = model
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is in flight."""
+        return self._upstream_pool.is_busy
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Hold the connections open."""
+        async with self._upstream_pool.lifespan():
+            yield
+
+    async def ready(self) -> bool:
+        """Return whether an upstream lists its models: it is up and takes our key."""
+        return await self._upstream_pool.healthy()
+
+    async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the JSON object that answers a request. Raises ApiError."""
+        content = None if body is None else encode(body)
+        response = await self._upstream_pool.send(UpstreamRequest(method, path, content))
+        answer = parse_json(await response.read_all())
+        if not isinstance(answer, dict):
+            raise EngineUnavailable(f"the engine's {path} did not answer with a JSON object")
+        return answer
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """Return a request body as JSON. Raises InvalidRequest for what JSON cannot carry."""
+    try:
+        return _ENCODER.encode(body).encode()
+    except ValueError:
+        # Infinity, NaN, or half of a surrogate pair.
+        text = "the request holds a number or text that JSON cannot carry"
+        raise InvalidRequest(text) from None
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse what an engine sends. Raises EngineUnavailable for what is not JSON."""
+    try:
+        return from_json(data)
+    except ValueError:
+        pass
+    try:
+        # Half of a surrogate pair as an escape, of an engine that cuts a character in two: the
+        # strict and faster parser refuses it.
+        return json.loads(data)
+    except ValueError:
+        raise EngineUnavailable("the engine sent something that is not JSON") from None
+
+
+class SseStream:
+    """The data of the events of a streamed answer."""
+
+    def __init__(self, answer: UpstreamResponse) -> None:
+        self._answer = answer
+        self._data = EventData()
+        self._ended = False
+
+    async def next_batch(self) -> list[bytes]:
+        """Return the events that came together; none at the end. Raises ApiError."""
+        found: list[bytes] = []
+        try:
+            while not found and not self._ended:
+                piece = await self._answer.read()
+                self._ended = not piece
+                found = self._data.feed(piece or b"\n")  # the last line may be left open
+        except EventTooLong as error:
+            raise EngineUnavailable("the engine sent an event without an end") from error
+        return found
