@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from agent_server.admission.admission import Admission
+from agent_server.admission.admission import Admission, AdmissionPolicy
 from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.http.middleware import (
     AccessLogMiddleware,
@@ -32,7 +32,7 @@ PATIENCE = 1.0
 """Seconds to wait for another process that writes to the server's file."""
 
 
-def create_app(config: Config) -> AgentServer:
+def create_app(config: Config, policy: AdmissionPolicy | None = None) -> AgentServer:
     """Build the server that `[server]` and `[model]` describe. Raises ConfigError.
 
     The engine starts and stops with the application's lifespan.
@@ -41,7 +41,7 @@ def create_app(config: Config) -> AgentServer:
     server.require_key()
     usage = config.section(UsageSettings)
     metering = Metering(Quotas(), UsageRecorder(usage.prices), Metrics(), server.log_prompts)
-    admission = Admission(config, metering)
+    admission = Admission(config, metering, policy)
     pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
     embedder = admission.embedding_engine()
     api_keys = ApiKeyCache(server.admin_key.get_secret_value() if server.admin_key else None)

@@ -24,6 +24,9 @@ DEFAULT_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 ANTHROPIC = "https://api.anthropic.com"
 
+EMBEDDED_SLOTS, UPSTREAM_SLOTS = 2, 32
+"""Requests that run at once by default: at the embedded engine, and at each upstream."""
+
 
 def _comma_separated(value: object) -> object:
     """A list, or a string with commas as environment variables have."""
@@ -60,7 +63,13 @@ class ModelConfig(Settings):
         description="tokens of prompt and answer in one request; when not set, an upstream's own "
         "word counts, and a GGUF file gets fewer where this machine's memory is short",
     )
-    slots: int = Field(2, ge=1, le=64, description="requests the embedded engine runs at once")
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="requests that run at once; by default 2 at the embedded engine, and 32 for "
+        "each upstream",
+    )
     threads: int = Field(
         default_factory=cores,
         ge=1,
@@ -142,6 +151,11 @@ class ModelConfig(Settings):
     def urls(self) -> tuple[str, ...]:
         """The upstreams' base URLs; empty for the embedded engine."""
         return self.upstream or ((ANTHROPIC,) if self.api == "anthropic" else ())
+
+    @property
+    def places(self) -> int:
+        """How many requests run at once."""
+        return self.slots or UPSTREAM_SLOTS * len(self.urls) or EMBEDDED_SLOTS
 
     @property
     def entry(self) -> CatalogueEntry | None:
