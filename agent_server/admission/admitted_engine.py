@@ -1,4 +1,4 @@
-"""Put an engine behind its admission queue, and record what each request uses.
+"""An engine behind its admission queue, which records the usage of each request.
 
 It is the only way to an engine, so that no endpoint can generate tokens past it.
 """
@@ -32,7 +32,7 @@ NOTHING = TokenUsage()
 
 @dataclass(slots=True)
 class EngineCall:
-    """Who asks, and what the answer has brought so far; `variant` is the model that is asked for
+    """One request in flight: its sender, and the usage so far; `variant` is the model asked for
     where the engine has several."""
 
     context: RequestContext
@@ -45,7 +45,7 @@ class EngineCall:
     usage: TokenUsage | None = None
 
     def observe(self, chunk: Chunk) -> None:
-        """Take note of a part of the answer."""
+        """Record the usage of the next chunk."""
         if self.first is None and _says_something(chunk):
             self.first = time.monotonic()
         if isinstance(usage := chunk.get("usage"), dict):
@@ -55,11 +55,11 @@ class EngineCall:
             self.pieces += 1
 
     def model(self, name: str) -> str:
-        """What the model behind the engine `name` is called by those who ask for it."""
+        """Return the name under which clients ask for the model of the engine `name`."""
         return f"{name}:{self.variant}" if self.variant else name
 
     def total_usage(self) -> TokenUsage:
-        """What it took; an estimate where the answer broke off, nothing where none came."""
+        """Return the usage; an estimate where the answer broke off, nothing where none came."""
         return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NOTHING)
 
 
@@ -84,7 +84,7 @@ _EMA_ALPHA = 0.1
 
 
 class AdmittedEngine:
-    """Another engine, whose chats and embeddings are let in one by one."""
+    """Admits chats and embeddings to another engine, one by one."""
 
     def __init__(
         self, engine: Engine, name: str, queue: AdmissionQueue, metering: Metering
@@ -99,7 +99,7 @@ class AdmittedEngine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way or waits."""
+        """True while a request is in flight or waits."""
         return self._queue.is_busy or self._engine.is_busy
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
@@ -107,7 +107,7 @@ class AdmittedEngine:
         return self._engine.lifespan()
 
     async def ready(self) -> bool:
-        """Whether the engine could make a token now; after a failure it has to make one."""
+        """Return whether the engine could make a token now; after a failure it has to make one."""
         if not await self._engine.ready():
             return False
         if self._failed:
@@ -119,7 +119,7 @@ class AdmittedEngine:
         return await self._engine.model_info()
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
-        """Count tokens: nothing is generated, so nobody waits."""
+        """Count tokens, without waiting: nothing is generated."""
         return await self._engine.count(body)
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class AdmittedEngine:
         """Return the first chunk of an answer (None: it is empty) and the generator of the rest.
 
         Where requests share a processor, a background one may be preempted until its first chunk:
-        its generation is closed, it waits for a place again, and begins anew.
+        its generation is closed, it waits for a place again, and then begins again.
         """
         is_preemptible = self._queue.scheduler.yields and call.request.background
         while True:
@@ -221,7 +221,7 @@ class AdmittedEngine:
             self._metering.metrics.observe_wait(context, self._name, waited)
 
     def _release(self, call: EngineCall) -> None:
-        """Give the place back and write down what was used."""
+        """Give the place back and record the usage."""
         used, now, metering = call.total_usage(), time.monotonic(), self._metering
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
         if call.charge:

@@ -112,7 +112,7 @@ def revoke(
 
 
 async def _create(config: Config, key: Key) -> tuple[str, bool]:
-    """The secret, and whether the server was open until now."""
+    """Store a key; returns its secret, and whether the server was open until now."""
     has_admin = config.section(ServerSettings).admin_key is not None
     async with Database.open(server_path(config.data)) as database:
         table = Keys(database)

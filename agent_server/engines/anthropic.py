@@ -53,7 +53,7 @@ class AnthropicEngine(UpstreamEngine):
             answer.close()
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
-        """Let them count; the tokens themselves are not told."""
+        """Count by the upstream's endpoint; the tokens themselves are unknown."""
         if "prompt" in body:
             body = {**body, "messages": [{"role": "user", "content": body["prompt"]}]}
         asked = {**as_messages_request(body), "model": await self._name(body)}
@@ -65,7 +65,7 @@ class AnthropicEngine(UpstreamEngine):
         raise Unsupported("this model makes no embeddings")
 
     async def model_info(self) -> ModelInfo:
-        """What their models have in common."""
+        """Return the facts that all its models share."""
         return ModelInfo(CONTEXT, tools=True, vision=True, embeddings=False, weights=self._model)
 
     async def _name(self, body: Mapping[str, Any]) -> str:

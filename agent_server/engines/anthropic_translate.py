@@ -58,7 +58,7 @@ def _system(messages: Sequence[Body]) -> str:
 
 
 def _turns(messages: Sequence[Body]) -> Iterator[dict[str, Any]]:
-    """The turns, of which two in a row never have the same role."""
+    """Yield the turns, of which two in a row never have the same role."""
     role, blocks = "", list[dict[str, Any]]()
     for message in messages:
         if message["role"] == "system":
@@ -148,7 +148,7 @@ class MessageStream:
         self._usage: dict[str, int] = {}
 
     def chunk(self, event: Event) -> Chunk | None:
-        """The chunk that `event` makes, if any. Raises ApiError for an error event."""
+        """Return the chunk that `event` makes, if any. Raises ApiError for an error event."""
         kind = event.get("type")
         if kind == "error":
             raise event_to_api_error(_mapping(event.get("error")))
@@ -195,7 +195,7 @@ class MessageStream:
         self._usage |= {key: n for key, n in counts.items() if isinstance(n, int)}
 
     def _total(self) -> TokenUsage:
-        """There what came from the cache and what went into it are counted beside the prompt."""
+        """Return the usage: there, tokens from and into the cache are counted beside the prompt."""
         cached = self._usage.get("cache_read_input_tokens", 0)
         fresh = self._usage.get("input_tokens", 0)
         written = self._usage.get("cache_creation_input_tokens", 0)

@@ -80,7 +80,7 @@ class EmbeddedEngine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is in flight."""
         return self._http is not None and self._http.is_busy
 
     @asynccontextmanager
@@ -108,11 +108,11 @@ class EmbeddedEngine:
         raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
 
     async def ready(self) -> bool:
-        """Whether the child has loaded the model and answers."""
+        """Return whether the child has loaded the model and answers."""
         return self._http is not None and await self._http.ready()
 
     async def model_info(self) -> ModelInfo:
-        """The child's own word; it is loaded without a projector and cannot see."""
+        """Ask the child; it is loaded without a projector and cannot see."""
         return replace(
             await self._engine().model_info(),
             vision=False,
@@ -167,7 +167,7 @@ class EmbeddedEngine:
 
 
 def _identity(path: Path) -> str:
-    """What changes when another model lies under the same name."""
+    """Return a fingerprint that changes when another model lies under the same name."""
     status = path.stat()
     return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 

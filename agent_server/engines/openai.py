@@ -27,7 +27,7 @@ from agent_server.errors import ApiError, EngineUnavailable, Unsupported
 
 
 def merge_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Put plain text that follows plain text of the same choice together."""
+    """Join successive chunks that only have text of the same choice."""
     held: Chunk | None = None
     for chunk in chunks:
         if not _is_text(chunk):
@@ -47,7 +47,7 @@ def merge_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _is_text(chunk: Chunk) -> bool:
-    """Whether it says some words and nothing else."""
+    """Return whether a chunk has text of one choice and nothing else."""
     choices = chunk.get("choices")
     if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage"):
         return False
@@ -177,7 +177,7 @@ class HttpEngine(UpstreamEngine):
 
 
 def _as_chunk(whole: Chunk) -> Chunk:
-    """The answer of an upstream that does not stream, as the one chunk of a stream."""
+    """Turn the answer of an upstream that does not stream into the one chunk of a stream."""
     for choice in _choices(whole):
         choice["delta"] = delta = choice.pop("message", None) or {}
         for index, call in enumerate(delta.get("tool_calls") or ()):
@@ -201,7 +201,7 @@ def _is_finished(chunk: Chunk) -> bool:
 
 
 def _choices(chunk: Chunk) -> list[Chunk]:
-    """The choices of a chunk. Raises EngineUnavailable when they have another shape."""
+    """Return the choices of a chunk. Raises EngineUnavailable when they have another shape."""
     choices = chunk.get("choices") or []
     if not isinstance(choices, list) or not all(isinstance(each, dict) for each in choices):
         raise EngineUnavailable("the engine sent something that is not a chunk")

@@ -45,20 +45,20 @@ class Upstream:
     in_flight: int = 0
 
     def record_success(self) -> None:
-        """Note that it answered."""
+        """Close the circuit after an answer."""
         if self.down:
             log.info("upstream.up", url=self.url)
         self.failures, self.down = 0, False
 
     def record_failure(self, reason: str, *, gone: bool = False) -> None:
-        """Note that it did not; `gone` when it refuses connections, which once is enough."""
+        """Count a failure; `gone` when it refuses connections, which opens the circuit at once."""
         self.failures += 1
         if not self.down and (gone or self.failures >= BREAK_AFTER):
             self.down = True
             log.warning("upstream.down", url=self.url, reason=reason)
 
     def rank(self, session: str) -> bytes:
-        """Where a session prefers to be: of several upstreams the one that ranks first.
+        """Return the rank of this upstream for a session, which goes to the one that ranks first.
 
         Rendezvous hashing: when an upstream goes or comes, the others keep their sessions.
         """
@@ -88,7 +88,7 @@ class UpstreamResponse:
         self.upstream = upstream
 
     async def read(self) -> bytes:
-        """What has come of the body; nothing at its end. Raises ApiError."""
+        """Return the next bytes of the body; none at its end. Raises ApiError."""
         assert self._connection is not None
         try:
             return await self._connection.read()
@@ -100,7 +100,7 @@ class UpstreamResponse:
             raise EngineUnavailable("the engine went away in the middle of the answer") from error
 
     async def read_all(self) -> bytes:
-        """The rest of the body, and close. Raises EngineTimeout, EngineUnavailable."""
+        """Return the rest of the body, and close. Raises EngineTimeout, EngineUnavailable."""
         body = bytearray()
         try:
             while piece := await self.read():
@@ -116,7 +116,7 @@ class UpstreamResponse:
         self.close(FAREWELL)
 
     def close(self, grace: float = 0) -> None:
-        """Leave; an answer that has not ended is broken off, which stops its generation."""
+        """Release the connection; an answer that has not ended is aborted, and its generation."""
         if self._connection is not None:
             self._connection.release(grace)
             self._connection = None
@@ -143,7 +143,7 @@ class UpstreamRequest:
 
 
 class UpstreamPool:
-    """Sends calls, each to the first URL that begins an answer.
+    """Sends each request to the first URL that begins an answer.
 
     A connection that is refused or breaks, a status of 429 or 5xx, and an empty answer let the
     next URL try, always before the first byte of an answer and never after. A URL that keeps
@@ -171,7 +171,7 @@ class UpstreamPool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is in flight."""
         return any(each.in_flight for each in self._pool)
 
     @asynccontextmanager
@@ -199,7 +199,7 @@ class UpstreamPool:
         raise problem or EngineUnavailable("no engine can be reached")
 
     async def healthy(self) -> bool:
-        """Whether any upstream passes its health check now."""
+        """Return whether any upstream passes its health check now."""
         async with asyncio.TaskGroup() as tasks:
             checks = [tasks.create_task(self._check(each)) for each in self._pool]
         return any(check.result() for check in checks)
@@ -216,7 +216,7 @@ class UpstreamPool:
         return answer
 
     async def _first_bytes(self, upstream: Upstream, request: UpstreamRequest) -> HttpConnection:
-        """The connection with the first bytes of the answer's body. Raises ApiError."""
+        """Return the connection with the first bytes of the answer's body. Raises ApiError."""
         if not self._is_running:
             raise EngineUnavailable("the engine is not started")
         try:
@@ -263,7 +263,7 @@ class UpstreamPool:
                         tasks.create_task(self._check(each))
 
     async def _check(self, upstream: Upstream) -> bool:
-        """A path that the upstream does not have is an answer too: it lives."""
+        """Check the health of an upstream. That it lacks the path is an answer too."""
         try:
             async with asyncio.timeout(CHECK_PATIENCE):
                 answer = await self._ask(upstream, self._health)
@@ -295,7 +295,7 @@ class UpstreamEngine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is in flight."""
+        """True while a request is in flight."""
         return self._upstream_pool.is_busy
 
     @asynccontextmanager

@@ -39,20 +39,20 @@ QUIET = frozenset({"/health", "/ready", "/metrics"})
 
 
 def error_response(error: ApiError) -> ErrorResponse:
-    """The HTTP answer for `error`."""
+    """Return the HTTP response for `error`."""
     return ErrorResponse(error)
 
 
 @dataclass(slots=True)
 class ResponseState:
-    """How far an answer has come; 499 when it never came to its end."""
+    """The progress of a response; its outcome is 499 when it never ended."""
 
     status: int | None = None
     complete: bool = False
     streaming: bool = False
 
     def note(self, message: Message) -> None:
-        """Take note of an ASGI message to the client."""
+        """Record an ASGI message to the client."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             kind = dict(message["headers"]).get(b"content-type", b"")
@@ -69,7 +69,7 @@ class ResponseState:
 
 
 class AgentServer(FastAPI):
-    """The application behind a front of ours, whose layers are passed before the framework's.
+    """The FastAPI application behind our middleware, `front`.
 
     What the front answers by itself never enters the framework, which would cost more than the
     answer does.
@@ -85,7 +85,7 @@ class AgentServer(FastAPI):
             await self.framework(scope, receive, send)
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one that the front leaves to the framework."""
+        """Handle a connection that our middleware leaves to FastAPI."""
         await super().__call__(scope, receive, send)
 
 
@@ -141,7 +141,7 @@ class AccessLogMiddleware:
 
 
 async def _farewell(state: ResponseState, scope: Scope, receive: Receive, send: Send) -> None:
-    """Tell a client whose answer is cut short, in the way that is still open."""
+    """Tell a client that its answer is cut short, by a status or by an event."""
     error = EngineUnavailable("the server is stopping")
     if state.status is None:
         await error_response(error)(scope, receive, send)
@@ -181,12 +181,12 @@ class AuthMiddleware:
 
 
 def _is_loopback_host(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the Host header means this machine (see terrarium.loopback)."""
+    """Return whether the Host header means this machine (see terrarium.loopback)."""
     return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
 
 
 def _secret(headers: Mapping[bytes, bytes]) -> bytes:
-    """The bearer key; Anthropic's clients send it as `x-api-key`."""
+    """Return the bearer key; Anthropic's clients send it as `x-api-key`."""
     scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":
         return secret.strip()

@@ -1,4 +1,4 @@
-"""HTTP responses: JSON, server-sent events, and what they become when the client leaves.
+"""HTTP responses: JSON and server-sent events, cancelled when the client disconnects.
 
 Text of a model cannot end an event early: JSON has no bare line break.
 """
@@ -43,7 +43,7 @@ def sse_event(data: Any, name: str | None = None) -> bytes:
 
 
 class JsonBody(JSONResponse):
-    """An answer in one piece."""
+    """A response in one piece."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
@@ -76,6 +76,8 @@ async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -
     def stop(_leaving: asyncio.Task[None]) -> None:
         stoppable.stop()
 
+    # Reading from the connection is the only way to learn that the client has gone, and takes a
+    # task of its own. Most errors and short answers come before it is worth one.
     timer = loop.call_later(QUICK, watch)
     try:
         return await stoppable.result(work)

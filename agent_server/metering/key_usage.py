@@ -27,7 +27,7 @@ MINUTE, DAY = 60, 86_400
 
 
 class RateWindow:
-    """What was used within the last minute, to the second."""
+    """A sliding window over the last minute, with a resolution of a second."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -45,13 +45,14 @@ class RateWindow:
     def correct(self, then: float, amount: int) -> None:
         """Count `amount` more (or less) as used `then`, unless that is over a minute ago."""
         second = math.floor(then)
+        # A request that began over a minute ago has left the window, and needs no correction.
         for entry in reversed(self._seconds):
             if entry[0] == second:
                 entry[1] += amount
                 self._total += amount
 
     def retry_after(self, now: float, limit: int) -> float:
-        """Seconds until less than `limit` has been used within a minute; 0 when that is so."""
+        """Return the seconds until less than `limit` has been used within a minute."""
         while self._seconds and self._seconds[0][0] + 1 + MINUTE <= now:
             self._total -= self._seconds.popleft()[1]
         left = self._total
@@ -66,7 +67,7 @@ class RateWindow:
 
 @dataclass(slots=True)
 class _Used:
-    """What one key has used; the day is a UTC day, as in the usage table."""
+    """The usage of one key; the day is a UTC day, as in the usage table."""
 
     requests: RateWindow = field(default_factory=RateWindow)
     tokens: RateWindow = field(default_factory=RateWindow)
@@ -76,7 +77,7 @@ class _Used:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """An estimate that was charged, to be set right later."""
+    """An estimate that was charged, to be reconciled later."""
 
     key: str
     time: float
@@ -84,18 +85,18 @@ class Charge:
 
 
 class Quotas:
-    """What the keys have used of their quotas."""
+    """The usage of all keys against their quotas."""
 
     def __init__(self) -> None:
         self._used: dict[str, _Used] = {}
 
     def seed(self, key: str, tokens: int, now: float) -> None:
-        """After a restart: `key` has used `tokens` today already."""
+        """Count `tokens` that `key` has used today before a restart."""
         used = self._used.setdefault(key, _Used())
         used.day, used.today = int(now // DAY), tokens
 
     def charge(self, key: Key, tokens: int, now: float, *, again: int = 0) -> Charge | None:
-        """Let a request of about `tokens` in. Raises RateLimited while a quota is full.
+        """Charge a request of about `tokens`. Raises RateLimited while a quota is full.
 
         With `again` it is a further part of a request that was let in. Returns None for a key
         without quotas.
@@ -113,7 +114,7 @@ class Quotas:
         return Charge(key.name, now, tokens)
 
     def reconcile(self, charge: Charge, tokens: int) -> None:
-        """The request of `charge` has ended and has really taken `tokens`."""
+        """Correct a charge to the `tokens` that its request has used."""
         used, more = self._used[charge.key], tokens - charge.tokens
         used.tokens.correct(charge.time, more)
         if used.day == int(charge.time // DAY):
@@ -140,7 +141,7 @@ def _require(seconds: float, quota: str) -> None:
 
 
 class UsageRecorder:
-    """The amounts of all tendrils and models."""
+    """Counts usage by day, tendril and model, in memory until it is written."""
 
     def __init__(self, prices: Mapping[str, Price]) -> None:
         self._prices = prices
@@ -148,7 +149,7 @@ class UsageRecorder:
         self._tally: WriteBehindCounter[UsageKey] = WriteBehindCounter(self._write)
 
     def record(self, tendril: str, model: str, used: TokenUsage, *, requests: int = 1) -> None:
-        """Count what a request took."""
+        """Count the usage of a request."""
         price = self._prices.get(model)
         cost = price.cost(used) if price else 0.0
         amount = UsageAmount(requests, used.prompt, used.cached, used.completion, cost)
@@ -156,7 +157,7 @@ class UsageRecorder:
 
     @asynccontextmanager
     async def writing_to(self, table: UsageTable) -> AsyncIterator[None]:
-        """Write what comes to `table`, every few seconds and at the end."""
+        """Write the counts to `table`, every few seconds and at the end."""
         self._table = table
         async with self._tally.writing():
             yield
@@ -164,7 +165,7 @@ class UsageRecorder:
     async def read(
         self, since: date, until: date, tendril: str | None = None
     ) -> Mapping[UsageKey, UsageAmount]:
-        """All amounts of these days, written or not. Raises Unavailable."""
+        """Return all amounts of these days, written or not. Raises Unavailable."""
         assert self._table is not None
         async with self._tally.quiesce():
             found = dict(await self._table.read(since, until, tendril))
@@ -180,7 +181,7 @@ class UsageRecorder:
 
 @dataclass(frozen=True, slots=True)
 class Metering:
-    """Everything that is told of the use of engines, the same object for all of them."""
+    """The quotas, records and metrics that all engines share."""
 
     quotas: Quotas
     recorder: UsageRecorder

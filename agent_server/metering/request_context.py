@@ -1,4 +1,4 @@
-"""The context of one HTTP request: who sends it, for which conversation, and what it has used.
+"""The context of one HTTP request: its sender, its conversation, and its usage so far.
 
 `AuthMiddleware` makes it from the headers and puts it into the ASGI scope; endpoints hand it on to
 the models, and these to the engines.

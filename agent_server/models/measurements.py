@@ -78,7 +78,7 @@ async def share_right(ask: Ask) -> float:
 
 
 async def _chosen_tool(ask: Ask, question: str) -> str | None:
-    """The tool that the model calls, or None when it answers."""
+    """Return the tool that the model calls, or None when it answers."""
     body = {
         "messages": [
             {"role": "system", "content": SYSTEM},
@@ -99,7 +99,7 @@ async def _chosen_tool(ask: Ask, question: str) -> str | None:
 
 
 def _call_name(chunk: Chunk) -> str:
-    """What a chunk adds to the name of the first call."""
+    """Return what a chunk adds to the name of the first call."""
     found = ""
     for choice in chunk.get("choices") or ():
         for call in (choice.get("delta") or {}).get("tool_calls") or ():
@@ -130,20 +130,21 @@ class PromptSpeed:
 
     @property
     def rate(self) -> float | None:
-        """Tokens a second; None as long as nothing was measured."""
+        """Tokens per second; None before the first measurement."""
         return self._tokens / self._seconds if self._seconds > 0 else None
 
     def note(self, tokens: int, seconds: float) -> None:
-        """Take note that so many tokens were read in so many seconds."""
+        """Add a measurement of so many tokens, read in so many seconds."""
         if tokens < LEAST or seconds <= 0:
             return
         self._is_measured = True
+        # Both sums decay by the tokens read since, not by time: a pause says nothing of the speed.
         kept = 0.5 ** (tokens / MEMORY)
         self._tokens = self._tokens * kept + tokens
         self._seconds = self._seconds * kept + seconds
 
     def recall(self, rate: float) -> None:
-        """Take a rate for likely, of another start or of a trial, until answers tell better; of
+        """Assume a rate, of another start or of a trial, until answers tell better; of
         several the fastest, since the others say that the machine was busy."""
         if not self._is_measured and rate > (self.rate or 0):
             self._tokens, self._seconds = float(LEAST), LEAST / rate
@@ -183,7 +184,7 @@ class PromptTimer:
 
 
 def _says_something(chunk: Mapping[str, Any]) -> bool:
-    """Whether a chunk has more than the role, which some engines send before they begin."""
+    """Return whether a chunk has more than the role, which some engines send in advance."""
     for choice in chunk.get("choices") or ():
         delta = choice.get("delta") or {}
         if choice.get("text") or any(value for key, value in delta.items() if key != "role"):
@@ -205,7 +206,7 @@ log = structlog.get_logger()
 
 
 class ModelMeasurements(BaseModel):
-    """Whether a model chooses tools well (None: not tested), and how fast it reads prompts."""
+    """The measurements of one model; `chooses_tools` is None before the test."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -222,14 +223,14 @@ class CardStore:
         self._folder = data / "models"
 
     def read(self, key: str) -> ModelMeasurements:
-        """What is known of a model; nothing when the file is missing or broken."""
+        """Return the measurements of a model; empty ones when the file is missing or broken."""
         try:
             return ModelMeasurements.model_validate_json(self._file(key).read_bytes())
         except (OSError, ValidationError):
             return ModelMeasurements()
 
     def write(self, key: str, measured: ModelMeasurements) -> None:
-        """Keep it; a disk that is full costs a measurement at the next start."""
+        """Write the measurements; a full disk costs one more measurement at the next start."""
         path = self._file(key)
         written = path.with_suffix(".tmp")
         try:

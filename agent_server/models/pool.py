@@ -49,7 +49,7 @@ class ModelTable:
     def from_config(
         cls, config: Config, make: EngineFactory, before: ModelTable | None = None
     ) -> ModelTable:
-        """The table of `[model]`; a model whose settings are as `before` is kept as it runs.
+        """Make the table of `[model]`; a model whose settings are as `before` is kept as it runs.
 
         Raises ConfigError.
         """
@@ -68,7 +68,7 @@ class ModelTable:
         return cls(models, aliases, default.name)
 
     def resolve(self, name: str | None) -> tuple[ServedModel, ...]:
-        """The models to ask, one after another until one answers. Raises NotFound."""
+        """Return the models to ask, one after another until one answers. Raises NotFound."""
         if name is None:
             name = self.default.name
         targets = self.aliases.get(name, (name,))
@@ -138,7 +138,7 @@ class ModelPool:
                 self._tasks = None
 
     def set_routes(self, table: ModelTable) -> None:
-        """Route by another table from now on; models it lacks stop when their answers end."""
+        """Route by another table; models that it lacks stop when their answers end."""
         self.table = table
         self._sync_tasks()
 
@@ -161,7 +161,7 @@ class ModelPool:
         return await self.table.resolve(body.get("model"))[0].embeddings(body, context)
 
     async def ready(self) -> bool:
-        """Whether the default model could make a token now, and it is known what it can do."""
+        """Return whether the default model is described and could make a token now."""
         model = self.table.default
         return model.is_learned and await model.engine.ready()
 
@@ -176,7 +176,7 @@ class ModelPool:
         return await ModelAnswer.start(last.name, begin(last))
 
     def _sync_tasks(self) -> None:
-        """Start the models of the table that do not run, and let go of the others."""
+        """Start the models of the table that do not run, and stop the others."""
         if self._tasks is None:
             return
         wanted = set(self.table.models.values())

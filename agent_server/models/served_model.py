@@ -1,4 +1,4 @@
-"""One model: its engine, its name, what it can do."""
+"""A model under the name that clients ask for, with its engine and capabilities."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SAMPLE_PAUSE = 3.0
 
 
 class ServedModel:
-    """Answers requests, with tool calls and reasoning made whole.
+    """Answers requests, with tool calls and reasoning in the API's form.
 
     `upstream_model` asks an upstream of many models for that one. `is_learned` is whether the
     engine has said what the model is.
@@ -83,7 +83,7 @@ class ServedModel:
         self._chosen: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
 
     def for_upstream_model(self, upstream_model: str) -> ServedModel:
-        """The same upstream's other model."""
+        """Make the served model of another model at the same upstream."""
         return ServedModel(
             f"{self.name}:{upstream_model}", self.engine, self.settings, upstream_model
         )
@@ -108,11 +108,11 @@ class ServedModel:
 
     @property
     def prompt_tokens_per_second(self) -> float | None:
-        """How fast the engine reads what is in no cache, by the answers so far."""
+        """The measured speed of reading uncached prompts; None before the first measurement."""
         return self._speed.rate
 
     def save_measurements(self) -> None:
-        """Write down what was measured, for the next start."""
+        """Store the measurements for the next start."""
         rate = self._speed.rate
         found = self._measured.model_copy(
             update={
@@ -128,14 +128,14 @@ class ServedModel:
         return f"{VERSION} {self.capabilities.tools} {self.info.identity}"
 
     def _settle(self) -> None:
-        """Say anew what the model can do, after something was learned of it."""
+        """Compute the capabilities again, after something was learned of the model."""
         self.is_learned = True
         self.capabilities = self._capabilities()
         if self._is_embedded:
             self.better = better_than(self.info.parameters, self.info.gpus or ())
 
     def _capabilities(self) -> ModelCapabilities:
-        """What is known so far; how it chooses tools only of an engine that has told what it is."""
+        """Compute the capabilities; `chooses_tools` is None until the engine describes itself."""
         able = ModelCapabilities.from_settings(
             self.settings, self.info, self._measured.chooses_tools
         )
@@ -194,7 +194,7 @@ class ServedModel:
             request.require_no_controls()
         body = self._body(request, context)
         if self.capabilities.tools == "native":
-            # The chunks of an answer that nobody sees come may be joined.
+            # No client waits for the single chunks of a whole answer: they may be joined.
             return self._ask(body if request.stream else {**body, "stream": False}, context)
         return answer_with_tools(lambda part: self._ask(part, context), body)
 
@@ -254,7 +254,7 @@ class ServedModel:
         return {**self._chosen, "priority": int(context.background)}
 
     def _without_tools(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body without the tools of which the model cannot choose one."""
+        """Return the body without tools, where the model cannot choose among them."""
         free = body.get("tool_choice", "auto") == "auto"
         if free and self.capabilities.tools == "forced":
             return {key: value for key, value in body.items() if key not in TOOL_KEYS}
@@ -262,7 +262,7 @@ class ServedModel:
 
 
 def _request_body(request: PromptFields, fields: set[str]) -> dict[str, Any]:
-    """The request as JSON again: what the client set, null content included."""
+    """Return the request as JSON: the fields that the client set, null content included."""
     dumped = request.model_dump(include=fields, exclude_unset=True, by_alias=True)
     body = {key: value for key, value in dumped.items() if value is not None}
     body["messages"] = [_message(message) for message in body["messages"]]

@@ -118,7 +118,7 @@ class CompletionRenderer:
 def _to_legacy_logprobs(
     content: list[Mapping[str, Any]] | None, offset: int
 ) -> dict[str, Any] | None:
-    """Parallel lists, from the chat API's form; `offset` characters came before."""
+    """Convert the chat API's form to parallel lists; `offset` characters came before."""
     if not content:
         return None
     offsets = []

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1")
 
 
 class VectorsResponse(JSONResponse):
-    """Up to 800,000 numbers, none of them strange: the faster encoder keeps chats waiting for a
+    """A response of up to 800,000 finite numbers: the faster encoder keeps chats waiting for a
     tenth of the time."""
 
     def render(self, content: Any) -> bytes:

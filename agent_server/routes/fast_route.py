@@ -34,7 +34,7 @@ class FastRoute(APIRoute):
     """
 
     def make_handler(self, pool: ModelPool) -> Handle:
-        """Return what turns a request into a response. Raises ApiError, RequestValidationError."""
+        """Return the handler of requests. It raises ApiError, RequestValidationError."""
         endpoint = self.endpoint
         kind: type[BaseModel] = get_type_hints(endpoint)["body"]
 
@@ -51,7 +51,7 @@ class FastRoute(APIRoute):
 
 
 async def _content(receive: Receive) -> bytes:
-    """The body of a request. Raises ClientGone."""
+    """Read the body of a request. Raises ClientGone."""
     parts, more = [], True
     while more:
         message = await receive()
@@ -73,7 +73,7 @@ def _read(kind: type[BaseModel], content: bytes) -> BaseModel:
 
 
 def _require_json(headers: Mapping[bytes, bytes]) -> None:
-    """A page of another site can send text without asking the browser, but no JSON."""
+    """Require a JSON content type: pages of other sites can send others without a preflight."""
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json" and not kind.endswith(b"+json"):
         raise InvalidRequest("send the body as JSON, with content-type: application/json")

@@ -1,4 +1,4 @@
-"""GET /v1/models and POST /tokenize: what the model is, and what a prompt costs."""
+"""GET /v1/models and POST /tokenize: model cards and token counts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _card(server: ServerState, name: str) -> dict[str, Any]:
 
 
 def _about(model: ServedModel | None) -> dict[str, Any]:
-    """What tells how large a prompt may be, and what there is to say of the model to people."""
+    """Return the keys of a model card that measure and describe the model."""
     info = model.info if model else ModelInfo()
     rate = model.prompt_tokens_per_second if model else None
     return {

@@ -1,4 +1,4 @@
-"""GET /usage: what each tendril has used."""
+"""GET /usage: the usage of each tendril."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class UsageTotals(BaseModel):
 
 
 class UsageRow(UsageTotals):
-    """What one tendril has used of one model on one day."""
+    """The usage of one model by one tendril on one day."""
 
     day: date
     tendril: str
@@ -40,7 +40,7 @@ class UsageRow(UsageTotals):
 
 
 class UsageAnswer(BaseModel):
-    """What was used from `since` to `until`, both included; days are UTC days."""
+    """The usage from `since` to `until`, both included; days are UTC days."""
 
     since: date
     until: date
@@ -56,7 +56,7 @@ Day = Annotated[date | None, Query(description="a UTC day, YYYY-MM-DD")]
 async def usage(
     server: Server, context: Context, since: Day = None, until: Day = None
 ) -> UsageAnswer:
-    """Tell what was used: of everybody for the admin key, else of the key that asks."""
+    """Report the usage of all keys to the admin key, else that of the key that asks."""
     until = until or datetime.now(UTC).date()
     since = since or date.fromordinal(max(1, until.toordinal() - DAYS + 1))
     if since > until:

@@ -1,4 +1,4 @@
-"""The request bodies of the chat API, validated here, so that nothing is silently wrong later.
+"""The request bodies of the chat API, of which no field is silently dropped.
 
 Source: https://platform.openai.com/docs/api-reference/chat/create
 """
@@ -24,7 +24,7 @@ from agent_server.errors import InvalidRequest
 
 
 class StrictRequest(BaseModel):
-    """The fields of the model work; the others stand in `hints` or in `refused`.
+    """A request whose documented fields all work, or stand in `hints` or `refused`.
 
     A refused field may be null or false: that asks for nothing.
     """
@@ -50,7 +50,7 @@ class StrictRequest(BaseModel):
         return schema
 
     def require_known(self) -> None:
-        """Raise InvalidRequest for a field that nobody knows or that cannot be honoured."""
+        """Raise InvalidRequest for a field that is unknown or cannot be honoured."""
         for key, value in (self.model_extra or {}).items():
             if key in self.hints or value is None or (value is False and key in self.refused):
                 continue
@@ -70,7 +70,7 @@ class StrictModel(BaseModel):
 
 
 class TextPart(StrictModel):
-    """Words."""
+    """A text."""
 
     type: Literal["text"]
     text: str
@@ -103,7 +103,7 @@ Parts = Annotated[list[Part], Field(min_length=1)]
 
 
 class FunctionCall(StrictModel):
-    """What the model asked a tool: `arguments` is JSON text, as the model wrote it."""
+    """The name and arguments of a call: `arguments` is JSON text, as the model wrote it."""
 
     name: str
     arguments: str
@@ -127,7 +127,7 @@ class SystemMessage(StrictModel):
 
 
 class UserMessage(StrictModel):
-    """What a person said."""
+    """A message of a person."""
 
     role: Literal["user"]
     content: str | Parts
@@ -172,7 +172,7 @@ Message = Annotated[
 
 
 def plain(content: Any) -> str:
-    """The words of a message's `content` in wire form: text, a list of text parts, or null."""
+    """Return the text of a message's `content`: a string, a list of text parts, or null."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -206,7 +206,7 @@ Schema = Annotated[dict[str, Any], AfterValidator(_not_too_deep)]
 
 
 class FunctionSpec(StrictModel):
-    """What a tool is called, does and takes; `parameters` is a JSON schema of an object."""
+    """The description of a tool; `parameters` is a JSON schema of an object."""
 
     name: str = Field(pattern=NAME)
     description: str | None = None
@@ -260,7 +260,7 @@ class ResponseFormat(StrictModel):
 
 
 class StreamOptions(StrictModel):
-    """What a stream carries besides the answer."""
+    """The options of a stream."""
 
     include_usage: bool = False
     include_obfuscation: Literal[False] = False
@@ -303,13 +303,13 @@ class PromptFields(BaseModel):
 
 
 class TokenizeMessages(PromptFields):
-    """What a chat request with these messages and tools would send, counted."""
+    """A request to count the tokens of messages and tools."""
 
     wire: ClassVar[tuple[str, ...]] = ("messages", "tools", "tool_choice", "parallel_tool_calls")
 
 
 class TokenizePrompt(StrictModel):
-    """A text, counted."""
+    """A request to count the tokens of a text."""
 
     model: str | None = None
     prompt: str
@@ -330,7 +330,7 @@ Stop = str | Annotated[list[str], Field(min_length=1, max_length=4)]
 
 
 class Sampling(BaseModel):
-    """How the next token is chosen and when the answer ends."""
+    """The sampling parameters, and when the answer ends."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -389,7 +389,7 @@ class ChatRequest(PromptFields, Sampling, StrictRequest):
         return self
 
     def require_no_controls(self) -> None:
-        """Raise InvalidRequest for what the embedded engine cannot be told."""
+        """Raise InvalidRequest for parameters that the embedded engine has no control for."""
         for key in REASONING_PARAMS:
             if getattr(self, key) is not None:
                 text = f"{key} is not supported: this model has no such control"
@@ -397,7 +397,7 @@ class ChatRequest(PromptFields, Sampling, StrictRequest):
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with the usage numbers."""
+        """True when a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 

@@ -68,11 +68,11 @@ class CompletionRequest(Sampling, StrictRequest):
         return list(self.prompt)
 
     def echoes(self) -> list[str]:
-        """What stands before each answer when it is echoed; empty for token ids."""
+        """Return the text to echo before each answer; empty for token ids."""
         return [prompt if isinstance(prompt, str) else "" for prompt in self.prompts()]
 
     def bodies(self) -> Iterator[dict[str, Any]]:
-        """What the engine is asked, prompt by prompt."""
+        """Yield the request body for the engine, prompt by prompt."""
         own = {"model", "prompt", "best_of", "echo", "stream", "stream_options"}
         body = self.model_dump(exclude_none=True, exclude=own | {*(self.model_extra or {})})
         body.setdefault("max_tokens", DEFAULT_LENGTH)
@@ -83,7 +83,7 @@ class CompletionRequest(Sampling, StrictRequest):
 
 
 async def stream_completions(ask: Ask, request: CompletionRequest) -> Chunks:
-    """Stream what follows each prompt, in the form of chat chunks; the usage of all comes last."""
+    """Stream the continuation of each prompt as chat chunks; the usage of all comes last."""
     total, each = TokenUsage(), request.n or 1
     for index, body in enumerate(request.bodies()):
         async with aclosing(ask(body)) as chunks:
@@ -97,7 +97,7 @@ async def stream_completions(ask: Ask, request: CompletionRequest) -> Chunks:
 
 
 def _as_chat(choice: Chunk, before: int) -> Chunk:
-    """A choice of one prompt as one of all; `before` have other prompts."""
+    """Renumber a choice of one prompt as one of all; `before` belong to earlier prompts."""
     logprobs = choice.get("logprobs")
     if logprobs and "tokens" in logprobs:
         logprobs = {"content": _to_chat_logprobs(logprobs)}
@@ -105,7 +105,7 @@ def _as_chat(choice: Chunk, before: int) -> Chunk:
 
 
 def _to_chat_logprobs(logprobs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The chat API's form of log probabilities, from parallel lists."""
+    """Convert parallel lists to the chat API's form of log probabilities."""
     tops = logprobs.get("top_logprobs") or [{} for _ in logprobs["tokens"]]
     return [
         {"token": token, "logprob": value, "top_logprobs": [

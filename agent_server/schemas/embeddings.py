@@ -28,5 +28,5 @@ class EmbeddingsRequest(StrictRequest):
     input_type: Literal["query", "passage"] | None = None
 
     def as_wire(self) -> dict[str, Any]:
-        """What an engine is asked."""
+        """Return the request body for an engine."""
         return self.model_dump(exclude_none=True, exclude={*(self.model_extra or {})})

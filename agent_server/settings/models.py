@@ -1,4 +1,4 @@
-"""The tables `[model]` and `[model.models.NAME]`: which models answer, and under which names."""
+"""The tables `[model]` and `[model.models.NAME]`: the models, their names and engines."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ EMBEDDED_SLOTS, UPSTREAM_SLOTS = 2, 32
 
 
 def _comma_separated(value: object) -> object:
-    """A list, or a string with commas as environment variables have."""
+    """Split a string at its commas, as environment variables have; keep a list."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
 
 
 class ModelConfig(Settings):
-    """One model: a GGUF file in the embedded engine, or somebody else's server."""
+    """One model: a GGUF file in the embedded engine, or an upstream server."""
 
     table: ClassVar[str] = "model"
 
@@ -154,7 +154,7 @@ class ModelConfig(Settings):
 
     @property
     def places(self) -> int:
-        """How many requests run at once."""
+        """The number of requests that run at once."""
         return self.slots or UPSTREAM_SLOTS * len(self.urls) or EMBEDDED_SLOTS
 
     @property
@@ -164,7 +164,7 @@ class ModelConfig(Settings):
 
     @property
     def tool_mode(self) -> Tools:
-        """Who makes tool calls, the default filled in."""
+        """The way of tool calls, the default filled in."""
         default: Tools = "native" if self.urls else "constrained" if self.path else "forced"
         return self.tools or default
 
@@ -189,7 +189,7 @@ class ModelSettings(ModelConfig):
 
     @property
     def folder(self) -> Path:
-        """Where pulled models are kept."""
+        """The folder of pulled models."""
         cache = os.environ.get("XDG_CACHE_HOME")
         base = Path(cache) if cache else Path.home() / ".cache"
         return self.cache_dir or base / "terrarium" / "models"

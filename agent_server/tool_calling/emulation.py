@@ -1,4 +1,4 @@
-"""One answer with tools: asked freely, and held to a schema once it turns out to be a call."""
+"""Tool calls by an engine without them: a free answer, constrained once it becomes a call."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ async def _auto(
                 verdict = detector.feed(piece)
             held.append(chunk)
             if isinstance(verdict, DetectedCall):
+                # Closing the generator stops the free answer: the call is generated again from its
+                # beginning, constrained, with the same prompt still in the engine's cache.
                 break
             if verdict == "text" or _finish_reason(chunk):
                 for each in held:
@@ -108,7 +110,7 @@ async def _force_call(
 def _unconstrained_body(
     body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """The first ask; a client's own answer schema is widened by the calls."""
+    """Return the body of the first request; a client's answer schema is widened by the calls."""
     wanted = (body.get("response_format") or {}).get("json_schema")
     if not wanted:
         return body

@@ -1,4 +1,4 @@
-"""What a model with a plain chat template is shown of tools, calls and results."""
+"""Tools, calls and results as text, for models with a plain chat template."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ STOPS = {
 
 
 class MessageBuilder:
-    """One answer. `thinking` says whether thoughts are part of it."""
+    """Builds one answer, with reasoning if `thinking`."""
 
     def __init__(self, meta: ChunkMeta, *, thinking: bool) -> None:
         self._meta = meta
@@ -38,7 +38,7 @@ class MessageBuilder:
         self._usage = TokenUsage()
 
     def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The message, from a gathered chat answer. Raises EngineUnavailable."""
+        """Return the message, from an assembled chat answer. Raises EngineUnavailable."""
         choice = answer["choices"][0]
         message = choice["message"]
         blocks: list[dict[str, Any]] = []
@@ -143,7 +143,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Why the answer ended. Only some engines tell which stop sequence it was."""
+    """Return the stop reason. Only some engines tell which stop sequence it was."""
     if isinstance(choice.get("stop_reason"), str):
         return {"stop_reason": "stop_sequence", "stop_sequence": choice["stop_reason"]}
     reason = STOPS.get(choice.get("finish_reason") or "stop", "end_turn")
@@ -151,7 +151,7 @@ def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:
-    """Here `input_tokens` are those that did not come from the cache."""
+    """Return the usage object, whose `input_tokens` are those that were not cached."""
     return {
         "input_tokens": usage.prompt - usage.cached,
         "cache_creation_input_tokens": 0,

@@ -66,7 +66,7 @@ class ResponseBuilder:
             yield sse_event(made, made["type"])
 
     def as_wire(self) -> dict[str, Any]:
-        """The response as far as it has come."""
+        """Return the response as far as it has been built."""
         incomplete = INCOMPLETE.get(self._finish) if self._status == "incomplete" else None
         return {
             "id": self._meta.id,
@@ -188,7 +188,7 @@ class ResponseBuilder:
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:
-    """Engines do not tell how many tokens were thoughts."""
+    """Return the usage object. Engines do not tell how many tokens were reasoning."""
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
