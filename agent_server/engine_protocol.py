@@ -59,8 +59,8 @@ class Engine(Protocol):
         Closing the generator stops the generation. Choices of a prompt have `text` where those
         of a chat have `delta`. A `model` in the body is one of the upstream's, for upstreams of
         many; without one the engine's own is asked. `session` keeps a conversation on one
-        engine; `"stream": false` says that the answer is sent whole, so chunks may be joined. Raises
-        ApiError, at once, before the first chunk or between two.
+        engine; with `"stream": false` the answer is sent whole, so that chunks may be joined.
+        Raises ApiError, at once, before the first chunk or between two.
         """
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
