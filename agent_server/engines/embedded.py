@@ -10,7 +10,6 @@ import asyncio
 import json
 import secrets
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ from agent_server.engines.llama_child import EngineSpec
 from agent_server.engines.openai import HttpEngine
 from agent_server.errors import EngineUnavailable, Unsupported
 from agent_server.model_catalogue.machine import Gpu
+from terrarium.backoff import Backoff
 from terrarium.supervision import end_child
 
 MARK, HARMLESS = "<|", "<\u200b|"
@@ -128,15 +128,13 @@ class EmbeddedEngine:
         return self._http
 
     async def _supervise(self) -> None:
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, stable=LONGEST_PAUSE)
         while True:
-            began = time.monotonic()
+            backoff.mark_started()
             status = await self._run_child()
-            if time.monotonic() - began > LONGEST_PAUSE:
-                pause = FIRST_PAUSE
+            pause = backoff.delay()
             log.warning("engine.exited", status=status, restart_in=pause)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _run_child(self) -> int:
         """Run one child from start to end; returns its exit status."""

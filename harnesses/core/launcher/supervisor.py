@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from harnesses.core.backoff import Backoff
 from harnesses.core.errors import TendrilError
+from terrarium.backoff import Backoff
 from terrarium.supervision import SUPERVISED, end_child
 
 EX_CONFIG = 78
