@@ -61,12 +61,12 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def no_bytes_received(self) -> bool:
-        """Whether no byte of the answer has come."""
+        """True while no byte of the answer has arrived."""
         return not self._head_size
 
     @property
     def has_body(self) -> bool:
-        """Whether some of the body waits to be read."""
+        """True while some of the body waits to be read."""
         return bool(self._body)
 
     async def begin(self, request: bytes, patience: float) -> None:
@@ -93,11 +93,11 @@ class HttpConnection(asyncio.Protocol):
         return self._transport
 
     def carry_on(self, transport: asyncio.Transport) -> None:
-        """Speak through another transport from now on."""
+        """Use another transport from now on, after TLS has begun on the tunnel."""
         self._transport = transport
 
     async def read(self) -> bytes:
-        """What has come of the body since the last time; nothing at its end."""
+        """Return the body received since the last call, b"" at its end."""
         while not self._body:
             if self._ended:
                 return b""
@@ -207,7 +207,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(request)
 
     async def _wait_for_data(self) -> None:
-        """Wait until something has come."""
+        """Wait until data arrive."""
         if self._problem is not None:
             raise self._problem
         self._heard = self._loop.time()
@@ -222,7 +222,7 @@ class HttpConnection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _check_timeout(self) -> None:
-        """Whether the engine has been silent for too long while somebody waited."""
+        """Fail the waiting reader when the server has been silent for too long."""
         silent = self._loop.time() - self._heard if self._waiter else 0
         if silent < self._patience:
             self._timer = self._loop.call_later(self._patience - silent, self._check_timeout)
@@ -235,7 +235,7 @@ class HttpConnection(asyncio.Protocol):
         self.abort()
 
     def _stop_waiting(self) -> None:
-        """Nobody waits for anything."""
+        """Stop the timeout, as no answer is awaited any more."""
         self._asked = self._alone = False
         if self._timer is not None:
             self._timer.cancel()
@@ -298,9 +298,17 @@ class ConnectionPool:
         self._open: set[HttpConnection] = set()
         self._closed: asyncio.Future[None] | None = None
 
+    def __repr__(self) -> str:
+        return f"<ConnectionPool {self.origin}, {len(self._open)} open, {self.idle} idle>"
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port of the server, without a user name or a password."""
+        return f"{self._to.scheme}://{_host(self._to)}"
+
     @property
     def idle(self) -> int:
-        """How many connections wait for a request."""
+        """The number of idle connections."""
         return len(self._idle)
 
     async def ask(
@@ -328,7 +336,7 @@ class ConnectionPool:
         return await self._begin(await self._open_connection(), request)
 
     async def close(self) -> None:
-        """Close all connections. Those that come to an end meanwhile are not kept."""
+        """Close all connections."""
         if self._open:
             self._closed = asyncio.get_running_loop().create_future()
             for connection in self._open:
@@ -368,7 +376,7 @@ class ConnectionPool:
         return connection
 
     async def _connect_proxy(self, proxy: SplitResult) -> HttpConnection:
-        """A connection by way of a proxy, which sees nothing of what goes through with TLS."""
+        """Open a connection through a proxy; with TLS it is a tunnel that the proxy cannot read."""
         connection = await self._to_host(proxy, None)
         if self._tls is None:
             return connection
@@ -403,7 +411,7 @@ class ConnectionPool:
 
 
 def _proxy(to: SplitResult) -> SplitResult | None:
-    """The proxy that the environment names; an engine on this machine is never behind it."""
+    """Return the proxy that the environment names; loopback addresses never use one."""
     host, proxies = to.hostname or "", getproxies()
     if is_loopback(host) or proxy_bypass(host):
         return None
@@ -417,13 +425,13 @@ def _proxy(to: SplitResult) -> SplitResult | None:
 
 
 def _host(url: SplitResult) -> str:
-    """The Host header: address and port, without user and password."""
+    """Return the Host header: address and port, without user and password."""
     host = url.netloc.rpartition("@")[2]
     return host if host.isascii() else host.encode("idna").decode()
 
 
 def _basic(name: str, url: SplitResult) -> dict[str, str]:
-    """The header for the user and password in a URL, if there are any."""
+    """Return the header for the user and password in a URL, if there are any."""
     if url.username is None:
         return {}
     pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
