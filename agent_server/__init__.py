@@ -1,1 +1,1 @@
-"""The one mind: an OpenAI-compatible server in front of one model. Knows no tendril."""
+"""The agent server: an OpenAI-compatible API in front of models. It knows no tendril."""

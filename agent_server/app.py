@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent_server.admission.admission import Admission
-from agent_server.admission.admitted_engine import Metering
-from agent_server.admission.quota import Quotas
+from agent_server.admission.admission import Admission, AdmissionPolicy
 from agent_server.auth.key_cache import ApiKeyCache
-from agent_server.engines.embeddings import NAME as EMBEDDER
-from agent_server.engines.embeddings import EmbeddingEngine
-from agent_server.http import exception_handlers
 from agent_server.http.middleware import (
     AccessLogMiddleware,
+    AgentServer,
     AuthMiddleware,
     BodySizeLimitMiddleware,
 )
+from agent_server.metering.key_usage import Metering, Quotas, UsageRecorder
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.usage_recorder import UsageRecorder
-from agent_server.models.pool import ModelPool
-from agent_server.models.table import ModelTable
+from agent_server.models.pool import ModelPool, ModelTable
 from agent_server.models.watcher import follow
-from agent_server.routes import chat, embeddings, health, models
-from agent_server.routes import usage as usage_route
-from agent_server.routes.anthropic_api import routes as anthropic_routes
-from agent_server.routes.fast_route import FastPathMiddleware
-from agent_server.routes.responses_api import routes as responses_routes
-from agent_server.routes.responses_api.store import ResponseStore
-from agent_server.schemas.responses import ErrorBody, errors
-from agent_server.settings.admission import AdmissionSettings
+from agent_server.routes import api
+from agent_server.routes.dependencies import ServerState
 from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
@@ -41,35 +28,11 @@ from storage.usage.api_keys import server_path
 from storage.usage.usage import UsageTable
 from terrarium.config import Config
 
-EMBEDDING_SLOTS = 4
-"""Requests that take turns with the embedding model, batch by batch."""
-
 PATIENCE = 1.0
 """Seconds to wait for another process that writes to the server's file."""
 
 
-class AgentServer(FastAPI):
-    """The application behind a front of ours, whose layers are passed before the framework's.
-
-    What the front answers by itself never enters the framework, which would cost more than the
-    answer does.
-    """
-
-    front: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] == "http":
-            await self.front(scope, receive, send)
-        else:
-            await self.framework(scope, receive, send)
-
-    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one that the front leaves to the framework."""
-        await super().__call__(scope, receive, send)
-
-
-def create_app(config: Config) -> AgentServer:
+def create_app(config: Config, policy: AdmissionPolicy | None = None) -> AgentServer:
     """Build the server that `[server]` and `[model]` describe. Raises ConfigError.
 
     The engine starts and stops with the application's lifespan.
@@ -77,11 +40,10 @@ def create_app(config: Config) -> AgentServer:
     server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
-    metrics, recorder = Metrics(), UsageRecorder(usage.prices)
-    metering = Metering(Quotas(), recorder, metrics, server.log_prompts)
-    admission = Admission(config.section(AdmissionSettings), metering)
+    metering = Metering(Quotas(), UsageRecorder(usage.prices), Metrics(), server.log_prompts)
+    admission = Admission(config, metering, policy)
     pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
-    embedder = admission.wrap(EmbeddingEngine(), EMBEDDER, EMBEDDING_SLOTS)
+    embedder = admission.embedding_engine()
     api_keys = ApiKeyCache(server.admin_key.get_secret_value() if server.admin_key else None)
 
     @asynccontextmanager
@@ -89,22 +51,16 @@ def create_app(config: Config) -> AgentServer:
         async with (
             Database.open(server_path(config.data), patience=PATIENCE) as database,
             api_keys.refreshing(database),
-            recorder.writing_to(UsageTable(database)),
+            metering.recorder.writing_to(UsageTable(database)),
             pool.lifespan(),
             embedder.lifespan(),
             follow(pool, config, admission.admitted_engine),
         ):
-            await admission.restore()
+            await metering.restore_quotas()
             yield
 
     app = AgentServer(title="Terrarium agent server", lifespan=lifespan)
-    app.state.pool, app.state.metrics, app.state.started = pool, metrics, int(time.time())
-    app.state.ledger, app.state.currency = recorder, usage.currency
-    app.state.responses, app.state.embedder = ResponseStore(), embedder
-    for noun in (chat, responses_routes, embeddings, anthropic_routes, models, usage_route, health):
-        app.include_router(noun.router, responses=errors(ErrorBody))
-    exception_handlers.register(app)
-    shortcut = FastPathMiddleware(app.framework, pool, (chat.router,))
-    limited = BodySizeLimitMiddleware(shortcut, server.max_body_bytes)
-    app.front = AccessLogMiddleware(AuthMiddleware(limited, api_keys), metrics)
+    endpoints = api.mount(app, ServerState(pool, embedder, metering, usage.currency))
+    limited = BodySizeLimitMiddleware(endpoints, server.max_body_bytes)
+    app.front = AccessLogMiddleware(AuthMiddleware(limited, api_keys), metering.metrics)
     return app

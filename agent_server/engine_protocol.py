@@ -1,4 +1,4 @@
-"""What the server needs of an engine."""
+"""The interface of engines."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ class TokenCount:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What an engine says of its model; None is silence. `context` is in tokens, `weights` what
-    the model is called there, `parameters` how many it has, `gpus` what computes it besides the
-    processor, and `identity` is another when it is another model."""
+    """The facts that an engine tells of its model; None is unknown.
+
+    `context` is in tokens, `weights` the model's name there, `parameters` their number, `gpus` what
+    computes it besides the processor; `identity` differs when it is another model.
+    """
 
     context: int | None = None
     tools: bool | None = None
@@ -46,19 +48,19 @@ class Engine(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is in flight."""
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start and stop what the engine needs."""
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
-        """Stream the answer to `{"messages"}`, or what follows the bare text of `{"prompt"}`.
+        """Stream the answer to `{"messages"}`, or the continuation of the text in `{"prompt"}`.
 
         Closing the generator stops the generation. Choices of a prompt have `text` where those
         of a chat have `delta`. A `model` in the body is one of the upstream's, for upstreams of
         many; without one the engine's own is asked. `session` keeps a conversation on one
-        engine; `"stream": false` says that nobody watches, so that chunks may be joined. Raises
-        ApiError, before the first chunk or between two.
+        engine; with `"stream": false` the answer is sent whole, so that chunks may be joined.
+        Raises ApiError, at once, before the first chunk or between two.
         """
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
@@ -68,7 +70,7 @@ class Engine(Protocol):
         """Answer an embeddings request of the API. Raises ApiError, Unsupported when it cannot."""
 
     async def ready(self) -> bool:
-        """Whether a token could be made now."""
+        """Return whether a token could be made now."""
 
     async def model_info(self) -> ModelInfo:
         """Ask what the model can do. Raises ApiError."""

@@ -1,4 +1,4 @@
-"""What goes wrong here. What a client is told of it are OpenAI error objects.
+"""The exceptions of the agent server, which clients get as OpenAI error objects.
 
     ApiError
     ├── InvalidRequest 400
@@ -76,7 +76,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """Not for this client, whatever key it has."""
+    """The client may not do this, whatever key it has."""
 
     status = 403
     kind = "permission_error"
@@ -84,7 +84,7 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """No such model or address."""
+    """There is no such model or address."""
 
     status = 404
     kind = "invalid_request_error"

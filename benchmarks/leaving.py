@@ -28,7 +28,7 @@ async def figures() -> AsyncIterator[Figure]:
     configure("bench", "warning", "console")
     async with (
         ScriptedOpenAI() as script,
-        agent_server({"upstream": script.url}, admission={"places": 1}) as url,
+        agent_server({"upstream": script.url, "slots": 1}) as url,
         httpx2.AsyncClient(base_url=url, timeout=60) as http,
     ):
         for _ in range(ROUNDS + 1):

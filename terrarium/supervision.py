@@ -1,4 +1,4 @@
-"""A child that does not outlive its supervisor.
+"""The end of child processes, which do not outlive their supervisor.
 
 A supervisor starts a child with `TERRARIUM_SUPERVISED=1` and a pipe as standard input, which it
 never writes to. However the supervisor ends, kill -9 included, the pipe closes: the child reads
@@ -11,6 +11,8 @@ import asyncio
 import os
 import signal
 import sys
+from asyncio.subprocess import Process
+from contextlib import suppress
 
 SUPERVISED = "TERRARIUM_SUPERVISED"
 
@@ -46,3 +48,24 @@ async def told_to_stop() -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+async def end_child(process: Process, grace: float) -> None:
+    """End a child that leads a session of its own; then it and all of its session have ended.
+
+    It is sent SIGTERM and has `grace` seconds, then what is left is killed. Its standard input, if
+    it is a pipe of ours, is closed.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)  # Process.terminate may steal the exit status
+    with suppress(TimeoutError):
+        async with asyncio.timeout(grace):
+            await process.wait()
+    with suppress(ProcessLookupError, PermissionError):  # macOS answers so for a group of zombies
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+        with suppress(ConnectionError):
+            await process.stdin.wait_closed()

@@ -1,1 +1,1 @@
-"""Who may use the engine now, and who waits: fair between keys, interactive before background."""
+"""The queue in front of each engine: fair between keys, interactive before background."""

@@ -1,65 +1,75 @@
-"""What all engines share: quotas, usage, metrics; and a gate for each."""
+"""Engines, each behind an admission queue of its own."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from datetime import UTC, datetime
+from dataclasses import dataclass
 
-from agent_server.admission.admitted_engine import AdmittedEngine, Metering
+from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import Scheduler
 from agent_server.engine_protocol import Engine
+from agent_server.engines.embeddings import NAME as EMBEDDER
+from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.engines.factory import create_engine
+from agent_server.metering.key_usage import Metering
 from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import ModelConfig
+from terrarium.config import Config
 
-UPSTREAM_PLACES = 32
-"""Requests that an upstream is trusted to run at once."""
+EMBEDDING_PLACES = 4
+"""Requests that take turns with the embedding model, batch by batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionPolicy:
+    """The rules that are the same on every server; tests take others.
+
+    `yields`: a background request without a first token is preempted by an interactive one, which
+    is alone until most answers are whole. None: at the embedded engine only, where requests share
+    one processor. `background_share` is the share of tokens that background gets when all is busy,
+    `max_wait` and `max_wait_background` are how many seconds a request may wait.
+    """
+
+    yields: bool | None = None
+    background_share: float = 0.1
+    max_wait: float = 120
+    max_wait_background: float = 1800
 
 
 class Admission:
-    """The way to the engines."""
+    """Puts each engine behind an admission queue."""
 
-    def __init__(self, settings: AdmissionSettings, metering: Metering) -> None:
-        self._settings = settings
+    def __init__(
+        self, config: Config, metering: Metering, policy: AdmissionPolicy | None = None
+    ) -> None:
+        self._settings = config.section(AdmissionSettings)
         self._metering = metering
-
-    async def restore(self) -> None:
-        """Take up what was used today before this start. Raises Unavailable."""
-        now = time.time()
-        today = datetime.fromtimestamp(now, UTC).date()
-        used: Counter[str] = Counter()
-        for usage_key, amount in (await self._metering.recorder.read(today, today)).items():
-            used[usage_key.tendril] += amount.prompt + amount.completion
-        for tendril, tokens in used.items():
-            self._metering.quotas.seed(tendril, tokens, now)
+        self._policy = policy or AdmissionPolicy()
 
     def admitted_engine(self, name: str, settings: ModelConfig) -> AdmittedEngine:
-        """The engine of the model `name`, behind a gate, not yet running. Raises ConfigError."""
-        places = len(settings.urls) * UPSTREAM_PLACES or settings.slots
-        return self.wrap(create_engine(name, settings), name, places, yields=not settings.urls)
+        """Make the engine of the model `name`, not yet running. Raises ConfigError."""
+        engine = create_engine(name, settings)
+        return self._wrap(engine, name, settings.places, yields=not settings.urls)
 
-    def wrap(
-        self, engine: Engine, name: str, places: int, *, yields: bool = False
-    ) -> AdmittedEngine:
-        """Put `engine`, which serves the model `name`, behind a gate.
+    def embedding_engine(self) -> AdmittedEngine:
+        """Make the engine of this server's own embedding model."""
+        return self._wrap(EmbeddingEngine(), EMBEDDER, EMBEDDING_PLACES, yields=False)
 
-        It runs `places` requests at once, unless the settings say otherwise; with `yields` they
-        share this machine's processor.
-        """
-        settings = self._settings
-        places = settings.places or places
+    def _wrap(self, engine: Engine, name: str, places: int, *, yields: bool) -> AdmittedEngine:
+        policy = self._policy
         scheduler = Scheduler(
             places,
-            reserved=settings.reserved_of(places),
-            share=settings.background_share,
-            most_waiting=settings.max_waiting,
-            yields=yields if settings.yields is None else settings.yields,
+            reserved=_reserved(places),
+            share=policy.background_share,
+            most_waiting=self._settings.max_waiting,
+            yields=yields if policy.yields is None else policy.yields,
         )
         queue = AdmissionQueue(
-            scheduler,
-            interactive=settings.max_wait,
-            background=settings.max_wait_background,
+            scheduler, interactive=policy.max_wait, background=policy.max_wait_background
         )
         return AdmittedEngine(engine, name, queue, self._metering)
+
+
+def _reserved(places: int) -> int:
+    """Return how many of `places` background leaves free: a quarter, and at least one of two."""
+    return 0 if places == 1 else max(1, places // 4)

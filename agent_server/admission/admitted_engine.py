@@ -1,4 +1,4 @@
-"""Put an engine behind its admission queue, and record what each request uses.
+"""An engine behind its admission queue, which records the usage of each request.
 
 It is the only way to an engine, so that no endpoint can generate tokens past it.
 """
@@ -9,32 +9,30 @@ import asyncio
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from agent_server.admission.fair_queue import QueuedRequest
 from agent_server.admission.queue import AdmissionQueue
-from agent_server.admission.quota import Charge, Quotas
+from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.errors import ApiError, Unsupported
-from agent_server.metering.metrics import Metrics
-from agent_server.metering.request_context import RequestContext, current_request
-from agent_server.metering.usage_recorder import UsageRecorder
-from agent_server.usage import RequestUsage
+from agent_server.metering.key_usage import Charge, Metering
+from agent_server.metering.request_context import RequestContext
 from terrarium.cancellation import ScopeCancelled
+from terrarium.usage import TokenUsage
 
 SAYING = ("content", "reasoning_content", "tool_calls")
 """What of a delta people or programs wait for."""
 
-NOTHING = RequestUsage()
+NOTHING = TokenUsage()
 
 
 @dataclass(slots=True)
 class EngineCall:
-    """Who asks, and what the answer has brought so far; `variant` is the model that is asked for
+    """One request in flight: its sender, and the usage so far; `variant` is the model asked for
     where the engine has several."""
 
     context: RequestContext
@@ -44,25 +42,25 @@ class EngineCall:
     variant: str | None = None
     pieces: int = 0
     first: float | None = None
-    usage: RequestUsage | None = None
+    usage: TokenUsage | None = None
 
     def observe(self, chunk: Chunk) -> None:
-        """Take note of a part of the answer."""
+        """Record the usage of the next chunk."""
         if self.first is None and _says_something(chunk):
             self.first = time.monotonic()
         if isinstance(usage := chunk.get("usage"), dict):
-            read = RequestUsage.from_wire(usage)
+            read = TokenUsage.from_wire(usage)
             self.usage = read if self.usage is None else self.usage.beside(read)
         if chunk.get("choices"):
             self.pieces += 1
 
     def model(self, name: str) -> str:
-        """What the model behind the engine `name` is called by those who ask for it."""
+        """Return the name under which clients ask for the model of the engine `name`."""
         return f"{name}:{self.variant}" if self.variant else name
 
-    def total_usage(self) -> RequestUsage:
-        """What it took; an estimate where the answer broke off, nothing where none came."""
-        return self.usage or (RequestUsage(self.prompt, self.pieces) if self.pieces else NOTHING)
+    def total_usage(self) -> TokenUsage:
+        """Return the usage; an estimate where the answer broke off, nothing where none came."""
+        return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NOTHING)
 
 
 def _says_something(chunk: Chunk) -> bool:
@@ -85,18 +83,8 @@ _EMA_ALPHA = 0.1
 """How much the last answer counts in the running mean of answers' lengths."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metering:
-    """Where it is written down what was used, the same for all engines."""
-
-    quotas: Quotas
-    recorder: UsageRecorder
-    metrics: Metrics
-    log_prompts: bool = False
-
-
 class AdmittedEngine:
-    """Another engine, whose chats and embeddings are let in one by one."""
+    """Admits chats and embeddings to another engine, one by one."""
 
     def __init__(
         self, engine: Engine, name: str, queue: AdmissionQueue, metering: Metering
@@ -111,7 +99,7 @@ class AdmittedEngine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way or waits."""
+        """True while a request is in flight or waits."""
         return self._queue.is_busy or self._engine.is_busy
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
@@ -119,7 +107,7 @@ class AdmittedEngine:
         return self._engine.lifespan()
 
     async def ready(self) -> bool:
-        """Whether the engine could make a token now; after a failure it has to make one."""
+        """Return whether the engine could make a token now; after a failure it has to make one."""
         if not await self._engine.ready():
             return False
         if self._failed:
@@ -131,53 +119,60 @@ class AdmittedEngine:
         return await self._engine.model_info()
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
-        """Count tokens: nothing is generated, so nobody waits."""
+        """Count tokens, without waiting: nothing is generated."""
         return await self._engine.count(body)
 
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Answer an embeddings request when there is a place. Raises ApiError."""
-        call = await self._acquire(body)
+        call = await self._acquire(body, context)
         try:
             answer = await self._engine.embeddings(body)
-            call.usage = RequestUsage.from_wire(answer.get("usage") or {})
+            call.usage = TokenUsage.from_wire(answer.get("usage") or {})
             return answer
         finally:
             self._release(call)
 
-    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+    async def chat(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
         """Stream the answer when there is a place. Raises ApiError."""
-        call = await self._acquire(body)
+        call = await self._acquire(body, context)
         try:
-            yields = self._queue.scheduler.yields
-            if yields and call.request.background:
-                chat = self._stream_preemptible(call, body, session)
-            else:
-                chat = self._engine.chat(body, session)
-            async with aclosing(chat) as chunks:
-                async for chunk in chunks:
-                    if yields and not call.pieces:
+            chunk, chunks = await self._start(call, body)
+            async with aclosing(chunks):
+                while chunk is not None:
+                    if self._queue.scheduler.yields and not call.pieces:
                         self._queue.on_first_token(call.request)
                     call.observe(chunk)
                     yield chunk
+                    chunk = await anext(chunks, None)
         except ApiError as error:
             self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
             raise
         finally:
             self._release(call)
 
-    async def _stream_preemptible(
-        self, call: EngineCall, body: Mapping[str, Any], session: str | None
-    ) -> Chunks:
-        """Stream an answer whose beginning may have to make room, and then begins again."""
+    async def _start(
+        self, call: EngineCall, body: Mapping[str, Any]
+    ) -> tuple[Chunk | None, Chunks]:
+        """Return the first chunk of an answer (None: it is empty) and the generator of the rest.
+
+        Where requests share a processor, a background one may be preempted until its first chunk:
+        its generation is closed, it waits for a place again, and then begins again.
+        """
+        is_preemptible = self._queue.scheduler.yields and call.request.background
         while True:
-            async with aclosing(self._engine.chat(body, session)) as chunks:
-                with suppress(ScopeCancelled):
+            chunks, has_started = self._engine.chat(body, call.context.session), False
+            try:
+                if is_preemptible:
                     first = await self._queue.await_first_token(call.request, chunks)
-                    if first is not None:
-                        yield first
-                    async for chunk in chunks:
-                        yield chunk
-                    return
+                else:
+                    first = await anext(chunks, None)
+                has_started = True
+                return first, chunks
+            except ScopeCancelled:
+                pass  # only `await_first_token` raises it: an interactive request needs the place
+            finally:
+                if not has_started:
+                    await chunks.aclose()
             with self._measure_wait(call.context):
                 await self._queue.reacquire(call.request)
 
@@ -189,9 +184,9 @@ class AdmittedEngine:
         except (ApiError, StopAsyncIteration, TimeoutError):
             return False
 
-    async def _acquire(self, body: Mapping[str, Any]) -> EngineCall:
+    async def _acquire(self, body: Mapping[str, Any], context: RequestContext) -> EngineCall:
         """Wait for a place. Raises RateLimited or QueueTimeout."""
-        context, metering = current_request(), self._metering
+        metering = self._metering
         if metering.log_prompts:
             log.info("engine.asked", model=self._name, body=body)
         prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
@@ -226,7 +221,7 @@ class AdmittedEngine:
             self._metering.metrics.observe_wait(context, self._name, waited)
 
     def _release(self, call: EngineCall) -> None:
-        """Give the place back and write down what was used."""
+        """Give the place back and record the usage."""
         used, now, metering = call.total_usage(), time.monotonic(), self._metering
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
         if call.charge:

@@ -1,4 +1,4 @@
-"""The places of one engine, waited for in asyncio."""
+"""The queue of one engine, in asyncio."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import asyncio
 import math
 import time
 
-from agent_server.admission.fair_queue import QueuedRequest
-from agent_server.admission.scheduler import Scheduler
+from agent_server.admission.scheduler import QueuedRequest, Scheduler
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import QueueTimeout, RateLimited
 from terrarium.cancellation import CancelScope, ScopeCancelled
 
 
 class AdmissionQueue:
-    """Lets requests in, as the scheduler says. `patience` is in seconds, by priority."""
+    """Admits requests in the scheduler's order. The longest waits are in seconds, by priority."""
 
     def __init__(self, scheduler: Scheduler, *, interactive: float, background: float) -> None:
         self.scheduler = scheduler
@@ -25,12 +24,12 @@ class AdmissionQueue:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request runs or waits."""
+        """True while a request runs or waits."""
         waiting = (self.scheduler.waiting_count(background=each) for each in (False, True))
         return bool(self.scheduler.running or any(waiting))
 
     async def acquire(self, request: QueuedRequest) -> None:
-        """Return when `request` may run; then `release` must be called.
+        """Wait until `request` may run; then `release` must be called.
 
         Raises RateLimited when too many wait, QueueTimeout when it has waited too long. A task
         that is cancelled here waits no longer and holds no place.
@@ -50,12 +49,12 @@ class AdmissionQueue:
             await self._wait(request)
 
     async def await_first_token(self, request: QueuedRequest, chunks: Chunks) -> Chunk | None:
-        """The first part of the answer to a request that runs, None when there is none.
+        """Return the first chunk of the answer to a running request, None when it is empty.
 
         Raises ScopeCancelled when it has to make room first; then `reacquire` must be called.
         """
         if request in self.scheduler.preemptible():
-            raise ScopeCancelled  # somebody came since it was let in
+            raise ScopeCancelled  # an interactive request has come since it was admitted
         self._stoppable[request] = stoppable = CancelScope()
         try:
             return await stoppable.result(anext(chunks, None))
@@ -63,14 +62,14 @@ class AdmissionQueue:
             del self._stoppable[request]
 
     async def reacquire(self, request: QueuedRequest) -> None:
-        """Make room, and return when `request` may run again. Raises as `acquire` does."""
+        """Give the place back, and wait until `request` may run again. Raises as `acquire` does."""
         self.scheduler.requeue(request)
         self._dispatch()
         if request.started is None:
             await self._wait(request)
 
     def on_first_token(self, request: QueuedRequest) -> None:
-        """The first part of the answer has come; others need not keep out of the way now."""
+        """Record that the first chunk of an answer has come, and start what had to wait for it."""
         self.scheduler.on_first_token(request, time.monotonic())
         self._dispatch()
 
@@ -119,7 +118,7 @@ class AdmissionQueue:
         self._dispatch_later(self.scheduler.exclusive_until - now)
 
     def _dispatch_later(self, seconds: float) -> None:
-        """Look again when nobody is to be alone any more."""
+        """Dispatch again when the exclusive time of a running request is over."""
         if self._later:
             self._later.cancel()
             self._later = None

@@ -1,33 +1,156 @@
-"""Which request runs next, without a clock or a socket of its own.
+"""The order in which requests run, decided without a clock or a socket.
 
-The rules:
+The rules of `Scheduler`:
 
 - At most `places` run at once, at most `request.parallel` of one key.
-- Interactive requests go before background ones, which leave `reserved` places free, so that
-  somebody who asks does not wait for the end of a long answer that nobody waits for.
+- Interactive requests go before background ones, which leave `reserved` places free, so that a
+  person does not wait for the end of a long answer that nobody waits for.
 - While background waits it is owed `share` of all tokens that are computed. As soon as it is owed
   as much as its next request will cost, that request goes first, and into a reserved place if need
   be: so it never starves.
-- Where the requests that run share one processor (`yields`), background keeps out of the way until
-  an interactive request has its first token: none is started meanwhile, and one that has not said
-  a word yet makes room and begins again later. Its prompt is long work that cannot be shared out;
-  the words after it are short steps that can. What background is owed is left alone.
+- Where requests share one processor (`yields`), no background request is started while an
+  interactive one has no first token, and a running one without a first token of its own is
+  preempted: it is queued again. Its prompt is long work that cannot be shared out; the tokens after
+  it are short steps that can. What background is owed is left alone.
 - There an interactive request is also alone for `DECODE_GRACE` seconds from its first token on, but
   no longer than `MAX_EXCLUSIVE` in all: nothing is started beside it. Two prompts side by side
-  would both be read when the second alone would be, and every word of an answer would wait for a
+  would both be read when the second alone would be, and every token of an answer would wait for a
   piece of the other's prompt. So most answers are whole before the next prompt is read, and a long
   one is written while others are read.
-- Within each of the two the order is that of `FairQueue`.
+- Within each of the two priorities the order is that of `FairQueue`.
 - At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
   key with fewer, and a background request its place to an interactive one: a flood keeps nobody
   out. Source of this longest-queue drop: McKenney, "Stochastic Fairness Queueing", 1990.
+
+The order of `FairQueue` gives each key its share of tokens by start-time fair queueing: each key
+has a virtual start time, the key with the earliest goes next, and its time then moves on by cost
+divided by weight. A key that comes back after a pause starts at the present virtual time, so that
+it can neither save up nor be in debt for it. Source: Goyal, Vin, Cheng, "Start-time Fair Queueing",
+SIGCOMM 1996. The cost of an answer is known only when it ends, so the estimate is then corrected,
+as in Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from agent_server.admission.fair_queue import FairQueue, QueuedRequest
+
+@dataclass(slots=True, eq=False)
+class QueuedRequest:
+    """One request of a key, and how many tokens it is expected to cost.
+
+    `parallel` is how many requests of this key may run at once, None for any number; `arrived`
+    and `started` are when it came and when it began to run, in seconds of any clock, and
+    `exclusive_until` is how long no other is started beside it.
+    """
+
+    key: str
+    cost: float
+    weight: float = 1.0
+    background: bool = False
+    parallel: int | None = None
+    arrived: float = 0.0
+    started: float | None = None
+    exclusive_until: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Flow:
+    """The requests of one key: `start` is its virtual time."""
+
+    start: float
+    running: int = 0
+    waiting: deque[QueuedRequest] = field(default_factory=deque)
+
+
+class FairQueue:
+    """The requests that wait, and the virtual time."""
+
+    def __init__(self) -> None:
+        self._flows: dict[str, _Flow] = {}
+        self._now = 0.0
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        """Return the number of waiting requests."""
+        return self._waiting
+
+    def waiting_count(self, key: str) -> int:
+        """Return the number of waiting requests of `key`."""
+        flow = self._flows.get(key)
+        return len(flow.waiting) if flow else 0
+
+    def add(self, request: QueuedRequest) -> None:
+        """Append `request` to the queue of its key."""
+        flow = self._flows.get(request.key)
+        if flow is None:
+            flow = self._flows[request.key] = _Flow(self._now)
+        elif not flow.waiting:
+            flow.start = max(flow.start, self._now)
+        flow.waiting.append(request)
+        self._waiting += 1
+
+    def head(self, may_run: Callable[[QueuedRequest], bool]) -> QueuedRequest | None:
+        """Return the request whose turn it is, among those that `may_run`."""
+        best: _Flow | None = None
+        for flow in self._flows.values():
+            if not flow.waiting or (best is not None and flow.start >= best.start):
+                continue
+            if may_run(flow.waiting[0]):
+                best = flow
+        return best.waiting[0] if best else None
+
+    def start(self, request: QueuedRequest) -> None:
+        """Take out the `request` that was the head: it runs now."""
+        flow = self._flows[request.key]
+        flow.waiting.popleft()
+        flow.running += 1
+        self._waiting -= 1
+        # Virtual time is the start of the request in service. It never goes back, so a key that was
+        # idle joins at the present.
+        self._now = max(self._now, flow.start)
+        flow.start += request.cost / request.weight
+
+    def requeue(self, request: QueuedRequest) -> None:
+        """Put a running request first in the queue of its key, as if it had never run."""
+        flow = self._flows[request.key]
+        flow.running -= 1
+        flow.waiting.appendleft(request)
+        self._waiting += 1
+        flow.start -= request.cost / request.weight
+
+    def end(self, request: QueuedRequest, cost: float) -> None:
+        """Take out a running request, and correct its estimated cost to `cost`."""
+        flow = self._flows[request.key]
+        flow.running -= 1
+        # The start was moved by an estimate: what was over or under is made good now.
+        flow.start += (cost - request.cost) / request.weight
+        self._drop_idle(request.key, flow)
+
+    def remove(self, request: QueuedRequest) -> None:
+        """Take out a waiting request."""
+        flow = self._flows[request.key]
+        flow.waiting.remove(request)
+        self._waiting -= 1
+        self._drop_idle(request.key, flow)
+
+    def longest_queue_tail(self) -> QueuedRequest | None:
+        """Return the last request of the key with the longest queue."""
+        longest = max(self._flows.values(), key=lambda flow: len(flow.waiting), default=None)
+        return longest.waiting[-1] if longest and longest.waiting else None
+
+    def _drop_idle(self, key: str, flow: _Flow) -> None:
+        """Forget an idle key that owes nothing, and all keys when all are idle."""
+        if flow.waiting or flow.running:
+            return
+        if flow.start <= self._now:
+            del self._flows[key]
+        if not any(each.waiting or each.running for each in self._flows.values()):
+            self._flows.clear()
+            self._now = 0.0
+
 
 MAX_EXCLUSIVE = 10.0
 """Seconds; an 8,000-token prompt takes longer, and a short question does not wait for it."""
@@ -40,7 +163,7 @@ _NEWEST = 0.2
 
 
 class Scheduler:
-    """The places of one engine, and who waits for them. Times are seconds of any clock."""
+    """The places of one engine and the requests for them. Times are seconds of any clock."""
 
     def __init__(
         self,
@@ -66,20 +189,20 @@ class Scheduler:
 
     @property
     def running(self) -> int:
-        """How many requests run."""
+        """The number of running requests."""
         return len(self._running)
 
     @property
     def exclusive_until(self) -> float:
-        """Until when nothing is started, as one that runs is to be alone."""
+        """The time until which nothing is started, as a running request is to be alone."""
         return max((request.exclusive_until for request in self._running), default=0.0)
 
     def waiting_count(self, *, background: bool) -> int:
-        """How many requests of this priority wait."""
+        """Return the number of waiting requests of one priority."""
         return len(self._queues[background])
 
     def arrive(self, request: QueuedRequest) -> QueuedRequest | None:
-        """Let `request` wait. Returns the one that must go for it: another, itself, or None."""
+        """Queue `request`. Returns the request that is evicted for it: another, itself, or None."""
         loser = self._evict(request) if self._waiting_total() >= self._most_waiting else None
         if loser is not request:
             self._queues[request.background].add(request)
@@ -103,29 +226,31 @@ class Scheduler:
         if request.background:
             self._in_background += 1
             self._owed = self._deficit(self._owed - request.cost)
+        # A background request that was owed its place is not preempted, or it might starve. Of the
+        # others it is remembered what they were charged, to be given back when they are preempted.
         if self.yields and not (request.background and owed >= request.cost):
             self._prefilling[request] = owed - self._owed
         return request
 
     def on_first_token(self, request: QueuedRequest, now: float) -> None:
-        """The first part of the answer to a running request has come."""
+        """Record that the first token of a running request has come."""
         self._prefilling.pop(request, None)
         request.exclusive_until = min(request.exclusive_until, now + DECODE_GRACE)
 
     def preemptible(self) -> list[QueuedRequest]:
-        """The background requests that must make room now."""
+        """Return the background requests to preempt now."""
         if not self._is_awaited() and self._queues[False].head(self._may_run) is None:
             return []
         return [request for request in self._prefilling if request.background]
 
     def requeue(self, request: QueuedRequest) -> None:
-        """A running request has made room: it waits again."""
+        """Queue a preempted request again."""
         self._owed += self._prefilling.pop(request)
         self._stop(request)
         self._queues[request.background].requeue(request)
 
     def end(self, request: QueuedRequest, now: float, cost: float) -> None:
-        """A running request has ended; it has really cost `cost` tokens."""
+        """End a running request, which has cost `cost` tokens in fact."""
         assert request.started is not None
         seconds = now - request.started
         self._prefilling.pop(request, None)
@@ -136,14 +261,15 @@ class Scheduler:
         if request.background:
             self._owed = self._deficit(self._owed - (cost - request.cost))
         elif self._queues[True]:
+            # For a share s of all tokens, background is owed s / (1 - s) for each of the others.
             self._owed += cost * self._owed_per_token
 
     def cancel(self, request: QueuedRequest) -> None:
-        """A waiting request goes away."""
+        """Take out a waiting request."""
         self._queues[request.background].remove(request)
 
     def drain_seconds(self, now: float) -> float:
-        """How long it takes until all that wait now have started, as fast as it went lately."""
+        """Estimate the seconds until all that wait now have started, at the recent pace."""
         ages = [now - request.started for request in self._running if request.started is not None]
         each = max(self._mean, sum(ages) / len(ages) if ages else 0.0)
         return self._waiting_total() * each / self.places
@@ -157,7 +283,7 @@ class Scheduler:
         self._in_background -= request.background
 
     def _is_awaited(self) -> bool:
-        """Whether somebody waits for the first word of a running request."""
+        """Return whether an interactive request runs that has no first token yet."""
         return any(not request.background for request in self._prefilling)
 
     def _waiting_total(self) -> int:
@@ -175,7 +301,7 @@ class Scheduler:
         return background if interactive is None and has_place else interactive
 
     def _deficit(self, tokens: float) -> float:
-        """What background is owed; it is not in debt for what nobody else wanted."""
+        """Return what background is owed; it has no debt for tokens that no one else wanted."""
         return tokens if self._queues[False] else max(0.0, tokens)
 
     def _may_run(self, request: QueuedRequest) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
 from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority, server_path
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
+from terrarium.command_options import take_options
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
@@ -37,29 +39,44 @@ def _name(text: str) -> str:
     return text
 
 
-@keys.command()
-def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", callback=_name, help="Whose key it is.")],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateKeyCommand:
+    """The argument and options of `terrarium keys create`."""
+
+    name: Annotated[str, typer.Argument(metavar="NAME", callback=_name, help="Whose key it is.")]
     weight: Annotated[
         float, typer.Option(min=0.01, max=100, help="Its share of a busy engine against others.")
-    ] = 1.0,
-    priority: Annotated[
-        Priority, typer.Option(help="The highest that its requests can have.")
-    ] = "interactive",
-    requests_per_minute: Quota = None,
-    tokens_per_minute: Quota = None,
-    tokens_per_day: Quota = None,
+    ] = 1.0
+    priority: Annotated[Priority, typer.Option(help="The highest that its requests can have.")] = (
+        "interactive"
+    )
+    requests_per_minute: Quota = None
+    tokens_per_minute: Quota = None
+    tokens_per_day: Quota = None
     parallel: Annotated[
         int | None, typer.Option(min=1, help="So many of its requests run at once, others wait.")
-    ] = None,
-    config: ConfigFile = None,
-    data: DataFolder = Path("data"),
-) -> None:
+    ] = None
+    config: ConfigFile = None
+    data: DataFolder = Path("data")
+
+    def key(self) -> Key:
+        """Return the key that is described."""
+        return Key(
+            self.name,
+            self.weight,
+            self.priority,
+            self.requests_per_minute,
+            self.tokens_per_minute,
+            self.tokens_per_day,
+            self.parallel,
+        )
+
+
+@keys.command()
+@take_options
+def create(command: CreateKeyCommand) -> None:
     """Make a key and print it: it is shown this once. The tendril gets it as AGENT_API_KEY."""
-    key = Key(
-        name, weight, priority, requests_per_minute, tokens_per_minute, tokens_per_day, parallel
-    )
-    secret, is_first = asyncio.run(_create(load(config, data), key))
+    secret, is_first = asyncio.run(_create(load(command.config, command.data), command.key()))
     typer.echo(secret)
     if is_first:
         typer.echo("From now on this server answers nobody without a key.", err=True)
@@ -95,7 +112,7 @@ def revoke(
 
 
 async def _create(config: Config, key: Key) -> tuple[str, bool]:
-    """The secret, and whether the server was open until now."""
+    """Store a key; returns its secret, and whether the server was open until now."""
     has_admin = config.section(ServerSettings).admin_key is not None
     async with Database.open(server_path(config.data)) as database:
         table = Keys(database)

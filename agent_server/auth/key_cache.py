@@ -1,4 +1,4 @@
-"""The keys that count now, held in memory: no request waits for the file.
+"""A cache of the valid API keys: no request waits for the file.
 
 Keys that are made or revoked while the server runs count within `PAUSE`.
 """
@@ -24,7 +24,7 @@ PAUSE = 0.5
 
 
 class ApiKeyCache:
-    """Who a bearer key belongs to.
+    """The owners of bearer keys.
 
     Without an admin key and as long as no key was ever made, the server is open to everybody who
     can reach it. Revoking the last key does not open it again.
@@ -36,7 +36,7 @@ class ApiKeyCache:
         self.is_open = admin is None
 
     def authenticate(self, secret: bytes) -> Key | None:
-        """The owner of `secret`, ANYBODY where no key is needed; None for a wrong key.
+        """Return the owner of `secret`, ANYBODY where no key is needed; None for a wrong key.
 
         Digests are compared, so the time it takes tells nothing of a key.
         """

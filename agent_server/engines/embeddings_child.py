@@ -56,7 +56,7 @@ def _answer(model: Any, texts: list[str], query: bool) -> dict[str, Any]:
 
 
 def _clean(text: str) -> str:
-    """The model's library takes a C string of UTF-8."""
+    """Return `text` as the model's library takes it: a C string of UTF-8."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 

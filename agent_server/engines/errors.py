@@ -1,4 +1,4 @@
-"""An engine's refusals, told to our client in the API's own terms."""
+"""Translation of an engine's errors to those of the API."""
 
 from __future__ import annotations
 

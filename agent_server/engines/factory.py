@@ -35,7 +35,7 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
         path=str(path),
         name=name,
         context=_context(settings, path),
-        slots=settings.slots,
+        slots=settings.places,
         threads=settings.threads,
         key="",
         thinks=settings.reasoning is True,
@@ -46,4 +46,4 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
 def _context(settings: ModelConfig, path: Path) -> int:
     if "context" in settings.model_fields_set:
         return settings.context
-    return fitting_context(path, settings.slots, Machine.here().memory)
+    return fitting_context(path, settings.places, Machine.here().memory)

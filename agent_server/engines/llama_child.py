@@ -43,7 +43,7 @@ REPEAT_PENALTY = 1.1
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """What the engine loads. `context` is tokens per request; `key` is the bearer key it wants;
+    """The model and its limits. `context` is tokens per request; `key` is the bearer key it wants;
     with `thinks` a model that can think before it answers does."""
 
     path: str
@@ -55,7 +55,7 @@ class EngineSpec:
     thinks: bool = False
 
     def as_line(self) -> bytes:
-        """The line that the child reads."""
+        """Return the line that the child reads."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 

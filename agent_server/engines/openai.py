@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-
-from pydantic_core import from_json
 
 from agent_server.engine_protocol import Chunk, Chunks, ModelInfo, TokenCount
 from agent_server.engines.capability_probe import (
@@ -19,13 +16,18 @@ from agent_server.engines.capability_probe import (
     size_in,
 )
 from agent_server.engines.errors import event_to_api_error
-from agent_server.engines.upstream_pool import UpstreamPool, UpstreamRequest, UpstreamResponse
-from agent_server.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
-from terrarium.sse import EventData, EventTooLong
+from agent_server.engines.upstream_pool import (
+    SseStream,
+    UpstreamEngine,
+    UpstreamRequest,
+    encode,
+    parse_json,
+)
+from agent_server.errors import ApiError, EngineUnavailable, Unsupported
 
 
 def merge_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Put plain text that follows plain text of the same choice together."""
+    """Join successive chunks that only have text of the same choice."""
     held: Chunk | None = None
     for chunk in chunks:
         if not _is_text(chunk):
@@ -45,7 +47,7 @@ def merge_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _is_text(chunk: Chunk) -> bool:
-    """Whether it says some words and nothing else."""
+    """Return whether a chunk has text of one choice and nothing else."""
     choices = chunk.get("choices")
     if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage"):
         return False
@@ -61,10 +63,8 @@ UNNAMED = "default"
 
 DONE = b"[DONE]"
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
-
-class HttpEngine:
+class HttpEngine(UpstreamEngine):
     """One model behind one or more base URLs (without `/v1`).
 
     `model` None takes the first model the upstream lists.
@@ -80,21 +80,9 @@ class HttpEngine:
         keep_alive: bool = True,
     ) -> None:
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._upstream_pool = UpstreamPool(urls, headers, timeout=timeout, keep_alive=keep_alive)
-        self._model = model
+        super().__init__(urls, headers, model=model, timeout=timeout, keep_alive=keep_alive)
         self._urls = " ".join(urls)
         self._counts_chats = True  # until it turns out to be llama.cpp, which counts texts only
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a request is under way."""
-        return self._upstream_pool.is_busy
-
-    @asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
-        """Hold the connections open."""
-        async with self._upstream_pool.lifespan():
-            yield
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer. Always a stream: only a stream can be cancelled."""
@@ -148,10 +136,6 @@ class HttpEngine:
         model = body.get("model") or await self._model_name()
         return await self._json("POST", "/v1/embeddings", {**body, "model": model})
 
-    async def ready(self) -> bool:
-        """Whether an upstream lists its models: it is up and takes our key."""
-        return await self._upstream_pool.healthy()
-
     async def model_info(self) -> ModelInfo:
         """Ask the list of models, then what llama.cpp or Ollama have besides."""
         name = await self._model_name()
@@ -191,53 +175,9 @@ class HttpEngine:
             card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)
         ]
 
-    async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        content = None if body is None else encode(body)
-        whole = await (
-            await self._upstream_pool.send(UpstreamRequest(method, path, content))
-        ).read_all()
-        try:
-            answer = json.loads(whole)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise EngineUnavailable(f"the engine's {path} did not answer with a JSON object")
-        return answer
-
-
-def encode(body: Mapping[str, Any]) -> bytes:
-    """A request body as JSON. Raises InvalidRequest for what JSON cannot carry."""
-    try:
-        return _ENCODER.encode(body).encode()
-    except ValueError:
-        # Infinity, NaN, or half of a surrogate pair.
-        text = "the request holds a number or text that JSON cannot carry"
-        raise InvalidRequest(text) from None
-
-
-class SseStream:
-    """The data of the events of a streamed answer."""
-
-    def __init__(self, answer: UpstreamResponse) -> None:
-        self._answer = answer
-        self._data = EventData()
-        self._ended = False
-
-    async def next_batch(self) -> list[bytes]:
-        """Those that came together; none at the end. Raises ApiError."""
-        found: list[bytes] = []
-        try:
-            while not found and not self._ended:
-                piece = await self._answer.read()
-                self._ended = not piece
-                found = self._data.feed(piece or b"\n")  # the last line may be left open
-        except EventTooLong as error:
-            raise EngineUnavailable("the engine sent an event without an end") from error
-        return found
-
 
 def _as_chunk(whole: Chunk) -> Chunk:
-    """The answer of an upstream that does not stream, as the one chunk of a stream."""
+    """Turn the answer of an upstream that does not stream into the one chunk of a stream."""
     for choice in _choices(whole):
         choice["delta"] = delta = choice.pop("message", None) or {}
         for index, call in enumerate(delta.get("tool_calls") or ()):
@@ -246,10 +186,7 @@ def _as_chunk(whole: Chunk) -> Chunk:
 
 
 def _parse(data: bytes) -> Chunk:
-    try:
-        chunk = _json(data)
-    except ValueError:
-        chunk = _loosely(data)
+    chunk = parse_json(data)
     if not isinstance(chunk, dict):
         raise EngineUnavailable("the engine sent something that is not a chunk")
     if chunk.get("error"):
@@ -259,29 +196,13 @@ def _parse(data: bytes) -> Chunk:
     return chunk
 
 
-def _json(data: bytes) -> Any:
-    try:
-        return from_json(data)
-    except ValueError:
-        # Half of a surrogate pair, of an engine that cuts a character in two.
-        return json.loads(data)
-
-
 def _is_finished(chunk: Chunk) -> bool:
     return any(choice.get("finish_reason") for choice in _choices(chunk))
 
 
 def _choices(chunk: Chunk) -> list[Chunk]:
-    """The choices of a chunk. Raises EngineUnavailable when they have another shape."""
+    """Return the choices of a chunk. Raises EngineUnavailable when they have another shape."""
     choices = chunk.get("choices") or []
     if not isinstance(choices, list) or not all(isinstance(each, dict) for each in choices):
         raise EngineUnavailable("the engine sent something that is not a chunk")
     return choices
-
-
-def _loosely(data: bytes) -> Any:
-    """Parse what the strict and faster parser refuses: half of a surrogate pair as an escape."""
-    try:
-        return json.loads(data)
-    except ValueError:
-        raise EngineUnavailable("the engine sent something that is not JSON") from None

@@ -1,22 +1,34 @@
-"""The base URLs of one engine: health, failover, and the response of the one that was asked."""
+"""The base URLs of one engine: health, failover, requests, and the responses to them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import itertools
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
+from pydantic_core import from_json
 
 from agent_server.engines.errors import to_api_error
-from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable, RateLimited, Unsupported
-from terrarium.http.connection import ConnectionBroken, HttpConnection
-from terrarium.http.pool import ConnectFailed, ConnectionPool
+from agent_server.errors import (
+    ApiError,
+    EngineTimeout,
+    EngineUnavailable,
+    InvalidRequest,
+    RateLimited,
+    Unsupported,
+)
+from terrarium.http.client import ConnectFailed, ConnectionBroken, ConnectionPool, HttpConnection
+from terrarium.sse import EventData, EventTooLong
 
 log = structlog.get_logger()
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 BREAK_AFTER = 3
 """Failures in a row after which an upstream is asked no more until a health check passes."""
@@ -33,20 +45,20 @@ class Upstream:
     in_flight: int = 0
 
     def record_success(self) -> None:
-        """Note that it answered."""
+        """Close the circuit after an answer."""
         if self.down:
             log.info("upstream.up", url=self.url)
         self.failures, self.down = 0, False
 
     def record_failure(self, reason: str, *, gone: bool = False) -> None:
-        """Note that it did not; `gone` when it refuses connections, which once is enough."""
+        """Count a failure; `gone` when it refuses connections, which opens the circuit at once."""
         self.failures += 1
         if not self.down and (gone or self.failures >= BREAK_AFTER):
             self.down = True
             log.warning("upstream.down", url=self.url, reason=reason)
 
     def rank(self, session: str) -> bytes:
-        """Where a session prefers to be: of several upstreams the one that ranks first.
+        """Return the rank of this upstream for a session, which goes to the one that ranks first.
 
         Rendezvous hashing: when an upstream goes or comes, the others keep their sessions.
         """
@@ -76,7 +88,7 @@ class UpstreamResponse:
         self.upstream = upstream
 
     async def read(self) -> bytes:
-        """What has come of the body; nothing at its end. Raises ApiError."""
+        """Return the next bytes of the body; none at its end. Raises ApiError."""
         assert self._connection is not None
         try:
             return await self._connection.read()
@@ -88,7 +100,7 @@ class UpstreamResponse:
             raise EngineUnavailable("the engine went away in the middle of the answer") from error
 
     async def read_all(self) -> bytes:
-        """The rest of the body, and close. Raises EngineTimeout, EngineUnavailable."""
+        """Return the rest of the body, and close. Raises EngineTimeout, EngineUnavailable."""
         body = bytearray()
         try:
             while piece := await self.read():
@@ -104,7 +116,7 @@ class UpstreamResponse:
         self.close(FAREWELL)
 
     def close(self, grace: float = 0) -> None:
-        """Leave; an answer that has not ended is broken off, which stops its generation."""
+        """Release the connection; an answer that has not ended is aborted, and its generation."""
         if self._connection is not None:
             self._connection.release(grace)
             self._connection = None
@@ -131,7 +143,7 @@ class UpstreamRequest:
 
 
 class UpstreamPool:
-    """Sends calls, each to the first URL that begins an answer.
+    """Sends each request to the first URL that begins an answer.
 
     A connection that is refused or breaks, a status of 429 or 5xx, and an empty answer let the
     next URL try, always before the first byte of an answer and never after. A URL that keeps
@@ -159,7 +171,7 @@ class UpstreamPool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """True while a request is in flight."""
         return any(each.in_flight for each in self._pool)
 
     @asynccontextmanager
@@ -178,16 +190,16 @@ class UpstreamPool:
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
-        problem: ApiError = EngineUnavailable("no engine can be reached")
+        problem: ApiError | None = None
         for upstream in self._order(request.session):
             try:
                 return await self._ask(upstream, request)
             except (EngineUnavailable, RateLimited) as error:
                 problem = error
-        raise problem
+        raise problem or EngineUnavailable("no engine can be reached")
 
     async def healthy(self) -> bool:
-        """Whether any upstream passes its health check now."""
+        """Return whether any upstream passes its health check now."""
         async with asyncio.TaskGroup() as tasks:
             checks = [tasks.create_task(self._check(each)) for each in self._pool]
         return any(check.result() for check in checks)
@@ -204,7 +216,7 @@ class UpstreamPool:
         return answer
 
     async def _first_bytes(self, upstream: Upstream, request: UpstreamRequest) -> HttpConnection:
-        """The connection with the first bytes of the answer's body. Raises ApiError."""
+        """Return the connection with the first bytes of the answer's body. Raises ApiError."""
         if not self._is_running:
             raise EngineUnavailable("the engine is not started")
         try:
@@ -251,7 +263,7 @@ class UpstreamPool:
                         tasks.create_task(self._check(each))
 
     async def _check(self, upstream: Upstream) -> bool:
-        """A path that the upstream does not have is an answer too: it lives."""
+        """Check the health of an upstream. That it lacks the path is an answer too."""
         try:
             async with asyncio.timeout(CHECK_PATIENCE):
                 answer = await self._ask(upstream, self._health)
@@ -264,3 +276,88 @@ class UpstreamPool:
                 return False
         upstream.record_success()
         return True
+
+
+class UpstreamEngine:
+    """The common part of engines behind base URLs; `model` is asked when a request names none."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        headers: Mapping[str, str],
+        *,
+        model: str | None,
+        timeout: float,
+        keep_alive: bool = True,
+    ) -> None:
+        self._upstream_pool = UpstreamPool(urls, headers, timeout=timeout, keep_alive=keep_alive)
+        self._model = model
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request is in flight."""
+        return self._upstream_pool.is_busy
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Hold the connections open."""
+        async with self._upstream_pool.lifespan():
+            yield
+
+    async def ready(self) -> bool:
+        """Return whether an upstream lists its models: it is up and takes our key."""
+        return await self._upstream_pool.healthy()
+
+    async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the JSON object that answers a request. Raises ApiError."""
+        content = None if body is None else encode(body)
+        response = await self._upstream_pool.send(UpstreamRequest(method, path, content))
+        answer = parse_json(await response.read_all())
+        if not isinstance(answer, dict):
+            raise EngineUnavailable(f"the engine's {path} did not answer with a JSON object")
+        return answer
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """Return a request body as JSON. Raises InvalidRequest for what JSON cannot carry."""
+    try:
+        return _ENCODER.encode(body).encode()
+    except ValueError:
+        # Infinity, NaN, or half of a surrogate pair.
+        text = "the request holds a number or text that JSON cannot carry"
+        raise InvalidRequest(text) from None
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse what an engine sends. Raises EngineUnavailable for what is not JSON."""
+    try:
+        return from_json(data)
+    except ValueError:
+        pass
+    try:
+        # Half of a surrogate pair as an escape, of an engine that cuts a character in two: the
+        # strict and faster parser refuses it.
+        return json.loads(data)
+    except ValueError:
+        raise EngineUnavailable("the engine sent something that is not JSON") from None
+
+
+class SseStream:
+    """The data of the events of a streamed answer."""
+
+    def __init__(self, answer: UpstreamResponse) -> None:
+        self._answer = answer
+        self._data = EventData()
+        self._ended = False
+
+    async def next_batch(self) -> list[bytes]:
+        """Return the events that came together; none at the end. Raises ApiError."""
+        found: list[bytes] = []
+        try:
+            while not found and not self._ended:
+                piece = await self._answer.read()
+                self._ended = not piece
+                found = self._data.feed(piece or b"\n")  # the last line may be left open
+        except EventTooLong as error:
+            raise EngineUnavailable("the engine sent an event without an end") from error
+        return found

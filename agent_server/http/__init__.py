@@ -1,1 +1,1 @@
-"""HTTP around the endpoints: middleware, streams, error responses, cancellation."""
+"""HTTP around the endpoints: middleware, responses, errors."""

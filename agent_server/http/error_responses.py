@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from agent_server.errors import ApiError
-from agent_server.http.json_encoding import JsonBody, sse_event
+from agent_server.http.responses import JsonBody, sse_event
 
 MESSAGES = "/v1/messages"
 """Where Anthropic's API begins."""
@@ -29,19 +29,19 @@ _KINDS = {
 
 
 def speaks_anthropic(path: str) -> bool:
-    """Whether the address belongs to Anthropic's API."""
+    """Return whether the address belongs to Anthropic's API."""
     return path == MESSAGES or path.startswith(f"{MESSAGES}/")
 
 
 def anthropic_error(error: ApiError, status: int | None = None) -> dict[str, Any]:
-    """`error` as Anthropic's API tells it; the field that is wrong goes into the message."""
+    """Return `error` in the form of Anthropic's API, which has no field for `param`."""
     status = status or error.status
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": error.message}}
 
 
 def error_event(error: ApiError, path: str) -> bytes:
-    """The last event of a stream at the address `path` that ends with `error`."""
+    """Return the last event of a stream at the address `path` that ends with `error`."""
     if speaks_anthropic(path):
         return sse_event(anthropic_error(error), "error")
     return sse_event(error.as_wire())

@@ -1,4 +1,4 @@
-"""Turns every error of a request into an OpenAI error object."""
+"""Handlers that turn every error of a request into an OpenAI error object."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def register(app: FastAPI) -> None:
 def to_response(
     request: Request, error: ApiError | RequestValidationError | HTTPException
 ) -> Response:
-    """The answer to a request that ended in `error`."""
+    """Return the response to a request that ended in `error`."""
     if isinstance(error, ApiError):
         return error_response(error)
     if isinstance(error, RequestValidationError):
@@ -72,7 +72,7 @@ def _http_error(request: Request, error: HTTPException) -> Response:
 
 
 def _param(location: Sequence[Any]) -> str | None:
-    """`("body", "messages", 0, "user", "content")` as `messages[0].content`."""
+    """Render `("body", "messages", 0, "user", "content")` as `messages[0].content`."""
     if location[0] != "body":
         return str(location[1])  # a header, or a part of the address
     path, field = "", ""

@@ -1,4 +1,4 @@
-"""What happens around every request: its id, its log line, its metrics, its key."""
+"""The layers around every request: its id, its log line, its metrics, its key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 import structlog
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,13 +21,13 @@ from agent_server.errors import (
     ClientGone,
     EngineUnavailable,
     Forbidden,
+    InvalidRequest,
     NotFound,
     Unauthorized,
 )
 from agent_server.http.error_responses import ErrorResponse, error_event
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.request_context import RequestContext, visiting
-from storage.usage.api_keys import Key
+from agent_server.metering.request_context import RequestContext
 from terrarium.loopback import host_of, is_loopback
 
 log = structlog.get_logger()
@@ -38,20 +39,20 @@ QUIET = frozenset({"/health", "/ready", "/metrics"})
 
 
 def error_response(error: ApiError) -> ErrorResponse:
-    """The HTTP answer for `error`."""
+    """Return the HTTP response for `error`."""
     return ErrorResponse(error)
 
 
 @dataclass(slots=True)
 class ResponseState:
-    """How far an answer has come; 499 when it never came to its end."""
+    """The progress of a response; its outcome is 499 when it never ended."""
 
     status: int | None = None
     complete: bool = False
     streaming: bool = False
 
     def note(self, message: Message) -> None:
-        """Take note of an ASGI message to the client."""
+        """Record an ASGI message to the client."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             kind = dict(message["headers"]).get(b"content-type", b"")
@@ -65,6 +66,27 @@ class ResponseState:
         if self.status is None or not self.complete:
             return ClientGone.status
         return self.status
+
+
+class AgentServer(FastAPI):
+    """The FastAPI application behind our middleware, `front`.
+
+    What the front answers by itself never enters the framework, which would cost more than the
+    answer does.
+    """
+
+    front: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] == "http":
+            await self.front(scope, receive, send)
+        else:
+            await self.framework(scope, receive, send)
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a connection that our middleware leaves to FastAPI."""
+        await super().__call__(scope, receive, send)
 
 
 class AccessLogMiddleware:
@@ -107,7 +129,7 @@ class AccessLogMiddleware:
         # Tendrils look whether there is a model of some name, and mostly there is none.
         looked = route == CARD and state.outcome == NotFound.status
         tell = log.debug if route in QUIET or looked else log.info
-        context = visiting.get()
+        context: RequestContext | None = scope.get("request_context")
         facts = context.log_fields() if context else {}
         tell(
             "request.done",
@@ -119,7 +141,7 @@ class AccessLogMiddleware:
 
 
 async def _farewell(state: ResponseState, scope: Scope, receive: Receive, send: Send) -> None:
-    """Tell a client whose answer is cut short, in the way that is still open."""
+    """Tell a client that its answer is cut short, by a status or by an event."""
     error = EngineUnavailable("the server is stopping")
     if state.status is None:
         await error_response(error)(scope, receive, send)
@@ -129,7 +151,7 @@ async def _farewell(state: ResponseState, scope: Scope, receive: Receive, send: 
 
 
 class AuthMiddleware:
-    """Finds out who asks, before a byte of the body is read; nobody gets in with a wrong key."""
+    """Authenticates a request and makes its context, before a byte of the body is read."""
 
     def __init__(self, app: ASGIApp, api_keys: ApiKeyCache) -> None:
         self._app = app
@@ -150,28 +172,25 @@ class AuthMiddleware:
                 hint = "send your key as Authorization: Bearer KEY"
                 await error_response(Unauthorized(f"{reason}; {hint}"))(scope, receive, send)
                 return
-            visiting.set(_request_context(owner, headers))
+            try:
+                scope["request_context"] = RequestContext.from_headers(owner, headers)
+            except InvalidRequest as error:
+                await error_response(error)(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
 
 def _is_loopback_host(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the Host header means this machine (see terrarium.loopback)."""
+    """Return whether the Host header means this machine (see terrarium.loopback)."""
     return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
 
 
 def _secret(headers: Mapping[bytes, bytes]) -> bytes:
-    """The bearer key; Anthropic's clients send it as `x-api-key`."""
+    """Return the bearer key; Anthropic's clients send it as `x-api-key`."""
     scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":
         return secret.strip()
     return headers.get(b"x-api-key", b"")
-
-
-def _request_context(owner: Key, headers: Mapping[bytes, bytes]) -> RequestContext:
-    """The key's priority is the highest; a request can only ask for less."""
-    background = b"background" in (owner.priority.encode(), headers.get(b"x-priority"))
-    size = headers.get(b"content-length", b"")
-    return RequestContext(owner, background, int(size) if size.isdigit() and len(size) < 16 else 0)
 
 
 class BodySizeLimitMiddleware:

@@ -1,1 +1,1 @@
-"""Who sends a request, what it used, and what Prometheus is told."""
+"""The context of requests, the usage of keys, and Prometheus metrics."""

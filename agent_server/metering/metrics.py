@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""The metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from agent_server.metering.request_context import RequestContext
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 
 class AdmissionState(Protocol):
-    """What the gauges read of the requests of one engine."""
+    """The numbers of an admission queue that the gauges read."""
 
     places: int
 
     @property
     def running(self) -> int:
-        """Requests that run."""
+        """The number of running requests."""
 
     def waiting_count(self, *, background: bool) -> int:
         """Count the requests of one priority that wait."""
@@ -47,7 +47,7 @@ class _Series:
 
 
 class Metrics:
-    """The counters of one server. A tendril is who a key belongs to."""
+    """The metrics of one server. A tendril is the owner of a key."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -91,7 +91,7 @@ class Metrics:
         )
 
     def watch_queue(self, model: str, scheduler: AdmissionState) -> None:
-        """Show from now on how many places this engine has, and who waits for them."""
+        """Register the gauges of an engine's places and waiting requests."""
         self._places.labels(model).set(scheduler.places)
         self._running.labels(model).set_function(lambda: scheduler.running)
         for background, priority in ((False, "interactive"), (True, "background")):
@@ -109,7 +109,7 @@ class Metrics:
         times.observe(seconds)
 
     def observe_wait(self, context: RequestContext, model: str, seconds: float) -> None:
-        """Count how long a request waited for a place, or until it gave up."""
+        """Observe the seconds that a request waited for a place, or until it gave up."""
         tendril = self._tendril(context)
         wait = self._waits.get((tendril, model, context.background))
         if wait is None:
@@ -122,7 +122,7 @@ class Metrics:
         self,
         context: RequestContext,
         model: str,
-        used: RequestUsage,
+        used: TokenUsage,
         first: float | None,
         ended: float,
     ) -> None:

@@ -1,54 +1,112 @@
-"""One HTTP request while it is answered: who sent it, and what became of it."""
+"""The context of one HTTP request: its sender, its conversation, and its usage so far.
+
+`AuthMiddleware` makes it from the headers and puts it into the ASGI scope; endpoints hand it on to
+the models, and these to the engines.
+"""
 
 from __future__ import annotations
 
 import time
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_server.usage import RequestUsage
+from starlette.types import Scope
+
+from agent_server.errors import InvalidRequest
 from storage.usage.api_keys import Key
+from terrarium.usage import TokenUsage
 
 ANYBODY = Key("anonymous")
-"""Who sends requests to a server that has no keys."""
+"""The sender of all requests to a server that has no keys."""
 
 ADMIN = Key("admin")
-"""Who sends requests with `[server] admin_key`."""
+"""The sender of requests with `[server] admin_key`."""
+
+OURSELVES = Key("terrarium")
+"""The sender of the requests with which the server tests and measures its models."""
+
+LONGEST_SESSION = 256
+"""Characters of `x-session-id`."""
+
+PRIORITIES = ("interactive", "background")
+
+HEADERS: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "x-session-id",
+            "in": "header",
+            "description": "the conversation this request belongs to",
+            "schema": {"type": "string", "maxLength": LONGEST_SESSION},
+        },
+        {
+            "name": "x-priority",
+            "in": "header",
+            "description": "whether a person waits for the answer",
+            "schema": {"type": "string", "enum": [*PRIORITIES], "default": PRIORITIES[0]},
+        },
+    ]
+}
+"""The headers that are read here, for the descriptions of endpoints at /openapi.json."""
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """Times are seconds of the monotonic clock, `size` is the length of the body in bytes.
+    """The facts of one request, and the counts that grow while it is answered.
 
-    `attempts` counts how often the engine was asked: twice where an answer is made in two parts.
+    `created` is in seconds since 1970, `began` in those of the monotonic clock; `size` is the
+    length of the body in bytes. `attempts` counts how often the engine was asked: twice where an
+    answer is made in two parts.
     """
 
     key: Key = ANYBODY
     background: bool = False
+    session: str | None = None
     size: int = 0
+    created: int = field(default_factory=lambda: int(time.time()))
     began: float = field(default_factory=time.monotonic)
     attempts: int = 0
     queue_seconds: float = 0.0
-    usage: RequestUsage | None = None
+    usage: TokenUsage | None = None
+
+    @classmethod
+    def from_headers(cls, owner: Key, headers: Mapping[bytes, bytes]) -> RequestContext:
+        """Make the context of a request of `owner`; the only validation of the headers.
+
+        A key's priority is the highest that its requests have; they can only ask for less. Raises
+        InvalidRequest.
+        """
+        session = headers.get(b"x-session-id")
+        if session is not None and len(session) > LONGEST_SESSION:
+            text = f"x-session-id is longer than {LONGEST_SESSION} characters"
+            raise InvalidRequest(text, param="x-session-id")
+        priority = headers.get(b"x-priority", b"interactive").decode("latin-1")
+        if priority not in PRIORITIES:
+            raise InvalidRequest("x-priority is interactive or background", param="x-priority")
+        size = headers.get(b"content-length", b"")
+        return cls(
+            key=owner,
+            background="background" in (owner.priority, priority),
+            session=None if session is None else session.decode("latin-1"),
+            size=int(size) if size.isdigit() and len(size) < 16 else 0,
+        )
 
     def log_fields(self) -> dict[str, Any]:
-        """For the log: who, and what it took. Seconds are rounded to milliseconds."""
+        """Return the fields for the access log. Seconds are rounded to milliseconds."""
         priority = "background" if self.background else "interactive"
-        said: dict[str, Any] = {"tendril": self.key.name, "priority": priority}
+        fields: dict[str, Any] = {"tendril": self.key.name, "priority": priority}
         if self.usage is not None:
-            said |= {
+            fields |= {
                 "waited": round(self.queue_seconds, 3),
                 "prompt": self.usage.prompt,
                 "completion": self.usage.completion,
                 "cached": self.usage.cached,
             }
-        return said
+        return fields
 
 
-visiting: ContextVar[RequestContext | None] = ContextVar("visiting", default=None)
-
-
-def current_request() -> RequestContext:
-    """The request that is being answered here, or one of nobody's."""
-    return visiting.get() or RequestContext()
+def request_context(scope: Scope) -> RequestContext:
+    """Return the context in the ASGI scope of a request that needs a key."""
+    context = scope["request_context"]
+    assert isinstance(context, RequestContext)
+    return context

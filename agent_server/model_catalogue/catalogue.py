@@ -59,7 +59,7 @@ class CatalogueEntry(BaseModel):
     can: str
 
     def runs_well(self, machine: Machine) -> bool:
-        """Whether a machine has the memory for it and reads a prompt fast enough, by estimate."""
+        """Estimate whether a machine has the memory for it and reads prompts fast enough."""
         if self.memory <= machine.gpu_memory:
             return True
         fast = machine.cores * PER_CORE / self.parameters >= SLOWEST
@@ -96,7 +96,7 @@ def is_name(text: str) -> bool:
 def better_than(parameters: int | None, gpus: Sequence[Gpu] = ()) -> str | None:
     """Return what to pull on this machine in place of a model of so many parameters, if anything.
 
-    None also when nobody knows how many it has.
+    None also when its number of parameters is unknown.
     """
     best = best_for(Machine.here(gpus))
     if parameters is None or best is None or best.parameters < MARGIN * parameters:

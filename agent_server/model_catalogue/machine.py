@@ -1,4 +1,4 @@
-"""What this machine has for a model: memory, cores, and graphics processors an engine can use."""
+"""The machine's means for a model: memory, cores, and graphics processors an engine can use."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _ON = "the same command goes on from there"
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFile:
-    """What a file is to be, as far as that is known: its bytes, and their SHA-256 in hex."""
+    """The size in bytes and SHA-256 (hex) that a file must have, as far as they are known."""
 
     size: int | None = None
     sha256: str | None = None
@@ -93,7 +93,7 @@ def fetch(url: str, target: Path, wanted: ExpectedFile) -> Path:
 
 
 def clear(part: Path) -> None:
-    """Remove what is known of where a `.part` file is from."""
+    """Remove the record of the address that a `.part` file is from."""
     _mark(part).unlink(missing_ok=True)
 
 
@@ -122,7 +122,7 @@ def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
 
 
 def _promise_of_link(response: httpx2.Response) -> ExpectedFile:
-    """What the hub says of the file, in its redirect or, without one, in its answer."""
+    """Read size and SHA-256 from the hub's headers, of its redirect or else of its answer."""
     for each in (*response.history, response):
         tag = str(each.headers.get("x-linked-etag", "")).strip().removeprefix("W/").strip('"')
         size = str(each.headers.get("x-linked-size", ""))
@@ -134,7 +134,7 @@ def _promise_of_link(response: httpx2.Response) -> ExpectedFile:
 
 
 def _merge_promises(url: str, linked: ExpectedFile, wanted: ExpectedFile) -> ExpectedFile:
-    """What is wanted, and what the hub says where nothing is. Raises PullError."""
+    """Merge what is wanted with what the hub says of the file. Raises PullError."""
     digest = wanted.sha256.strip().lower() if wanted.sha256 else None
     for what, ours, theirs in (
         ("size", wanted.size, linked.size),
@@ -202,7 +202,7 @@ def _full_disk_told(part: Path) -> Iterator[None]:
 
 
 def _status_error(response: httpx2.Response) -> PullError:
-    """What an error answer means, and what to do."""
+    """Explain an error status: what it means, and what to do."""
     host, status = response.request.url.host, response.status_code
     first = response.history[0].url if response.history else response.url
     if status in (401, 403):
@@ -230,7 +230,7 @@ def _connection_error(url: str, error: Exception, *, begun: bool) -> PullError:
 
 
 def _resumable(part: Path, url: str, wanted: ExpectedFile) -> int:
-    """How many bytes of the `.part` file may be kept: none of another address's."""
+    """Return how many bytes of the `.part` file may be kept: none of another address's."""
     have = _size(part)
     origin = _origin(part)
     # Without a note only a checksum can tell whether the two halves belong together.

@@ -1,4 +1,4 @@
-"""What the header of a GGUF file says of its model, read without loading it.
+"""The header of a GGUF file, read without loading the model.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """

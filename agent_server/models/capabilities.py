@@ -1,8 +1,8 @@
-"""What a model can do: what the configuration says, else what its engine says of it.
+"""The capabilities of a model, by the configuration, else by its engine.
 
-Whether it chooses tools well is known of some, and tested of others (tool_use_probe.py): of GGUF
-files, and of upstreams that are small and near. A large upstream, or one whose size nobody says,
-is taken to choose well; a small one that is hosted elsewhere, where each question may cost, is not.
+GGUF files, and upstreams that are small and near, are tested for how well they choose tools
+(measurements.py). A large upstream, or one of unknown size, is taken to choose well; a small one
+that is hosted elsewhere, where each request may cost, is not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGE = 7_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ModelCapabilities:
-    """`context` is tokens of prompt and answer in one request. None is "nobody says"."""
+    """`context` is tokens of prompt and answer in one request. None is unknown."""
 
     tools: Tools
     context: int
@@ -34,8 +34,11 @@ class ModelCapabilities:
     def from_settings(
         cls, settings: ModelConfig, info: ModelInfo, judged: bool | None = None
     ) -> ModelCapabilities:
-        """What `settings` say counts, then `traits`; an upstream of which neither says that it
-        is blind may see. `judged` is how the test of choosing tools went, if there was one."""
+        """Merge the settings with what the engine says in `info`; the settings win.
+
+        An upstream of which neither says that it is blind may see. `judged` is the result of the
+        test of choosing tools, if there was one.
+        """
         said = settings.context if "context" in settings.model_fields_set else None
         tools = settings.tools
         if tools is None and info.tools is False and settings.tool_mode == "native":
@@ -51,7 +54,7 @@ class ModelCapabilities:
         )
 
     def as_wire(self) -> dict[str, bool | int | str | None]:
-        """As the list of models tells it."""
+        """Return the object for the list of models."""
         return {
             "tools": self.tools,
             "vision": self.vision,
@@ -83,7 +86,7 @@ def _is_small(info: ModelInfo) -> bool:
 
 
 def _is_near(url: str) -> bool:
-    """Whether a server is on this machine or in a private network, so that asking costs nothing."""
+    """Return whether a server is on this machine or in a private network, and so costs nothing."""
     host = urlsplit(url).hostname or ""
     if is_loopback(host) or not {".", ":"}.intersection(host.strip(".")):
         return True

@@ -1,21 +1,105 @@
-"""The one mind: takes a checked request to a model that answers it."""
+"""The table of models by name, and the pool in which they run.
+
+The pool takes a checked request to a model that answers it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
 
+from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.engine_protocol import Chunks, TokenCount
-from agent_server.errors import EngineTimeout, EngineUnavailable, RateLimited, Unsupported
+from agent_server.errors import EngineTimeout, EngineUnavailable, NotFound, RateLimited, Unsupported
+from agent_server.metering.request_context import RequestContext
+from agent_server.models.measurements import CardStore
 from agent_server.models.served_model import ServedModel
-from agent_server.models.table import ModelTable
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
-from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.schemas.chat_answer import ModelAnswer
 from agent_server.schemas.completions import CompletionRequest
+from agent_server.settings.models import ModelConfig, settings_of_models
+from terrarium.config import Config
+
+EngineFactory = Callable[[str, ModelConfig], AdmittedEngine]
+"""Makes the engine of a model, by its name and settings. Raises ConfigError."""
+
+LOCAL = "local"
+"""The prefix that means a model of the table and no alias."""
+
+
+class ModelTable:
+    """Models by name, and aliases. A name can also be a model's and, behind a colon, that of one
+    more model at the same upstream."""
+
+    def __init__(
+        self,
+        models: Mapping[str, ServedModel],
+        aliases: Mapping[str, tuple[str, ...]],
+        default: str,
+    ) -> None:
+        self.models = models
+        self.aliases = aliases
+        self.default = models[default]
+
+    @classmethod
+    def from_config(
+        cls, config: Config, make: EngineFactory, before: ModelTable | None = None
+    ) -> ModelTable:
+        """Make the table of `[model]`; a model whose settings are as `before` is kept as it runs.
+
+        Raises ConfigError.
+        """
+        default, settings = settings_of_models(config)
+        kept, store = before.models if before else {}, CardStore(config.data)
+        models = {
+            name: kept[name]
+            if name in kept and kept[name].settings == wanted
+            else ServedModel(name, make(name, wanted), wanted, store=store)
+            for name, wanted in settings.items()
+        }
+        aliases = {
+            name: (targets,) if isinstance(targets, str) else tuple(targets)
+            for name, targets in default.aliases.items()
+        }
+        return cls(models, aliases, default.name)
+
+    def resolve(self, name: str | None) -> tuple[ServedModel, ...]:
+        """Return the models to ask, one after another until one answers. Raises NotFound."""
+        if name is None:
+            name = self.default.name
+        targets = self.aliases.get(name, (name,))
+        found = [self._model(target) for target in targets]
+        models = tuple(model for model in found if model is not None)
+        if len(models) < len(targets):
+            raise NotFound(
+                f"no model is called {name!r}; this server has {', '.join(self.names())}",
+                param="model",
+                code="model_not_found",
+            )
+        return models
+
+    def names(self) -> list[str]:
+        """All names of the table, models first."""
+        return [*self.models, *(alias for alias in self.aliases if alias not in self.models)]
+
+    def _model(self, name: str) -> ServedModel | None:
+        if name in self.models:
+            return self.models[name]
+        prefix, colon, rest = name.partition(":")
+        if not colon:
+            return None
+        if prefix == LOCAL:
+            return self.models.get(rest)
+        model = self.models.get(prefix)
+        # An upstream whose model is named is there for that one only.
+        if model is None or not rest or not model.settings.urls or model.settings.upstream_model:
+            return None
+        return model.for_upstream_model(rest)
+
 
 log = structlog.get_logger()
 
@@ -29,7 +113,7 @@ Begin = Callable[[ServedModel], Chunks]
 
 
 class ModelPool:
-    """All models of the table, running. `head.model` becomes the one that answers."""
+    """All models of the table, running."""
 
     def __init__(self, table: ModelTable) -> None:
         self.table = table
@@ -54,44 +138,45 @@ class ModelPool:
                 self._tasks = None
 
     def set_routes(self, table: ModelTable) -> None:
-        """Route by another table from now on; models it lacks stop when their answers end."""
+        """Route by another table; models that it lacks stop when their answers end."""
         self.table = table
         self._sync_tasks()
 
-    def require_model(self, name: str | None) -> None:
-        """Raise NotFound unless a model has this name, or no name was given."""
-        self.table.resolve(name)
-
-    def answer(self, request: ChatRequest, meta: ChunkMeta, session: str | None) -> Chunks:
-        """Stream the answer; the last chunk has the usage. Raises ApiError."""
+    async def answer(self, request: ChatRequest, context: RequestContext) -> ModelAnswer:
+        """Begin the answer of a model; returns with its first chunk. Raises ApiError."""
         request.require_known()
-        return self._ask(request.model, meta, lambda model: model.answer(request, meta, session))
+        return await self._ask(request.model, lambda model: model.answer(request, context))
 
-    def complete(self, request: CompletionRequest, meta: ChunkMeta, session: str | None) -> Chunks:
-        """Stream what follows bare texts, as chat chunks. Raises ApiError."""
+    async def complete(self, request: CompletionRequest, context: RequestContext) -> ModelAnswer:
+        """Begin the continuation of bare texts, as chat chunks. Raises ApiError."""
         request.require_known()
-        return self._ask(request.model, meta, lambda model: model.complete(request, meta, session))
+        return await self._ask(request.model, lambda model: model.complete(request, context))
 
     async def count(self, request: PromptFields | TokenizePrompt) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""
         return await self.table.resolve(request.model)[0].count(request)
 
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Let the upstream that `body` names make embeddings. Raises ApiError."""
-        return await self.table.resolve(body.get("model"))[0].embeddings(body)
+        return await self.table.resolve(body.get("model"))[0].embeddings(body, context)
 
     async def ready(self) -> bool:
-        """Whether the default model could make a token now, and it is known what it can do."""
+        """Return whether the default model is described and could make a token now."""
         model = self.table.default
         return model.is_learned and await model.engine.ready()
 
-    def _ask(self, name: str | None, meta: ChunkMeta, begin: Begin) -> Chunks:
-        models = self.table.resolve(name)
-        meta.model = models[0].name
-        return begin(models[0]) if len(models) == 1 else _first(models, meta, begin)
+    async def _ask(self, name: str | None, begin: Begin) -> ModelAnswer:
+        """Return the answer of the first model of a chain that begins one."""
+        *others, last = self.table.resolve(name)
+        for model in others:
+            try:
+                return await ModelAnswer.start(model.name, begin(model))
+            except ELSEWHERE as error:
+                log.warning("routing.next", model=model.name, status=error.status)
+        return await ModelAnswer.start(last.name, begin(last))
 
     def _sync_tasks(self) -> None:
-        """Start the models of the table that do not run, and let go of the others."""
+        """Start the models of the table that do not run, and stop the others."""
         if self._tasks is None:
             return
         wanted = set(self.table.models.values())
@@ -113,19 +198,3 @@ class ModelPool:
                 learning.cancel()
                 await asyncio.wait({learning})
                 model.save_measurements()
-
-
-async def _first(models: Sequence[ServedModel], meta: ChunkMeta, begin: Begin) -> Chunks:
-    """The answer of the first model that begins one."""
-    for place, model in enumerate(models):
-        meta.model, begun = model.name, False
-        try:
-            async with aclosing(begin(model)) as chunks:
-                async for chunk in chunks:
-                    begun = True
-                    yield chunk
-            return
-        except ELSEWHERE as error:
-            if begun or place == len(models) - 1:
-                raise
-            log.warning("routing.next", model=model.name, status=error.status)

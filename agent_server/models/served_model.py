@@ -1,4 +1,4 @@
-"""One model: its engine, its name, what it can do."""
+"""A model under the name that clients ask for, with its engine and capabilities."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
+from agent_server.admission.admitted_engine import AdmittedEngine
+from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.capability_probe import size_in
 from agent_server.errors import ApiError
-from agent_server.metering.request_context import RequestContext, current_request, visiting
+from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
 from agent_server.models.capabilities import ModelCapabilities
-from agent_server.models.card_store import CardStore, ModelMeasurements
-from agent_server.models.prompt_speed import PromptSpeed
-from agent_server.models.reasoning import split_reasoning
-from agent_server.models.tool_use_probe import PASSES, VERSION, share_right
+from agent_server.models.measurements import (
+    PASSES,
+    VERSION,
+    CardStore,
+    ModelMeasurements,
+    PromptSpeed,
+    share_right,
+)
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
-from agent_server.schemas.chat_answer import ChunkMeta, stamp_chunks
+from agent_server.schemas.chat_answer import ChunkNormalizer
 from agent_server.schemas.completions import CompletionRequest, stream_completions
 from agent_server.settings.models import ModelConfig
 from agent_server.tool_calling.emulation import TOOL_KEYS, answer_with_tools, render_tools
-from storage.usage.api_keys import Key
 
 log = structlog.get_logger()
 
@@ -43,9 +47,6 @@ it may be loading, and at most."""
 ATTEMPTS = 3
 """How often a test or a measurement is begun that the engine breaks off."""
 
-OURSELVES = Key("terrarium")
-"""Who is written down as having asked what nobody else did."""
-
 SAMPLES = ("hello", "paper", "green")
 """Words of which a prompt is made whose reading is timed when there was no other."""
 
@@ -54,7 +55,7 @@ SAMPLE_PAUSE = 3.0
 
 
 class ServedModel:
-    """Answers requests, with tool calls and reasoning made whole.
+    """Answers requests, with tool calls and reasoning in the API's form.
 
     `upstream_model` asks an upstream of many models for that one. `is_learned` is whether the
     engine has said what the model is.
@@ -63,7 +64,7 @@ class ServedModel:
     def __init__(
         self,
         name: str,
-        engine: Engine,
+        engine: AdmittedEngine,
         settings: ModelConfig,
         upstream_model: str | None = None,
         store: CardStore | None = None,
@@ -71,6 +72,7 @@ class ServedModel:
         self.name = name
         self.engine = engine
         self.settings = settings
+        self._is_embedded = not settings.urls
         self._store = store
         self._measured = ModelMeasurements()
         self.info = ModelInfo(parameters=size_in(upstream_model or ""), weights=upstream_model)
@@ -81,7 +83,7 @@ class ServedModel:
         self._chosen: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
 
     def for_upstream_model(self, upstream_model: str) -> ServedModel:
-        """The same upstream's other model."""
+        """Make the served model of another model at the same upstream."""
         return ServedModel(
             f"{self.name}:{upstream_model}", self.engine, self.settings, upstream_model
         )
@@ -106,11 +108,11 @@ class ServedModel:
 
     @property
     def prompt_tokens_per_second(self) -> float | None:
-        """How fast the engine reads what is in no cache, by the answers so far."""
+        """The measured speed of reading uncached prompts; None before the first measurement."""
         return self._speed.rate
 
     def save_measurements(self) -> None:
-        """Write down what was measured, for the next start."""
+        """Store the measurements for the next start."""
         rate = self._speed.rate
         found = self._measured.model_copy(
             update={
@@ -126,14 +128,14 @@ class ServedModel:
         return f"{VERSION} {self.capabilities.tools} {self.info.identity}"
 
     def _settle(self) -> None:
-        """Say anew what the model can do, after something was learned of it."""
+        """Compute the capabilities again, after something was learned of the model."""
         self.is_learned = True
         self.capabilities = self._capabilities()
-        if not self.settings.urls:
+        if self._is_embedded:
             self.better = better_than(self.info.parameters, self.info.gpus or ())
 
     def _capabilities(self) -> ModelCapabilities:
-        """What is known so far; how it chooses tools only of an engine that has told what it is."""
+        """Compute the capabilities; `chooses_tools` is None until the engine describes itself."""
         able = ModelCapabilities.from_settings(
             self.settings, self.info, self._measured.chooses_tools
         )
@@ -142,13 +144,13 @@ class ServedModel:
 
     async def _measure(self) -> None:
         """Test how the model chooses tools, or how fast it reads, unless that is known."""
-        visiting.set(RequestContext(key=OURSELVES, background=True))
+        context = RequestContext(key=OURSELVES, background=True)
         for _ in range(ATTEMPTS):
             try:
                 if self.capabilities.chooses_tools is None:
-                    await self._judge()
-                elif not self.settings.urls and self._speed.rate is None:
-                    await self._time_reading()
+                    await self._judge(context)
+                elif self._is_embedded and self._speed.rate is None:
+                    await self._time_reading(context)
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
                 await asyncio.sleep(ASK_AGAIN)
@@ -156,27 +158,27 @@ class ServedModel:
                 break
         self.save_measurements()
 
-    async def _time_reading(self) -> None:
+    async def _time_reading(self, context: RequestContext) -> None:
         for word in SAMPLES:
             messages = [{"role": "user", "content": f"{word} " * 200}]
             probe = PromptSpeed()
-            chat = self.engine.chat(
-                {**self._engine_params(), "messages": messages, "max_tokens": 1}, None
-            )
-            async with aclosing(probe.observe_chunks(chat)) as chunks:
-                async for _chunk in chunks:
-                    pass
+            timer = probe.timer(context)
+            body = {**self._engine_params(context), "messages": messages, "max_tokens": 1}
+            async with aclosing(self.engine.chat(body, context)) as chunks:
+                async for chunk in chunks:
+                    timer.observe(chunk)
             self._speed.recall(probe.rate or 0)
             self.save_measurements()
             await asyncio.sleep(SAMPLE_PAUSE)
 
-    async def _judge(self) -> None:
+    async def _judge(self, context: RequestContext) -> None:
         def ask(body: Mapping[str, Any]) -> Chunks:
-            own = {**self._engine_params(), **body}
-            native = self.capabilities.tools == "native"
-            return self._split_chunks(own) if native else answer_with_tools(self._split_chunks, own)
+            return self._ask({**self._engine_params(context), **body}, context)
 
-        share = await share_right(ask)
+        def ask_with_tools(body: Mapping[str, Any]) -> Chunks:
+            return answer_with_tools(ask, body)
+
+        share = await share_right(ask if self.capabilities.tools == "native" else ask_with_tools)
         self._measured = self._measured.model_copy(
             update={"chooses_tools": share >= PASSES, "share_right": share}
         )
@@ -185,40 +187,41 @@ class ServedModel:
             self._store.write(self._key(), self._measured)
         log.info("model.judged", model=self.name, right=share, chooses_tools=share >= PASSES)
 
-    def _measured_chunks(self, body: Mapping[str, Any], session: str | None = None) -> Chunks:
-        """Ask the engine, and learn how fast it is."""
-        return self._speed.observe_chunks(self.engine.chat(body, session))
-
-    def _split_chunks(self, body: Mapping[str, Any], session: str | None = None) -> Chunks:
-        """Ask the engine; thoughts are told apart from words."""
-        return split_reasoning(self._measured_chunks(body, session))
-
-    def answer(self, request: ChatRequest, meta: ChunkMeta, session: str | None) -> Chunks:
+    def answer(self, request: ChatRequest, context: RequestContext) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
         self._require_modalities(request)
-        if not self.settings.urls:
+        if self._is_embedded:
             request.require_no_controls()
-        body = self._body(request)
-
-        def ask(wanted: Mapping[str, Any]) -> Chunks:
-            return self._split_chunks(wanted, session)
-
+        body = self._body(request, context)
         if self.capabilities.tools == "native":
-            return stamp_chunks(ask(body if meta.watched else {**body, "stream": False}), meta)
-        return stamp_chunks(answer_with_tools(ask, body), meta)
+            # No client waits for the single chunks of a whole answer: they may be joined.
+            return self._ask(body if request.stream else {**body, "stream": False}, context)
+        return answer_with_tools(lambda part: self._ask(part, context), body)
 
-    def complete(self, request: CompletionRequest, meta: ChunkMeta, session: str | None) -> Chunks:
+    def complete(self, request: CompletionRequest, context: RequestContext) -> Chunks:
         """Stream what follows bare texts, as chat chunks. Raises ApiError."""
 
         def ask(body: Mapping[str, Any]) -> Chunks:
-            return self._measured_chunks({**self._engine_params(), **body}, session)
+            return self._ask({**self._engine_params(context), **body}, context)
 
-        return stamp_chunks(stream_completions(ask, request), meta)
+        return stream_completions(ask, request)
 
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
+        """Stream an answer of the engine in the API's form, and learn how fast the engine is."""
+        timer = self._speed.timer(context)
+        normalizer = ChunkNormalizer(thoughts="messages" in body)
+        async with aclosing(self.engine.chat(body, context)) as chunks:
+            async for chunk in chunks:
+                timer.observe(chunk)
+                if normal := normalizer.feed(chunk):
+                    yield normal
+        if last := normalizer.finish():
+            yield last
+
+    async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Let the engine make embeddings, of the model that is meant. Raises ApiError."""
-        asked = {key: value for key, value in body.items() if key != "model"}
-        return {**await self.engine.embeddings({**self._chosen, **asked}), "model": self.name}
+        asked = {**self._chosen, **{key: value for key, value in body.items() if key != "model"}}
+        return {**await self.engine.embeddings(asked, context), "model": self.name}
 
     async def count(self, request: PromptFields | TokenizePrompt) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""
@@ -236,22 +239,22 @@ class ServedModel:
         if not self.capabilities.vision:
             request.require_words_only()
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _body(self, request: ChatRequest, context: RequestContext) -> dict[str, Any]:
         limit = request.max_completion_tokens or request.max_tokens or self.settings.max_tokens
         return {
-            **self._engine_params(),
+            **self._engine_params(context),
             **self._without_tools(_request_body(request, PASSED_ON)),
             "max_tokens": limit,
         }
 
-    def _engine_params(self) -> dict[str, Any]:
-        """What this model's engine is told besides the request. vLLM takes low numbers first."""
+    def _engine_params(self, context: RequestContext) -> dict[str, Any]:
+        """Return what the engine is told besides the request. vLLM takes low numbers first."""
         if not self.settings.priority:
             return self._chosen
-        return {**self._chosen, "priority": int(current_request().background)}
+        return {**self._chosen, "priority": int(context.background)}
 
     def _without_tools(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body without the tools of which the model cannot choose one."""
+        """Return the body without tools, where the model cannot choose among them."""
         free = body.get("tool_choice", "auto") == "auto"
         if free and self.capabilities.tools == "forced":
             return {key: value for key, value in body.items() if key not in TOOL_KEYS}
@@ -259,7 +262,7 @@ class ServedModel:
 
 
 def _request_body(request: PromptFields, fields: set[str]) -> dict[str, Any]:
-    """The request as JSON again: what the client set, null content included."""
+    """Return the request as JSON: the fields that the client set, null content included."""
     dumped = request.model_dump(include=fields, exclude_unset=True, by_alias=True)
     body = {key: value for key, value in dumped.items() if value is not None}
     body["messages"] = [_message(message) for message in body["messages"]]

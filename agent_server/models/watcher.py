@@ -1,4 +1,4 @@
-"""The table of models follows its file while the server runs."""
+"""A watcher that reloads the table of models when its file changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from agent_server.models.pool import ModelPool
-from agent_server.models.table import EngineFactory, ModelTable
+from agent_server.models.pool import EngineFactory, ModelPool, ModelTable
 from terrarium.config import Config, ConfigError, load
 from terrarium.file_watcher import changes
 
@@ -20,7 +19,7 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def follow(pool: ModelPool, config: Config, make: EngineFactory) -> AsyncIterator[None]:
-    """Route anew when the file of `config` changes or SIGHUP comes, while the block runs.
+    """Reload the table when the file of `config` changes or SIGHUP comes, during the block.
 
     Only `[model]` is read again. A table that is wrong changes nothing, and the log says why.
     """

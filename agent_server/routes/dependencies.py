@@ -1,39 +1,47 @@
-"""What every endpoint can ask for."""
+"""Dependencies of endpoints."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import time
+from dataclasses import dataclass, field
+from typing import Annotated
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Request
 
-from agent_server.metering.metrics import Metrics
+from agent_server.admission.admitted_engine import AdmittedEngine
+from agent_server.metering.key_usage import Metering
+from agent_server.metering.request_context import RequestContext, request_context
 from agent_server.models.pool import ModelPool
 
 
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The parts of a running server that its endpoints use.
+
+    `currency` is that of the prices; `started` is in seconds since 1970.
+    """
+
+    pool: ModelPool
+    embedder: AdmittedEngine
+    metering: Metering
+    currency: str
+    started: int = field(default_factory=lambda: int(time.time()))
+
+
+async def _server_state(request: Request) -> ServerState:
+    state = request.app.state.server
+    assert isinstance(state, ServerState)
+    return state
+
+
 async def _model_pool(request: Request) -> ModelPool:
-    pool = request.app.state.pool
-    assert isinstance(pool, ModelPool)
-    return pool
+    return (await _server_state(request)).pool
 
 
-async def _metrics(request: Request) -> Metrics:
-    metrics = request.app.state.metrics
-    assert isinstance(metrics, Metrics)
-    return metrics
+async def _context(request: Request) -> RequestContext:
+    return request_context(request.scope)
 
 
-async def _session(
-    x_session_id: Annotated[
-        str | None, Header(max_length=256, description="the conversation this request belongs to")
-    ] = None,
-    x_priority: Annotated[
-        Literal["interactive", "background"], Header(description="who waits for the answer")
-    ] = "interactive",
-) -> str | None:
-    """The priority is only checked here: admission has read it with the key."""
-    return x_session_id
-
-
+Server = Annotated[ServerState, Depends(_server_state)]
 ModelPoolDep = Annotated[ModelPool, Depends(_model_pool)]
-MetricsDep = Annotated[Metrics, Depends(_metrics)]
-Session = Annotated[str | None, Depends(_session)]
+Context = Annotated[RequestContext, Depends(_context)]

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
-from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings import NAME, is_installed
-from agent_server.http.json_encoding import JsonBody
-from agent_server.http.streaming import cancel_on_disconnect
-from agent_server.routes.dependencies import ModelPoolDep, Session
+from agent_server.http.responses import JsonBody, cancel_on_disconnect
+from agent_server.metering.request_context import HEADERS
+from agent_server.routes.dependencies import Context, Server
 from agent_server.schemas.embeddings import EmbeddingsRequest
 from agent_server.schemas.responses import Embeddings, answers
 
 router = APIRouter(prefix="/v1")
 
 
-async def _embedder(request: Request) -> Engine:
-    engine: Engine = request.app.state.embedder
-    return engine
-
-
-TheEmbedder = Annotated[Engine, Depends(_embedder)]
-
-
 class VectorsResponse(JSONResponse):
-    """Up to 800,000 numbers, none of them strange: the faster encoder keeps chats waiting for a
+    """A response of up to 800,000 finite numbers: the faster encoder keeps chats waiting for a
     tenth of the time."""
 
     def render(self, content: Any) -> bytes:
@@ -36,13 +27,15 @@ class VectorsResponse(JSONResponse):
         return to_json(content)
 
 
-@router.post("/embeddings", response_model=None, responses=answers(Embeddings))
+@router.post(
+    "/embeddings", response_model=None, responses=answers(Embeddings), openapi_extra=HEADERS
+)
 async def embeddings(
-    request: Request, body: EmbeddingsRequest, pool: ModelPoolDep, embedder: TheEmbedder, _: Session
+    request: Request, body: EmbeddingsRequest, server: Server, context: Context
 ) -> Response:
     """Embed texts; a model other than this server's own is asked of the upstream that has it."""
     body.require_known()
     own = body.model == NAME or (body.model is None and is_installed())
-    work = (embedder if own else pool).embeddings(body.as_wire())
+    work = (server.embedder if own else server.pool).embeddings(body.as_wire(), context)
     made = await cancel_on_disconnect(request.receive, work)
     return VectorsResponse(made) if own else JsonBody(made)

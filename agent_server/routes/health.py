@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from agent_server.errors import EngineUnavailable
-from agent_server.routes.dependencies import MetricsDep, ModelPoolDep
+from agent_server.routes.dependencies import ModelPoolDep, Server
 
 router = APIRouter()
 
@@ -27,6 +27,6 @@ async def ready(pool: ModelPoolDep) -> dict[str, str]:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(counters: MetricsDep) -> Response:
+async def metrics(server: Server) -> Response:
     """Tell Prometheus."""
-    return Response(counters.exposition(), media_type=CONTENT_TYPE_LATEST)
+    return Response(server.metering.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -1,20 +1,19 @@
-"""GET /v1/models and POST /tokenize: what the model is, and what a prompt costs."""
+"""GET /v1/models and POST /tokenize: model cards and token counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import Discriminator, Tag
 
 from agent_server.engine_protocol import ModelInfo
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import is_installed
 from agent_server.engines.embeddings_child import LONGEST
-from agent_server.models.pool import ModelPool
 from agent_server.models.served_model import ServedModel
-from agent_server.routes.dependencies import ModelPoolDep
+from agent_server.routes.dependencies import ModelPoolDep, Server, ServerState
 from agent_server.schemas.chat import TokenizeMessages, TokenizePrompt
 from agent_server.schemas.responses import ModelList, ModelObject, TokenizeResponse, answers
 
@@ -32,16 +31,16 @@ Countable = Annotated[
 
 
 @router.get("/v1/models", responses=answers(ModelList))
-async def models(request: Request, pool: ModelPoolDep) -> dict[str, Any]:
+async def models(server: Server) -> dict[str, Any]:
     """List the models and their aliases."""
-    names = [*pool.table.names(), *([EMBEDDER] if is_installed() else [])]
-    return {"object": "list", "data": [_card(request, pool, name) for name in names]}
+    names = [*server.pool.table.names(), *([EMBEDDER] if is_installed() else [])]
+    return {"object": "list", "data": [_card(server, name) for name in names]}
 
 
 @router.get("/v1/models/{name:path}", responses=answers(ModelObject))
-async def model(request: Request, name: str, pool: ModelPoolDep) -> dict[str, Any]:
+async def model(name: str, server: Server) -> dict[str, Any]:
     """Describe one model."""
-    return _card(request, pool, name)
+    return _card(server, name)
 
 
 @router.post("/tokenize", responses=answers(TokenizeResponse))
@@ -54,18 +53,18 @@ async def tokenize(body: Countable, pool: ModelPoolDep) -> dict[str, Any]:
     return {"count": counted.count, "max_model_len": counted.limit, "tokens": list(counted.tokens)}
 
 
-def _card(request: Request, pool: ModelPool, name: str) -> dict[str, Any]:
+def _card(server: ServerState, name: str) -> dict[str, Any]:
     if name == EMBEDDER and is_installed():
         can: Mapping[str, Any] = {"embeddings": True}
         root, longest, more = name, LONGEST, _about(None)
     else:
-        model = pool.table.resolve(name)[0]
+        model = server.pool.table.resolve(name)[0]
         can, longest = model.capabilities.as_wire(), model.capabilities.context
         root, more = model.name, _about(model)
     return {
         "id": name,
         "object": "model",
-        "created": request.app.state.started,
+        "created": server.started,
         "owned_by": "terrarium",
         "root": root,
         "max_model_len": longest,
@@ -76,7 +75,7 @@ def _card(request: Request, pool: ModelPool, name: str) -> dict[str, Any]:
 
 
 def _about(model: ServedModel | None) -> dict[str, Any]:
-    """What tells how large a prompt may be, and what there is to say of the model to people."""
+    """Return the keys of a model card that measure and describe the model."""
     info = model.info if model else ModelInfo()
     rate = model.prompt_tokens_per_second if model else None
     return {

@@ -1,4 +1,4 @@
-"""GET /usage: what each tendril has used."""
+"""GET /usage: the usage of each tendril."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from agent_server.errors import EngineUnavailable, InvalidRequest
-from agent_server.metering.request_context import ADMIN, ANYBODY, current_request
-from agent_server.metering.usage_recorder import UsageRecorder
+from agent_server.metering.request_context import ADMIN, ANYBODY
+from agent_server.routes.dependencies import Context, Server
 from storage.db.errors import Unavailable
 from storage.usage.usage import UsageAmount, UsageKey
 
@@ -32,7 +32,7 @@ class UsageTotals(BaseModel):
 
 
 class UsageRow(UsageTotals):
-    """What one tendril has used of one model on one day."""
+    """The usage of one model by one tendril on one day."""
 
     day: date
     tendril: str
@@ -40,7 +40,7 @@ class UsageRow(UsageTotals):
 
 
 class UsageAnswer(BaseModel):
-    """What was used from `since` to `until`, both included; days are UTC days."""
+    """The usage from `since` to `until`, both included; days are UTC days."""
 
     since: date
     until: date
@@ -53,22 +53,23 @@ Day = Annotated[date | None, Query(description="a UTC day, YYYY-MM-DD")]
 
 
 @router.get("/usage")
-async def usage(request: Request, since: Day = None, until: Day = None) -> UsageAnswer:
-    """Tell what was used: of everybody for the admin key, else of the key that asks."""
+async def usage(
+    server: Server, context: Context, since: Day = None, until: Day = None
+) -> UsageAnswer:
+    """Report the usage of all keys to the admin key, else that of the key that asks."""
     until = until or datetime.now(UTC).date()
     since = since or date.fromordinal(max(1, until.toordinal() - DAYS + 1))
     if since > until:
         raise InvalidRequest("since is after until", param="since")
-    key, ledger = current_request().key, request.app.state.ledger
-    assert isinstance(ledger, UsageRecorder)
+    owner = None if context.key in (ADMIN, ANYBODY) else context.key.name
     try:
-        found = await ledger.read(since, until, None if key in (ADMIN, ANYBODY) else key.name)
+        found = await server.metering.recorder.read(since, until, owner)
     except Unavailable as error:
         raise EngineUnavailable("the usage cannot be read now") from error
     return UsageAnswer(
         since=since,
         until=until,
-        currency=request.app.state.currency,
+        currency=server.currency,
         total=UsageTotals(**_amount(sum(found.values(), UsageAmount()))),
         data=[_row(usage_key, amount) for usage_key, amount in found.items()],
     )

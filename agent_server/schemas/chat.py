@@ -1,22 +1,184 @@
-"""The request bodies of the API: checked here, so that nothing is silently wrong later."""
+"""The request bodies of the chat API, of which no field is silently dropped.
+
+Source: https://platform.openai.com/docs/api-reference/chat/create
+"""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
 from agent_server.errors import InvalidRequest
-from agent_server.schemas.messages import (
-    AudioPart,
-    FilePart,
-    ImagePart,
-    Message,
-    StrictModel,
-    UserMessage,
-)
-from agent_server.schemas.strict import StrictRequest
+
+
+class StrictRequest(BaseModel):
+    """A request whose documented fields all work, or stand in `hints` or `refused`.
+
+    A refused field may be null or false: that asks for nothing.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    hints: ClassVar[frozenset[str]] = frozenset()
+    """Documented fields that change nothing about the answer: accepted, not passed on."""
+
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Documented fields that cannot be honoured, and why."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the hints, and that there is nothing else."""
+        schema = handler(core_schema)
+        described = handler.resolve_ref_schema(schema)
+        hint = {"description": "Accepted; changes nothing about the answer."}
+        described["properties"].update(dict.fromkeys(sorted(cls.hints), hint))
+        described["additionalProperties"] = False
+        return schema
+
+    def require_known(self) -> None:
+        """Raise InvalidRequest for a field that is unknown or cannot be honoured."""
+        for key, value in (self.model_extra or {}).items():
+            if key in self.hints or value is None or (value is False and key in self.refused):
+                continue
+            if key in self.refused:
+                text, code = f"{key} is not supported: {self.refused[key]}", "unsupported_parameter"
+            else:
+                near = difflib.get_close_matches(key, type(self).model_fields, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                text, code = f"unknown field {key}{hint}", "unknown_parameter"
+            raise InvalidRequest(text, param=key, code=code)
+
+
+class StrictModel(BaseModel):
+    """A part of a request: an unknown key is an error, never silently dropped."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TextPart(StrictModel):
+    """A text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImagePart(StrictModel):
+    """A picture, for models that can see."""
+
+    type: Literal["image_url"]
+    image_url: dict[str, Any]
+
+
+class AudioPart(StrictModel):
+    """Sound, for models that can hear."""
+
+    type: Literal["input_audio"]
+    input_audio: dict[str, Any]
+
+
+class FilePart(StrictModel):
+    """A file, for servers that can read it."""
+
+    type: Literal["file"]
+    file: dict[str, Any]
+
+
+Part = Annotated[TextPart | ImagePart | AudioPart | FilePart, Field(discriminator="type")]
+Texts = Annotated[list[TextPart], Field(min_length=1)]
+Parts = Annotated[list[Part], Field(min_length=1)]
+
+
+class FunctionCall(StrictModel):
+    """The name and arguments of a call: `arguments` is JSON text, as the model wrote it."""
+
+    name: str
+    arguments: str
+
+
+class AssistantToolCall(StrictModel):
+    """One call of an earlier answer."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionCall
+    index: int | None = Field(None, exclude=True)
+
+
+class SystemMessage(StrictModel):
+    """Rules for the model; `developer` is the newer name of the same role."""
+
+    role: Literal["system", "developer"]
+    content: str | Texts
+    name: str | None = None
+
+
+class UserMessage(StrictModel):
+    """A message of a person."""
+
+    role: Literal["user"]
+    content: str | Parts
+    name: str | None = None
+
+
+class AssistantMessage(StrictModel):
+    """An earlier answer. Its calls and its null content reach the engine as they came.
+
+    The keys that are excluded are those of an answer that clients send back with it.
+    """
+
+    role: Literal["assistant"]
+    content: str | Texts | None = None
+    name: str | None = None
+    tool_calls: list[AssistantToolCall] | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = Field(None, exclude=True)
+    annotations: list[Any] | None = Field(None, exclude=True)
+    audio: None = Field(None, exclude=True)
+    function_call: None = Field(None, exclude=True)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.content is None and not self.tool_calls:
+            raise ValueError("an assistant message needs content or tool_calls")
+        return self
+
+
+class ToolMessage(StrictModel):
+    """The result of one call."""
+
+    role: Literal["tool"]
+    content: str | Texts
+    tool_call_id: str
+    name: str | None = None
+
+
+Message = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")
+]
+
+
+def plain(content: Any) -> str:
+    """Return the text of a message's `content`: a string, a list of text parts, or null."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part.get("type") == "text")
+
 
 NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 DEEPEST = 64
@@ -44,7 +206,7 @@ Schema = Annotated[dict[str, Any], AfterValidator(_not_too_deep)]
 
 
 class FunctionSpec(StrictModel):
-    """What a tool is called, does and takes; `parameters` is a JSON schema of an object."""
+    """The description of a tool; `parameters` is a JSON schema of an object."""
 
     name: str = Field(pattern=NAME)
     description: str | None = None
@@ -98,7 +260,7 @@ class ResponseFormat(StrictModel):
 
 
 class StreamOptions(StrictModel):
-    """What a stream carries besides the answer."""
+    """The options of a stream."""
 
     include_usage: bool = False
     include_obfuscation: Literal[False] = False
@@ -141,13 +303,13 @@ class PromptFields(BaseModel):
 
 
 class TokenizeMessages(PromptFields):
-    """What a chat request with these messages and tools would send, counted."""
+    """A request to count the tokens of messages and tools."""
 
     wire: ClassVar[tuple[str, ...]] = ("messages", "tools", "tool_choice", "parallel_tool_calls")
 
 
 class TokenizePrompt(StrictModel):
-    """A text, counted."""
+    """A request to count the tokens of a text."""
 
     model: str | None = None
     prompt: str
@@ -168,7 +330,7 @@ Stop = str | Annotated[list[str], Field(min_length=1, max_length=4)]
 
 
 class Sampling(BaseModel):
-    """How the next token is chosen and when the answer ends."""
+    """The sampling parameters, and when the answer ends."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -227,7 +389,7 @@ class ChatRequest(PromptFields, Sampling, StrictRequest):
         return self
 
     def require_no_controls(self) -> None:
-        """Raise InvalidRequest for what the embedded engine cannot be told."""
+        """Raise InvalidRequest for parameters that the embedded engine has no control for."""
         for key in REASONING_PARAMS:
             if getattr(self, key) is not None:
                 text = f"{key} is not supported: this model has no such control"
@@ -235,7 +397,7 @@ class ChatRequest(PromptFields, Sampling, StrictRequest):
 
     @property
     def include_usage(self) -> bool:
-        """Whether a stream ends with the usage numbers."""
+        """True when a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 

@@ -1,61 +1,136 @@
-"""An answer in the API's two shapes: a stream of chunks, or one whole object."""
+"""The answer to a chat: from the chunks of an engine to those of the API, or to one object."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Any
+from typing import Any, Self
 
 from agent_server.engine_protocol import Chunk, Chunks
-from agent_server.usage import RequestUsage
+from agent_server.errors import EngineUnavailable
+from terrarium.thinking import ThinkSplitter
+from terrarium.usage import TokenUsage
 
 
-@dataclass(slots=True)
-class ChunkMeta:
-    """What every chunk of one answer carries, and its whole object too.
+class ChunkNormalizer:
+    """Brings the chunks of one answer of an engine into one form.
 
-    `model` is known for sure when the answer begins: the mind writes it then. `watched` is
-    whether the client sees the chunks come.
+    Each has `choices`, with `index`, `delta` and `finish_reason`, and nothing else but `logprobs`
+    and `stop_reason`. With `thoughts` what a model writes between <think> tags moves from `content`
+    to `reasoning_content`, where engines that know the model's format put it themselves. The usage
+    comes once: llama.cpp sends one for each choice of n > 1.
     """
 
+    def __init__(self, *, thoughts: bool) -> None:
+        self._splitters = defaultdict[int, ThinkSplitter](_new_splitter) if thoughts else None
+        self._usage: TokenUsage | None = None
+
+    def feed(self, chunk: Chunk) -> Chunk | None:
+        """Return the chunk in its new form, or None when it has no choices."""
+        if chunk.get("usage"):
+            usage = TokenUsage.from_wire(chunk["usage"])
+            self._usage = usage if self._usage is None else self._usage.beside(usage)
+        choices = chunk.get("choices")
+        return {"choices": [self._choice(choice) for choice in choices]} if choices else None
+
+    def finish(self) -> Chunk | None:
+        """Return the last chunk, which has the usage of all choices; None when none was sent."""
+        return {"choices": [], "usage": self._usage.as_wire()} if self._usage else None
+
+    def _choice(self, choice: Chunk) -> Chunk:
+        index, delta = choice.get("index", 0), choice.get("delta") or {}
+        if "text" in choice:  # the continuation of a bare text
+            delta = {"content": choice["text"] or ""}
+        if self._splitters is not None:
+            _move_thoughts(choice, delta, self._splitters[index])
+        kept = {"index": index, "delta": delta, "finish_reason": choice.get("finish_reason")}
+        if choice.get("logprobs"):
+            kept["logprobs"] = choice["logprobs"]
+        if kept["finish_reason"] and isinstance(choice.get("stop_reason"), str):
+            kept["stop_reason"] = choice["stop_reason"]  # vLLM's name for the stop sequence it met
+        return kept
+
+
+def _new_splitter() -> ThinkSplitter:
+    return ThinkSplitter(at_line_start=True)
+
+
+def _move_thoughts(choice: Chunk, delta: dict[str, Any], splitter: ThinkSplitter) -> None:
+    """Move think blocks of `delta` from `content` to `reasoning_content`."""
+    text = delta.get("content")
+    content, reasoning = "", ""
+    if text:
+        split = splitter.feed(text)
+        content, reasoning = split.shown, split.thought
+    if choice.get("finish_reason") or delta.get("tool_calls"):
+        rest = splitter.finish()
+        content, reasoning = content + rest.shown, reasoning + rest.thought
+    if text or content:
+        delta["content"] = content
+    if reasoning:
+        delta["reasoning_content"] = (delta.get("reasoning_content") or "") + reasoning
+
+
+class ModelAnswer:
+    """The answer of `model`, which has begun: an asynchronous iterator of normalised chunks.
+
+    The last chunk has no choices but the usage. Closing it stops the generation.
+    """
+
+    def __init__(self, model: str, first: Chunk, rest: Chunks) -> None:
+        self.model = model
+        self._first: Chunk | None = first
+        self._rest = rest
+
+    @classmethod
+    async def start(cls, model: str, chunks: Chunks) -> ModelAnswer:
+        """Wait for the first chunk. Raises ApiError; EngineUnavailable for an empty answer."""
+        try:
+            return cls(model, await anext(chunks), chunks)
+        except StopAsyncIteration:
+            raise EngineUnavailable("the engine gave an empty answer") from None
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __anext__(self) -> Awaitable[Chunk]:
+        """Return the next chunk; a plain function, so that no chunk passes one coroutine more."""
+        return anext(self._rest) if self._first is None else self._take_first()
+
+    async def _take_first(self) -> Chunk:
+        first, self._first = self._first, None
+        assert first is not None
+        return first
+
+    async def aclose(self) -> None:
+        """Stop the generation, unless it has ended."""
+        await self._rest.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMeta:
+    """The keys that every chunk of one answer carries, and its whole object too."""
+
     model: str
-    watched: bool = True
-    id: str = field(default_factory=lambda: f"chatcmpl-{token_hex(16)}")
     created: int = field(default_factory=lambda: int(time.time()))
+    id: str = field(default_factory=lambda: f"chatcmpl-{token_hex(16)}")
 
     def as_wire(self, kind: str) -> dict[str, Any]:
         """Return the common keys."""
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-async def stamp_chunks(chunks: Chunks, meta: ChunkMeta) -> Chunks:
-    """Give all chunks one head; the usage comes once, in a last chunk without choices.
-
-    llama.cpp sends a usage for each choice of n > 1, and fields of its own.
-    """
-    total: RequestUsage | None = None
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            if chunk.get("usage"):
-                usage = RequestUsage.from_wire(chunk["usage"])
-                total = usage if total is None else total.beside(usage)
-            if choices := chunk.get("choices"):
-                wire = [_choice(choice) for choice in choices]
-                yield {**meta.as_wire("chat.completion.chunk"), "choices": wire}
-    if total is not None:
-        last = {**meta.as_wire("chat.completion.chunk"), "choices": []}
-        yield {**last, "usage": total.as_wire()}
-
-
-async def assemble(chunks: Chunks, meta: ChunkMeta) -> dict[str, Any]:
-    """Put the chunks of an answer together into one `chat.completion` object."""
+async def assemble(answer: ModelAnswer, meta: ChunkMeta) -> dict[str, Any]:
+    """Put the chunks of an answer together into one `chat.completion` object. Raises ApiError."""
     choices: dict[int, dict[str, Any]] = {}
     usage: Mapping[str, Any] | None = None
-    async with aclosing(chunks):
-        async for chunk in chunks:
+    async with aclosing(answer):
+        async for chunk in answer:
             usage = chunk.get("usage") or usage
             for choice in chunk["choices"]:
                 whole = choices.setdefault(choice["index"], _empty(choice["index"]))
@@ -64,19 +139,6 @@ async def assemble(chunks: Chunks, meta: ChunkMeta) -> dict[str, Any]:
     for whole in listed:
         whole["message"]["content"] = _content(whole["message"])
     return {**meta.as_wire("chat.completion"), "choices": listed, "usage": usage}
-
-
-def _choice(choice: Chunk) -> Chunk:
-    kept = {
-        "index": choice.get("index", 0),
-        "delta": choice.get("delta") or {},
-        "finish_reason": choice.get("finish_reason"),
-    }
-    if choice.get("logprobs"):
-        kept["logprobs"] = choice["logprobs"]
-    if kept["finish_reason"] and isinstance(choice.get("stop_reason"), str):
-        kept["stop_reason"] = choice["stop_reason"]  # vLLM's name for the stop sequence it met
-    return kept
 
 
 def _empty(index: int) -> dict[str, Any]:

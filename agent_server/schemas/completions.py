@@ -1,11 +1,10 @@
-"""POST /v1/completions: what follows a bare text, without roles or a chat template.
+"""The body of POST /v1/completions: a bare text to continue, without roles or a chat template.
 
 Source: https://platform.openai.com/docs/api-reference/completions
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar
@@ -13,23 +12,17 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, Field
 
 from agent_server.engine_protocol import Chunk, Chunks
-from agent_server.errors import ApiError, InvalidRequest
-from agent_server.http.json_encoding import sse_event
-from agent_server.http.streaming import DONE, Events, log_stream_error
-from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions
-from agent_server.schemas.chat_answer import ChunkMeta
-from agent_server.schemas.strict import StrictRequest
+from agent_server.errors import InvalidRequest
+from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions, StrictRequest
 from agent_server.schemas.token_inputs import Input
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 MOST_PROMPTS = 64
 DEFAULT_LENGTH = 16
 """Tokens of an answer whose request names no limit: the API's own default."""
 
-KIND = "text_completion"
-
 Ask = Callable[[Mapping[str, Any]], Chunks]
-"""Sends a body with a `prompt` to the engine."""
+"""Sends a body with a `prompt` to the engine; its chunks come normalised."""
 
 
 class CompletionRequest(Sampling, StrictRequest):
@@ -75,11 +68,11 @@ class CompletionRequest(Sampling, StrictRequest):
         return list(self.prompt)
 
     def echoes(self) -> list[str]:
-        """What stands before each answer when it is echoed; empty for token ids."""
+        """Return the text to echo before each answer; empty for token ids."""
         return [prompt if isinstance(prompt, str) else "" for prompt in self.prompts()]
 
     def bodies(self) -> Iterator[dict[str, Any]]:
-        """What the engine is asked, prompt by prompt."""
+        """Yield the request body for the engine, prompt by prompt."""
         own = {"model", "prompt", "best_of", "echo", "stream", "stream_options"}
         body = self.model_dump(exclude_none=True, exclude=own | {*(self.model_extra or {})})
         body.setdefault("max_tokens", DEFAULT_LENGTH)
@@ -90,89 +83,29 @@ class CompletionRequest(Sampling, StrictRequest):
 
 
 async def stream_completions(ask: Ask, request: CompletionRequest) -> Chunks:
-    """Stream what follows each prompt, in the form of chat chunks; the usage of all comes last."""
-    total, each = RequestUsage(), request.n or 1
-    for place, body in enumerate(request.bodies()):
-        spent = RequestUsage()
+    """Stream the continuation of each prompt as chat chunks; the usage of all comes last."""
+    total, each = TokenUsage(), request.n or 1
+    for index, body in enumerate(request.bodies()):
         async with aclosing(ask(body)) as chunks:
             async for chunk in chunks:
                 if chunk.get("usage"):
-                    spent = spent.beside(RequestUsage.from_wire(chunk["usage"]))
-                choices = [_as_chat(choice, place * each) for choice in chunk.get("choices", ())]
-                if choices:
-                    yield {"choices": choices}
-        total += spent
+                    total += TokenUsage.from_wire(chunk["usage"])
+                else:
+                    choices = chunk["choices"]
+                    yield {"choices": [_as_chat(choice, index * each) for choice in choices]}
     yield {"choices": [], "usage": total.as_wire()}
 
 
-class CompletionRenderer:
-    """Turns chat chunks, or the whole chat answer made of them, into `text_completion` objects."""
-
-    def __init__(self, request: CompletionRequest, meta: ChunkMeta) -> None:
-        self._meta = meta
-        self._top = request.logprobs or 0
-        self._include_usage = bool(request.stream_options and request.stream_options.include_usage)
-        self._echoes = request.echoes() if request.echo else []
-        self._each = request.n or 1
-        self._offsets: defaultdict[int, int] = defaultdict(int)
-
-    async def events(self, first: Chunk, chunks: Chunks) -> Events:
-        """The events of a stream."""
-        try:
-            for part in self._parts(first):
-                yield sse_event(part)
-            async for chunk in chunks:
-                for part in self._parts(chunk):
-                    yield sse_event(part)
-        except ApiError as error:
-            yield sse_event(log_stream_error(error).as_wire())
-            return
-        yield DONE
-
-    def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer in one piece, from a gathered chat answer."""
-        choices = [
-            self._choice({**choice, "delta": choice["message"]}) for choice in answer["choices"]
-        ]
-        return {**self._meta.as_wire(KIND), "choices": choices, "usage": answer["usage"]}
-
-    def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
-        choices = [self._choice(choice) for choice in chunk["choices"]]
-        if any(choice["text"] or choice["finish_reason"] for choice in choices):
-            yield {**self._meta.as_wire(KIND), "choices": choices}
-        if chunk.get("usage") and self._include_usage:
-            yield {**self._meta.as_wire(KIND), "choices": [], "usage": chunk["usage"]}
-
-    def _choice(self, choice: Chunk) -> dict[str, Any]:
-        index = choice["index"]
-        text = choice["delta"].get("content") or ""
-        if self._echoes and index not in self._offsets:
-            text = self._echoes[index // self._each] + text
-        logprobs = _to_legacy_logprobs(
-            (choice.get("logprobs") or {}).get("content"), self._offsets[index]
-        )
-        if logprobs and not self._top:
-            logprobs["top_logprobs"] = None
-        self._offsets[index] += len(text)
-        finish = choice.get("finish_reason")
-        return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish}
-
-
 def _as_chat(choice: Chunk, before: int) -> Chunk:
-    """A choice of one prompt as one of all; `before` have other prompts."""
+    """Renumber a choice of one prompt as one of all; `before` belong to earlier prompts."""
     logprobs = choice.get("logprobs")
     if logprobs and "tokens" in logprobs:
         logprobs = {"content": _to_chat_logprobs(logprobs)}
-    return {
-        "index": choice.get("index", 0) + before,
-        "delta": {"content": choice.get("text") or ""},
-        "logprobs": logprobs,
-        "finish_reason": choice.get("finish_reason"),
-    }
+    return {**choice, "index": choice["index"] + before, "logprobs": logprobs}
 
 
 def _to_chat_logprobs(logprobs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The chat API's form of log probabilities, from parallel lists."""
+    """Convert parallel lists to the chat API's form of log probabilities."""
     tops = logprobs.get("top_logprobs") or [{} for _ in logprobs["tokens"]]
     return [
         {"token": token, "logprob": value, "top_logprobs": [
@@ -182,24 +115,3 @@ def _to_chat_logprobs(logprobs: Mapping[str, Any]) -> list[dict[str, Any]]:
             logprobs["tokens"], logprobs["token_logprobs"], tops, strict=False
         )
     ]  # fmt: skip
-
-
-def _to_legacy_logprobs(
-    content: list[Mapping[str, Any]] | None, offset: int
-) -> dict[str, Any] | None:
-    """Parallel lists, from the chat API's form; `offset` characters came before."""
-    if not content:
-        return None
-    offsets = []
-    for entry in content:
-        offsets.append(offset)
-        offset += len(entry["token"])
-    return {
-        "tokens": [entry["token"] for entry in content],
-        "token_logprobs": [entry["logprob"] for entry in content],
-        "top_logprobs": [
-            {top["token"]: top["logprob"] for top in entry.get("top_logprobs") or ()}
-            for entry in content
-        ],
-        "text_offset": offsets,
-    }

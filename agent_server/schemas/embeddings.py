@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from agent_server.schemas.chat import INT32
-from agent_server.schemas.strict import StrictRequest
+from agent_server.schemas.chat import INT32, StrictRequest
 from agent_server.schemas.token_inputs import Input
 
 
@@ -29,5 +28,5 @@ class EmbeddingsRequest(StrictRequest):
     input_type: Literal["query", "passage"] | None = None
 
     def as_wire(self) -> dict[str, Any]:
-        """What an engine is asked."""
+        """Return the request body for an engine."""
         return self.model_dump(exclude_none=True, exclude={*(self.model_extra or {})})

@@ -1,4 +1,4 @@
-"""What the endpoints answer, for the description at /openapi.json.
+"""The response bodies of the endpoints, for the description at /openapi.json.
 
 The answers are made as plain objects and are not checked against these on their way out: that
 would cost time for each. The tests do it.
@@ -16,7 +16,7 @@ class ResponseModel(BaseModel):
 
 
 class ErrorDetail(ResponseModel):
-    """What went wrong; `param` names the field."""
+    """The details of an error; `param` names the field."""
 
     message: str
     type: str
@@ -31,7 +31,7 @@ class ErrorBody(ResponseModel):
 
 
 class AnthropicErrorDetail(ResponseModel):
-    """What went wrong, at the addresses of Anthropic's API."""
+    """The details of an error, at the addresses of Anthropic's API."""
 
     type: str
     message: str
@@ -60,7 +60,7 @@ class UsageBody(ResponseModel):
 
 
 class ChatMessage(ResponseModel):
-    """What the model said, called or thought."""
+    """The answer of the model: text, calls and reasoning."""
 
     role: Literal["assistant"]
     content: str | None
@@ -99,7 +99,7 @@ class TextChoice(ResponseModel):
 
 
 class TextCompletion(ResponseModel):
-    """What follows bare texts."""
+    """The continuation of bare texts."""
 
     id: str
     object: Literal["text_completion"]
@@ -110,7 +110,7 @@ class TextCompletion(ResponseModel):
 
 
 class GenerateResponse(ResponseModel):
-    """What follows one prompt."""
+    """The answer to one prompt."""
 
     id: str
     model: str
@@ -138,7 +138,7 @@ class ResponseBody(ResponseModel):
 
 
 class DeletedResponse(ResponseModel):
-    """A response that is no more."""
+    """A response that was deleted."""
 
     id: str
     object: Literal["response"]
@@ -192,7 +192,7 @@ class AnthropicMessage(ResponseModel):
 
 
 class InputTokens(ResponseModel):
-    """What a conversation would send to the engine."""
+    """The tokens that a conversation would send to the engine."""
 
     input_tokens: int
 

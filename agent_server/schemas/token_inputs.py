@@ -16,7 +16,7 @@ Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=INT32)]], Field(
 
 
 def _shape(value: Any) -> str:
-    """Told by the first item, so that an error names the one that does not fit."""
+    """Return the branch of the union, by the first item, so that an error names the misfit."""
     if not isinstance(value, list):
         return "one text"
     first = value[0] if value else ""

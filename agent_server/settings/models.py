@@ -1,4 +1,4 @@
-"""The tables `[model]` and `[model.models.NAME]`: which models answer, and under which names."""
+"""The tables `[model]` and `[model.models.NAME]`: the models, their names and engines."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ DEFAULT_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 ANTHROPIC = "https://api.anthropic.com"
 
+EMBEDDED_SLOTS, UPSTREAM_SLOTS = 2, 32
+"""Requests that run at once by default: at the embedded engine, and at each upstream."""
+
 
 class ModelConfig(Settings):
-    """One model: a GGUF file in the embedded engine, or somebody else's server."""
+    """One model: a GGUF file in the embedded engine, or an upstream server."""
 
     table: ClassVar[str] = "model"
 
@@ -53,7 +56,13 @@ class ModelConfig(Settings):
         description="tokens of prompt and answer in one request; when not set, an upstream's own "
         "word counts, and a GGUF file gets fewer where this machine's memory is short",
     )
-    slots: int = Field(2, ge=1, le=64, description="requests the embedded engine runs at once")
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="requests that run at once; by default 2 at the embedded engine, and 32 for "
+        "each upstream",
+    )
     threads: int = Field(
         default_factory=cores,
         ge=1,
@@ -137,13 +146,18 @@ class ModelConfig(Settings):
         return self.upstream or ((ANTHROPIC,) if self.api == "anthropic" else ())
 
     @property
+    def places(self) -> int:
+        """The number of requests that run at once."""
+        return self.slots or UPSTREAM_SLOTS * len(self.urls) or EMBEDDED_SLOTS
+
+    @property
     def entry(self) -> CatalogueEntry | None:
         """The model of the catalogue that `path` names, when it names one and no file."""
         return catalogue.find(str(self.path)) if self.path and not self.path.is_file() else None
 
     @property
     def tool_mode(self) -> Tools:
-        """Who makes tool calls, the default filled in."""
+        """The way of tool calls, the default filled in."""
         default: Tools = "native" if self.urls else "constrained" if self.path else "forced"
         return self.tools or default
 
@@ -168,7 +182,7 @@ class ModelSettings(ModelConfig):
 
     @property
     def folder(self) -> Path:
-        """Where pulled models are kept."""
+        """The folder of pulled models."""
         cache = os.environ.get("XDG_CACHE_HOME")
         base = Path(cache) if cache else Path.home() / ".cache"
         return self.cache_dir or base / "terrarium" / "models"

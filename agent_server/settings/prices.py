@@ -1,4 +1,4 @@
-"""The tables `[usage]` and `[usage.prices.MODEL]`: what tokens cost."""
+"""The tables `[usage]` and `[usage.prices.MODEL]`: prices of tokens."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_server.usage import RequestUsage
 from terrarium.config import Settings
+from terrarium.usage import TokenUsage
 
 PER = 1_000_000
 """Prices are for so many tokens."""
 
 
 class Price(BaseModel):
-    """What a million tokens of one model cost, in the currency of `[usage]`."""
+    """The price of a million tokens of one model, in the currency of `[usage]`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -25,8 +25,8 @@ class Price(BaseModel):
     )
     completion: float = Field(0, ge=0, description="a million tokens of answers")
 
-    def cost(self, used: RequestUsage) -> float:
-        """What `used` costs."""
+    def cost(self, used: TokenUsage) -> float:
+        """Return the cost of `used`."""
         cached = self.prompt if self.cached is None else self.cached
         fresh = used.prompt - used.cached
         return (
@@ -35,7 +35,7 @@ class Price(BaseModel):
 
 
 class UsageSettings(Settings):
-    """What is shown of the use of the agent server."""
+    """The prices of tokens, and their currency."""
 
     table: ClassVar[str] = "usage"
 

@@ -11,7 +11,7 @@ from terrarium.loopback import is_loopback
 
 
 class ServerSettings(Settings):
-    """Where the agent server listens and who may use it."""
+    """The address of the agent server, and the access to it."""
 
     table: ClassVar[str] = "server"
 

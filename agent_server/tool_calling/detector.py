@@ -1,4 +1,4 @@
-"""Whether a text that streams is becoming a tool call, at once or after some words."""
+"""A detector of tool calls in a text that streams, at its beginning or after some words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CallDetector:
 
     @property
     def words(self) -> str:
-        """What of `buffered` was said before the call."""
+        """The part of `buffered` before the call."""
         return self.buffered[: self._line]
 
     def feed(self, piece: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""Reads calls out of the JSON that a model writes, while it is written."""
+"""An incremental parser of the calls in JSON that a model writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CallReader:
         self._quoted = self._escaped = False
 
     def feed(self, text: str) -> list[dict[str, Any]]:
-        """The deltas that `text` brings; the beginning of a call waits until it is whole."""
+        """Return the deltas that `text` brings; the beginning of a call waits until it is whole."""
         self._held += text
         deltas: list[dict[str, Any]] = []
         while delta := self._arguments() if self._depth else self._beginning():
@@ -44,7 +44,7 @@ class CallReader:
         return {"index": self.count - 1, "id": call_id, "type": "function", "function": function}
 
     def _arguments(self) -> dict[str, Any] | None:
-        """As much of the arguments as is there."""
+        """Return as much of the arguments as is there."""
         end = self._end()
         part, self._held = self._held[:end], self._held[end:]
         if not part:
@@ -52,7 +52,7 @@ class CallReader:
         return {"index": self.count - 1, "function": {"arguments": part}}
 
     def _end(self) -> int:
-        """Where the arguments end in what is held; all of it when they do not."""
+        """Return where the arguments end in what is held; its length when they do not."""
         for place, letter in enumerate(self._held):
             if self._escaped:
                 self._escaped = False

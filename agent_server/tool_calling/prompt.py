@@ -1,4 +1,4 @@
-"""What a model with a plain chat template is shown of tools, calls and results."""
+"""Tools, calls and results as text, for models with a plain chat template."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_server.schemas.messages import plain
+from agent_server.schemas.chat import plain
 
 INTRODUCTION = """\
 You can use these tools:

@@ -15,7 +15,6 @@ from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_session import ChatSession
-from harnesses.web.serving import serve
 from harnesses.web.settings import WebSettings
 from llm.tools.semantic_search import SemanticIndex
 from storage.db.database import Database
@@ -23,6 +22,7 @@ from storage.log import ChatLog
 from storage.queues.pastes import Pastes
 from storage.settings import StorageSettings, log_path
 from terrarium.config import Config
+from terrarium.http.serving import serve
 from terrarium.sockets import listen
 
 _log = structlog.get_logger()

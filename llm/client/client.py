@@ -21,7 +21,7 @@ from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, RequestRejected, TimedOut, Unreachable
 from llm.messages.message import Message, ModelReply, Usage, wire
 from llm.parsing.stream_parser import StreamParser
-from terrarium.http.pool import ConnectionPool
+from terrarium.http.client import ConnectionPool
 from terrarium.sse import EventTooLong
 
 Priority = Literal["interactive", "background"]

@@ -12,8 +12,7 @@ from llm.client.schemas import CallPart, Chunk, Delta, error_in_stream, error_of
 from llm.messages.errors import ModelError, RequestRejected, TimedOut, Unreachable
 from llm.messages.message import Message, ModelReply, ToolCall, Usage
 from llm.parsing.stream_parser import StreamParser
-from terrarium.http.connection import ConnectionBroken, HttpConnection
-from terrarium.http.pool import ConnectFailed, ConnectionPool
+from terrarium.http.client import ConnectFailed, ConnectionBroken, ConnectionPool, HttpConnection
 from terrarium.sse import EventData
 
 OK = 200

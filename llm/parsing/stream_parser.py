@@ -9,9 +9,9 @@ from llm.messages.message import Message, Status, ToolCall
 from llm.parsing.output_filter import PromptEchoFilter
 from llm.parsing.sentences import SentenceLimit
 from llm.parsing.structured_output import OutputSplitter
-from llm.parsing.thinking import ThinkSplitter
 from llm.parsing.tool_call_formats import ToolCallFormats
 from llm.parsing.tool_calls import ToolCallParser
+from terrarium.thinking import ThinkSplitter
 
 
 class StreamParser:

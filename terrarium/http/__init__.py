@@ -1,1 +1,1 @@
-"""A small, fast HTTP/1.1 client: connections and a pool of them for one base URL."""
+"""HTTP: a small, fast HTTP/1.1 client, and the runner of uvicorn."""

@@ -40,9 +40,6 @@ _ORDER = (
 
 # What to show for a key that has no default, or one that is worked out.
 _SHOWN = {
-    "admission.places": "4",
-    "admission.reserved": "1",
-    "admission.yields": "true",
     "agent.api_key": '"..."',
     "agent.personas": '{ irc = "persona.md" }',
     "agent.timezone": '"Europe/Vienna"',
@@ -56,6 +53,7 @@ _SHOWN = {
     "irc.tls_cert": '"/etc/terrarium/irc.pem"',
     "model.aliases": '{ fast = "terra", smart = ["big", "terra"] }',
     "model.cache_dir": '"/var/cache/terrarium"',
+    "model.slots": "4",
     "model.path": '"/models/model.gguf"',
     "model.threads": "4",
     "model.tools": '"constrained"',

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 
+from agent_server.admission.admission import AdmissionPolicy
 from agent_server.app import create_app
 from terrarium.config import Config
 from tests.kit.patience import PATIENCE
@@ -46,6 +47,7 @@ async def agent_server(
     model: Mapping[str, Any],
     server: Mapping[str, Any] | None = None,
     data: Path | None = None,
+    policy: AdmissionPolicy | None = None,
     **others: Mapping[str, Any],
 ) -> AsyncIterator[str]:
     """Serve the agent server with these tables in this event loop; yields its address.
@@ -53,7 +55,7 @@ async def agent_server(
     `others` are further tables, `data` is its folder (by default one of its own). Returns
     when /ready answers 200: use `unready_server` where it never will.
     """
-    async with unready_server(model, server, data, **others) as url:
+    async with unready_server(model, server, data, policy, **others) as url:
         await until_ready(url)
         yield url
 
@@ -63,13 +65,14 @@ async def unready_server(
     model: Mapping[str, Any],
     server: Mapping[str, Any] | None = None,
     data: Path | None = None,
+    policy: AdmissionPolicy | None = None,
     **others: Mapping[str, Any],
 ) -> AsyncIterator[str]:
     """Like `agent_server`, without waiting for the engine."""
     with TemporaryDirectory() as folder:
         tables = {"model": model, "server": server or {}, **others}
         config = Config(tables, None, data or Path(folder))
-        async with serving(create_app(config)) as url:
+        async with serving(create_app(config, policy)) as url:
             yield url
 
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from harnesses.core.backoff import Backoff
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.network import Network
+from terrarium.backoff import Backoff
 from tests.kit.patience import PATIENCE
 
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agent_server.schemas.messages import StrictModel
+from agent_server.schemas.chat import StrictModel
 
 Cache = Annotated[dict[str, Any] | None, Field(exclude=True)]
 
 
 class TextBlock(StrictModel):
-    """Words."""
+    """A text."""
 
     type: Literal["text"]
     text: str
@@ -70,7 +70,7 @@ class ToolUseBlock(StrictModel):
 
 
 class ToolResultBlock(StrictModel):
-    """What a call came to."""
+    """The result of a call."""
 
     type: Literal["tool_result"]
     tool_use_id: str
@@ -79,13 +79,13 @@ class ToolResultBlock(StrictModel):
     cache_control: Cache = None
 
     def words(self) -> str:
-        """The result in words; the API of the engine has no mark for an error."""
+        """Return the result as text; the chat API has no mark for an error."""
         said = words(self.content)
         return f"Error: {said}" if self.is_error else said
 
 
 class ThinkingBlock(StrictModel):
-    """What the model thought before an earlier answer."""
+    """The reasoning before an earlier answer."""
 
     type: Literal["thinking"]
     thinking: str
@@ -93,7 +93,7 @@ class ThinkingBlock(StrictModel):
 
 
 class RedactedThinkingBlock(StrictModel):
-    """A thought that only Anthropic can read: left out."""
+    """Encrypted reasoning, which is left out."""
 
     type: Literal["redacted_thinking"]
     data: str
@@ -106,7 +106,7 @@ AssistantBlock = Annotated[
 
 
 class AnthropicUserMessage(StrictModel):
-    """What a person said, or the results of calls."""
+    """A message of a person, or the results of calls."""
 
     role: Literal["user"]
     content: str | Annotated[list[UserBlock], Field(min_length=1)]
@@ -133,7 +133,7 @@ Turn = Annotated[
 
 
 def words(content: str | list[TextBlock]) -> str:
-    """The words of a content that has nothing else."""
+    """Return the text of a content that has nothing else."""
     if isinstance(content, str):
         return content
     return "\n\n".join(block.text for block in content)

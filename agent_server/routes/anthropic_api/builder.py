@@ -6,16 +6,15 @@ Source: https://docs.anthropic.com/en/api/messages-streaming
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterable, Iterator, Mapping
 from typing import Any
 
-from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.http.error_responses import anthropic_error
-from agent_server.http.json_encoding import sse_event
-from agent_server.http.streaming import Events, log_stream_error
+from agent_server.http.responses import Events, log_stream_error, sse_event
 from agent_server.schemas.chat_answer import ChunkMeta
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 Event = dict[str, Any]
 
@@ -28,7 +27,7 @@ STOPS = {
 
 
 class MessageBuilder:
-    """One answer. `thinking` says whether thoughts are part of it."""
+    """Builds one answer, with reasoning if `thinking`."""
 
     def __init__(self, meta: ChunkMeta, *, thinking: bool) -> None:
         self._meta = meta
@@ -36,10 +35,10 @@ class MessageBuilder:
         self._blocks = 0
         self._open: tuple[str, int] | None = None  # the kind of the block, the index of its call
         self._finish: Mapping[str, Any] = {}
-        self._usage = RequestUsage()
+        self._usage = TokenUsage()
 
     def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The message, from a gathered chat answer. Raises EngineUnavailable."""
+        """Return the message, from an assembled chat answer. Raises EngineUnavailable."""
         choice = answer["choices"][0]
         message = choice["message"]
         blocks: list[dict[str, Any]] = []
@@ -51,13 +50,13 @@ class MessageBuilder:
             function = call["function"]
             value = _arguments(function["arguments"])
             blocks.append({**_tool_use_block(call["id"], function["name"]), "input": value})
-        usage = _usage(RequestUsage.from_wire(answer["usage"] or {}))
+        usage = _usage(TokenUsage.from_wire(answer["usage"] or {}))
         return {**self._start(), "content": blocks, **_stop(choice), "usage": usage}
 
-    async def events(self, first: Chunk, chunks: Chunks) -> Events:
-        """The events of a stream. The tokens of the prompt are known at its end only."""
+    async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
+        """Yield the events of a stream. The prompt's tokens are known at its end only."""
         try:
-            for made in (*self._beginning(), *self._on_chunk(first)):
+            for made in self._beginning():
                 yield sse_event(made, made["type"])
             async for chunk in chunks:
                 for made in self._on_chunk(chunk):
@@ -73,13 +72,13 @@ class MessageBuilder:
 
     def _beginning(self) -> Iterator[Event]:
         empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
-        message = {**self._start(), **empty, "usage": _usage(RequestUsage())}
+        message = {**self._start(), **empty, "usage": _usage(TokenUsage())}
         yield {"type": "message_start", "message": message}
         yield {"type": "ping"}
 
     def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
-            self._usage = RequestUsage.from_wire(chunk["usage"])
+            self._usage = TokenUsage.from_wire(chunk["usage"])
         for choice in chunk["choices"]:
             delta = choice["delta"]
             thought, text = delta.get("reasoning_content"), delta.get("content")
@@ -144,15 +143,15 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Why the answer ended. Only some engines tell which stop sequence it was."""
+    """Return the stop reason. Only some engines tell which stop sequence it was."""
     if isinstance(choice.get("stop_reason"), str):
         return {"stop_reason": "stop_sequence", "stop_sequence": choice["stop_reason"]}
     reason = STOPS.get(choice.get("finish_reason") or "stop", "end_turn")
     return {"stop_reason": reason, "stop_sequence": None}
 
 
-def _usage(usage: RequestUsage) -> dict[str, Any]:
-    """Here `input_tokens` are those that did not come from the cache."""
+def _usage(usage: TokenUsage) -> dict[str, Any]:
+    """Return the usage object, whose `input_tokens` are those that were not cached."""
     return {
         "input_tokens": usage.prompt - usage.cached,
         "cache_creation_input_tokens": 0,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from agent_server.http.json_encoding import JsonBody
-from agent_server.http.streaming import cancel_on_disconnect, start_stream
+from agent_server.http.responses import Events, JsonBody, cancel_on_disconnect, start_stream
+from agent_server.metering.request_context import HEADERS
 from agent_server.routes.anthropic_api.builder import MessageBuilder
 from agent_server.routes.anthropic_api.schemas import CountTokensRequest, MessagesRequest
 from agent_server.routes.anthropic_api.translate import to_chat_request, to_tokenize_request
-from agent_server.routes.dependencies import ModelPoolDep, Session
-from agent_server.schemas.chat_answer import ChunkMeta, assemble
+from agent_server.routes.dependencies import Context, ModelPoolDep
+from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
 from agent_server.schemas.responses import (
     AnthropicErrorBody,
     AnthropicMessage,
@@ -25,19 +26,33 @@ from agent_server.schemas.responses import (
 router = APIRouter(prefix="/v1/messages", responses=errors(AnthropicErrorBody))
 
 
-@router.post("", response_model=None, responses=answers(AnthropicMessage, stream=True))
+@router.post(
+    "",
+    response_model=None,
+    responses=answers(AnthropicMessage, stream=True),
+    openapi_extra=HEADERS,
+)
 async def messages(
-    request: Request, body: MessagesRequest, pool: ModelPoolDep, session: Session
+    request: Request, body: MessagesRequest, pool: ModelPoolDep, context: Context
 ) -> Response:
     """Answer a conversation, as one message or as a stream of events."""
-    meta = ChunkMeta(pool.name, id=f"msg_{uuid.uuid4().hex}")
-    message = MessageBuilder(meta, thinking=body.shows_thinking)
-    chunks = pool.answer(to_chat_request(body), meta, session)
+    asked = to_chat_request(body)
+
+    def meta(answer: ModelAnswer) -> ChunkMeta:
+        return ChunkMeta(answer.model, context.created, f"msg_{uuid.uuid4().hex}")
+
+    def events(answer: ModelAnswer) -> Events:
+        return MessageBuilder(meta(answer), thinking=body.shows_thinking).events(answer)
+
+    async def whole() -> dict[str, Any]:
+        answer = await pool.answer(asked, context)
+        head = meta(answer)
+        message = MessageBuilder(head, thinking=body.shows_thinking)
+        return message.whole(await assemble(answer, head))
+
     if body.stream:
-        return await start_stream(request, chunks, message.events)
-    return JsonBody(
-        message.whole(await cancel_on_disconnect(request.receive, assemble(chunks, meta)))
-    )
+        return await start_stream(request.receive, pool.answer(asked, context), events)
+    return JsonBody(await cancel_on_disconnect(request.receive, whole()))
 
 
 @router.post("/count_tokens", response_model=None, responses=answers(InputTokens))

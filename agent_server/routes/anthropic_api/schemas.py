@@ -11,9 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from agent_server.routes.anthropic_api.blocks import Cache, TextBlock, Turn
-from agent_server.schemas.chat import INT32, NAME, Effort, Probability, Schema
-from agent_server.schemas.messages import StrictModel
-from agent_server.schemas.strict import StrictRequest
+from agent_server.schemas.chat import (
+    INT32,
+    NAME,
+    Effort,
+    Probability,
+    Schema,
+    StrictModel,
+    StrictRequest,
+)
 
 
 class CustomTool(StrictModel):
@@ -29,14 +35,14 @@ class CustomTool(StrictModel):
 
 
 class ToolChoiceAny(StrictModel):
-    """Whether a tool must be called."""
+    """A tool choice that names no tool."""
 
     type: Literal["auto", "any", "none"]
     disable_parallel_tool_use: bool = False
 
 
 class ToolChoiceTool(StrictModel):
-    """The one tool that must be called."""
+    """A tool choice that forces one tool."""
 
     type: Literal["tool"]
     name: str
@@ -44,7 +50,7 @@ class ToolChoiceTool(StrictModel):
 
 
 class Thinking(StrictModel):
-    """Whether the answer shows what the model thinks, for a model that does.
+    """The wish to see the reasoning of a model that thinks before it answers.
 
     `max_tokens` is the only limit: no engine stops a thought at `budget_tokens`.
     """
@@ -55,7 +61,7 @@ class Thinking(StrictModel):
 
     @property
     def is_shown(self) -> bool:
-        """Whether thoughts are part of the answer."""
+        """True when the reasoning is part of the answer."""
         return self.type != "disabled" and self.display != "omitted"
 
 
@@ -74,7 +80,7 @@ class OutputConfig(StrictModel):
 
 
 class CountTokensRequest(StrictRequest):
-    """What becomes the prompt; alone it is what count_tokens takes."""
+    """The fields that become the prompt, which are all that count_tokens takes."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -128,11 +134,11 @@ class MessagesRequest(CountTokensRequest):
     service_tier: Literal["auto", "standard_only"] | None = None
 
     def sampling(self) -> dict[str, Any]:
-        """How the engine is to choose tokens, in the words of the chat API."""
+        """Return the sampling parameters of the chat API."""
         chosen = self.model_dump(include={"temperature", "top_p", "top_k"}, exclude_none=True)
         return {**chosen, "max_tokens": self.max_tokens, "stop": self.stop_sequences or None}
 
     @property
     def shows_thinking(self) -> bool:
-        """Whether thoughts are part of the answer."""
+        """True when the reasoning is part of the answer."""
         return bool(self.thinking and self.thinking.is_shown)

@@ -1,4 +1,4 @@
-"""A conversation of Anthropic's API as a chat request."""
+"""Translation of requests of Anthropic's API to chat requests."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from agent_server.schemas.chat import ChatRequest, TokenizeMessages, validate
 
 
 def to_chat_request(request: MessagesRequest) -> ChatRequest:
-    """The chat request that asks the same. Raises InvalidRequest."""
+    """Translate to a chat request. Raises InvalidRequest."""
     request.require_known()
     config = request.output_config
-    body = {**_prompt(request), **request.sampling()}
+    body = {**_prompt(request), **request.sampling(), "stream": request.stream}
     if config and config.format:
         schema = {"name": "answer", "schema": config.format.schema_}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -42,7 +42,7 @@ def to_chat_request(request: MessagesRequest) -> ChatRequest:
 
 
 def to_tokenize_request(request: CountTokensRequest) -> TokenizeMessages:
-    """What is counted for it. Raises InvalidRequest."""
+    """Translate to a request that counts tokens. Raises InvalidRequest."""
     request.require_known()
     return validate(TokenizeMessages, _prompt(request))
 
@@ -86,7 +86,7 @@ def _messages(turn: Turn) -> Iterator[dict[str, Any]]:
 
 
 def _user(blocks: Sequence[UserBlock]) -> Iterator[dict[str, Any]]:
-    """Results come first: the chat API wants them right behind their calls."""
+    """Yield messages, results first: the chat API wants them right behind their calls."""
     parts = []
     for block in blocks:
         if isinstance(block, ToolResultBlock):

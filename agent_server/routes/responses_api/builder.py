@@ -6,19 +6,17 @@ Source: https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from itertools import chain
 from typing import Any
 
-from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError
-from agent_server.http.json_encoding import sse_event
-from agent_server.http.streaming import Events, log_stream_error
+from agent_server.http.responses import Events, log_stream_error, sse_event
 from agent_server.routes.responses_api.output_item import DELTAS, OutputItem, logprob, new_item
 from agent_server.routes.responses_api.schemas import ResponseRequest
-from agent_server.schemas.chat_answer import ChunkMeta
-from agent_server.usage import RequestUsage
+from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
+from terrarium.usage import TokenUsage
 
 Event = dict[str, Any]
 
@@ -41,22 +39,22 @@ class ResponseBuilder:
         self._finish = "stop"
         self._status = "in_progress"
         self._error: dict[str, Any] | None = None
-        self._usage: RequestUsage | None = None
+        self._usage: TokenUsage | None = None
 
-    async def whole(self, chunks: Chunks) -> dict[str, Any]:
+    async def whole(self, answer: ModelAnswer) -> dict[str, Any]:
         """Take all chunks; returns the response."""
-        async with aclosing(chunks):
-            async for chunk in chunks:
+        async with aclosing(answer):
+            async for chunk in answer:
                 for _ in self._on_chunk(chunk):
                     pass
         for _ in self._end():
             pass
         return self.as_wire()
 
-    async def events(self, first: Chunk, chunks: Chunks) -> Events:
-        """The events of a stream."""
+    async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
+        """Yield the events of a stream."""
         try:
-            for made in chain(self._beginning(), self._on_chunk(first)):
+            for made in self._beginning():
                 yield sse_event(made, made["type"])
             async for chunk in chunks:
                 for made in self._on_chunk(chunk):
@@ -68,7 +66,7 @@ class ResponseBuilder:
             yield sse_event(made, made["type"])
 
     def as_wire(self) -> dict[str, Any]:
-        """The response as far as it has come."""
+        """Return the response as far as it has been built."""
         incomplete = INCOMPLETE.get(self._finish) if self._status == "incomplete" else None
         return {
             "id": self._meta.id,
@@ -106,7 +104,7 @@ class ResponseBuilder:
 
     def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
-            self._usage = RequestUsage.from_wire(chunk["usage"])
+            self._usage = TokenUsage.from_wire(chunk["usage"])
         for choice in chunk["choices"]:
             delta = choice["delta"]
             if delta.get("reasoning_content"):
@@ -189,8 +187,8 @@ class ResponseBuilder:
         return {"type": kind, "sequence_number": self._sequence - 1, **rest}
 
 
-def _usage(usage: RequestUsage) -> dict[str, Any]:
-    """Engines do not tell how many tokens were thoughts."""
+def _usage(usage: TokenUsage) -> dict[str, Any]:
+    """Return the usage object. Engines do not tell how many tokens were reasoning."""
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from agent_server.schemas.messages import StrictModel
+from agent_server.schemas.chat import StrictModel
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
 class ResponseTextPart(StrictModel):
-    """Words, of a person or of an earlier answer."""
+    """A text, of a person or of an earlier answer."""
 
     type: Literal["input_text", "output_text"]
     text: str
@@ -59,7 +59,7 @@ Part = Annotated[ResponseTextPart | RefusalPart | ResponseImagePart, Field(discr
 
 
 class MessageItem(StrictModel):
-    """What somebody said."""
+    """A message of a person, the system or the model."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
@@ -90,7 +90,7 @@ class CallItem(StrictModel):
 
 
 class ResultItem(StrictModel):
-    """What a call came to."""
+    """The result of a call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -100,14 +100,14 @@ class ResultItem(StrictModel):
 
 
 class ReasoningText(StrictModel):
-    """A part of what the model thought."""
+    """A part of the reasoning."""
 
     type: Literal["reasoning_text", "summary_text"]
     text: str
 
 
 class ReasoningItem(StrictModel):
-    """What the model thought before an earlier answer."""
+    """The reasoning before an earlier answer."""
 
     type: Literal["reasoning"]
     id: str | None = None
@@ -131,7 +131,7 @@ Item = Annotated[
 
 
 def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
-    """The chat messages of the items: thoughts, words and calls of one answer are one message."""
+    """Yield chat messages; reasoning, text and calls of one answer are one message."""
     answer: dict[str, Any] = {}
     for item in items:
         if isinstance(item, ReasoningItem):
@@ -159,7 +159,7 @@ def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
 
 
 def _fits(answer: dict[str, Any]) -> bool:
-    """Whether words can follow in the same message: not after words or calls."""
+    """Return whether text can follow in the same message: not after text or calls."""
     return "content" not in answer and "tool_calls" not in answer
 
 

@@ -1,4 +1,4 @@
-"""An item of a response while it is written: words, thoughts or a call."""
+"""An item of a response while it is written: a message, reasoning or a call."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class OutputItem:
         self.newest: list[dict[str, Any]] = []
 
     def add(self, text: str, logprobs: list[dict[str, Any]]) -> None:
-        """Take one more piece."""
+        """Append text and its log probabilities."""
         self.text += text
         self.newest = logprobs
         self.logprobs += logprobs
 
     def end(self, status: str) -> None:
-        """Put what was written into the item."""
+        """Complete the item with the text that was appended."""
         self.item["status"] = status
         if self.kind == "function_call":
             self.item["arguments"] = self.text

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from agent_server.engine_protocol import Chunks
 from agent_server.errors import InvalidRequest, NotFound
-from agent_server.http.json_encoding import JsonBody
-from agent_server.http.streaming import cancel_on_disconnect, start_stream
-from agent_server.metering.request_context import current_request
-from agent_server.routes.dependencies import ModelPoolDep, Session
+from agent_server.http.responses import JsonBody, cancel_on_disconnect, start_stream
+from agent_server.metering.request_context import HEADERS
+from agent_server.routes.dependencies import Context, ModelPoolDep
 from agent_server.routes.responses_api.builder import ResponseBuilder
 from agent_server.routes.responses_api.schemas import ResponseRequest
 from agent_server.routes.responses_api.store import ResponseStore, StoredResponse
-from agent_server.schemas.chat_answer import ChunkMeta
+from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
 from agent_server.schemas.responses import DeletedResponse, ResponseBody, answers
 
 router = APIRouter(prefix="/v1/responses")
@@ -31,59 +27,70 @@ async def _store(request: Request) -> ResponseStore:
     return store
 
 
-TheStore = Annotated[ResponseStore, Depends(_store)]
+Store = Annotated[ResponseStore, Depends(_store)]
 
 
-@router.post("", response_model=None, responses=answers(ResponseBody, stream=True))
+@router.post(
+    "",
+    response_model=None,
+    responses=answers(ResponseBody, stream=True),
+    openapi_extra=HEADERS,
+)
 async def respond(
-    request: Request, body: ResponseRequest, pool: ModelPoolDep, store: TheStore, session: Session
+    request: Request, body: ResponseRequest, pool: ModelPoolDep, store: Store, context: Context
 ) -> Response:
     """Answer an input, as one response or as a stream of events."""
-    owner, meta = current_request().key.name, ChunkMeta(pool.name, id=f"resp_{uuid.uuid4().hex}")
+    owner, response_id = context.key.name, f"resp_{uuid.uuid4().hex}"
     before = _previous_response(store, owner, body.previous_response_id)
     history = before.messages if before else ()
-    session = session or body.prompt_cache_key or (before.session if before else meta.id)
+    session = context.session or body.prompt_cache_key
+    session = session or (before.session if before else response_id)
+    context.session = session
 
     def store_response(answer: ResponseBuilder) -> None:
         if body.store is not False:
             messages = [*history, *body.messages(), *answer.message()]
             store.save(owner, StoredResponse(answer.as_wire(), messages, session))
 
-    answer = ResponseBuilder(body, meta, store_response)
-    chunks = _rename_param(lambda: pool.answer(body.as_chat(history), meta, session))
+    def builder(answer: ModelAnswer) -> ResponseBuilder:
+        meta = ChunkMeta(answer.model, context.created, response_id)
+        return ResponseBuilder(body, meta, store_response)
+
+    async def start() -> ModelAnswer:
+        try:
+            return await pool.answer(body.as_chat(history), context)
+        except InvalidRequest as error:
+            # The messages were made of the input.
+            if error.param and error.param.startswith("messages"):
+                error.param = "input"
+            raise
+
+    async def whole() -> dict[str, Any]:
+        answer = await start()
+        return await builder(answer).whole(answer)
+
     if body.stream:
-        return await start_stream(request, chunks, answer.events)
-    return JsonBody(await cancel_on_disconnect(request.receive, answer.whole(chunks)))
+        return await start_stream(
+            request.receive, start(), lambda answer: builder(answer).events(answer)
+        )
+    return JsonBody(await cancel_on_disconnect(request.receive, whole()))
 
 
 @router.get("/{identity}", response_model=None, responses=answers(ResponseBody))
-async def retrieve(identity: str, store: TheStore, stream: bool = False) -> Response:
-    """A response that was made before."""
+async def retrieve(identity: str, store: Store, context: Context, stream: bool = False) -> Response:
+    """Return a response that was made before."""
     if stream:
         raise InvalidRequest("a response that is complete is not streamed again", param="stream")
-    return JsonBody(
-        _require_stored(store.get(current_request().key.name, identity), identity).response
-    )
+    kept = _require_stored(store.get(context.key.name, identity), identity)
+    return JsonBody(kept.response)
 
 
 @router.delete("/{identity}", responses=answers(DeletedResponse))
-async def delete(identity: str, store: TheStore) -> dict[str, Any]:
+async def delete(identity: str, store: Store, context: Context) -> dict[str, Any]:
     """Forget a response, and the conversation that led to it."""
-    if not store.delete(current_request().key.name, identity):
+    if not store.delete(context.key.name, identity):
         _require_stored(None, identity)
     return {"id": identity, "object": "response", "deleted": True}
-
-
-async def _rename_param(begin: Callable[[], Chunks]) -> Chunks:
-    """The answer; an error about the messages is about the input that they were made of."""
-    try:
-        async with aclosing(begin()) as chunks:
-            async for chunk in chunks:
-                yield chunk
-    except InvalidRequest as error:
-        if error.param and error.param.startswith("messages"):
-            error.param = "input"
-        raise
 
 
 def _require_stored(kept: StoredResponse | None, identity: str) -> StoredResponse:

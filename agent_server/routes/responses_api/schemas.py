@@ -20,10 +20,10 @@ from agent_server.schemas.chat import (
     FunctionSpec,
     Probability,
     Schema,
+    StrictModel,
+    StrictRequest,
     validate,
 )
-from agent_server.schemas.messages import StrictModel
-from agent_server.schemas.strict import StrictRequest
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -69,21 +69,21 @@ class TextFormat(StrictModel):
 
 
 class TextConfig(StrictModel):
-    """How the answer is written."""
+    """The format and verbosity of the answer."""
 
     format: TextFormat = TextFormat()
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class Reasoning(StrictModel):
-    """How much the model is to think; its thoughts are returned as they are, never summarised."""
+    """The reasoning effort; reasoning is returned as it is, never summarised."""
 
     effort: Effort | None = None
     summary: None = None
 
 
 class ResponseStreamOptions(StrictModel):
-    """The only kind of stream there is."""
+    """The options of a stream: obfuscation is not supported."""
 
     include_obfuscation: Literal[False] = False
 
@@ -132,7 +132,7 @@ class ResponseRequest(StrictRequest):
 
     @property
     def wants_logprobs(self) -> bool:
-        """Whether each token comes with its log probability."""
+        """True when each token comes with its log probability."""
         return bool(self.include or self.top_logprobs)
 
     def messages(self) -> list[dict[str, Any]]:
@@ -153,6 +153,7 @@ class ResponseRequest(StrictRequest):
             "top_p": self.top_p,
             "max_tokens": self.max_output_tokens,
             "tool_choice": self._choice(),
+            "stream": self.stream,
         }
         if self.tools:
             body["tools"] = [tool.as_chat() for tool in self.tools]
@@ -166,7 +167,7 @@ class ResponseRequest(StrictRequest):
         return validate(ChatRequest, body)
 
     def request_echo(self) -> dict[str, Any]:
-        """What a response repeats of its request."""
+        """Return the fields of the request that a response repeats."""
         text = self.text or TextConfig()
         tools = [tool.model_dump() for tool in self.tools or ()]
         choice = self.tool_choice
@@ -198,6 +199,6 @@ class ResponseRequest(StrictRequest):
 
 
 def _without_nulls(model: StrictModel, *but: str) -> dict[str, Any]:
-    """What a client said, without nulls, which some engines do not take."""
+    """Return a part of the request without nulls, which some engines do not take."""
     dumped = model.model_dump(by_alias=True)
     return {key: value for key, value in dumped.items() if value is not None and key not in but}

@@ -1,4 +1,4 @@
-"""Responses that were made, so that a request can follow one of them.
+"""A store of responses, so that a request can follow one of them.
 
 They are held in memory only: a restart forgets them, and the oldest make room for new ones.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_server.http.json_encoding import to_json
+from agent_server.http.responses import to_json
 
 MOST = 1000
 LARGEST = 64 * 1024 * 1024
@@ -41,7 +41,7 @@ class ResponseStore:
         self._size = 0
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of responses."""
         return len(self._kept)
 
     def save(self, owner: str, kept: StoredResponse) -> None:
@@ -65,7 +65,7 @@ class ResponseStore:
         return found[0]
 
     def delete(self, owner: str, identity: str) -> bool:
-        """Forget one; False when there is none."""
+        """Delete a response; returns False when there is none."""
         found = self._kept.pop((owner, identity), None)
         if found is None:
             return False

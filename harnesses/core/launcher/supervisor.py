@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from harnesses.core.backoff import Backoff
 from harnesses.core.errors import TendrilError
-from terrarium.supervision import SUPERVISED
+from terrarium.backoff import Backoff
+from terrarium.supervision import SUPERVISED, end_child
 
 EX_CONFIG = 78
 """Exit status of sysexits.h for a configuration that cannot be used: trying again is no use."""
@@ -118,20 +117,4 @@ async def running(program: Program, ending: float) -> AsyncIterator[Process]:
     try:
         yield process
     finally:
-        await _end(process, ending)
-
-
-async def _end(process: Process, ending: float) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)  # Process.terminate may steal the exit status
-    with suppress(TimeoutError):
-        async with asyncio.timeout(ending):
-            await process.wait()
-    with suppress(ProcessLookupError, PermissionError):  # macOS answers so for a group of zombies
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
-    assert process.stdin is not None
-    process.stdin.close()
-    with suppress(ConnectionError):
-        await process.stdin.wait_closed()
+        await end_child(process, ending)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from harnesses.core.backoff import Backoff
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.line_splitting import budget, split
@@ -25,6 +24,7 @@ from harnesses.irc.transport.client import IrcClient
 from harnesses.irc.transport.connection import Bot
 from harnesses.irc.transport.send_queue import Sent
 from harnesses.irc.transport.tls import tls_context
+from terrarium.backoff import Backoff
 
 log = structlog.get_logger()
 

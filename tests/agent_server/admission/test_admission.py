@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 
+from agent_server.admission.admission import AdmissionPolicy
 from storage.usage.api_keys import Key
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
@@ -35,12 +36,18 @@ def asked(script: ScriptedOpenAI) -> list[str]:
 
 @asynccontextmanager
 async def client(
-    script: ScriptedOpenAI, data: Path | None = None, **admission: Any
+    script: ScriptedOpenAI,
+    data: Path | None = None,
+    *,
+    places: int = 1,
+    max_waiting: int = 256,
+    **policy: Any,
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A server with one place, unless `admission` has other wishes."""
-    settings = {"places": 1, **admission}
+    """A server with so many places and such a policy."""
+    model = {"upstream": script.url, "slots": places}
+    admission = {"max_waiting": max_waiting}
     async with (
-        agent_server({"upstream": script.url}, None, data, admission=settings) as url,
+        agent_server(model, None, data, AdmissionPolicy(**policy), admission=admission) as url,
         httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         yield http

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_server.admission.quota import DAY, MINUTE, Quotas, RateWindow
 from agent_server.errors import RateLimited
+from agent_server.metering.key_usage import DAY, MINUTE, Quotas, RateWindow
 from storage.usage.api_keys import Key
 
 NOON = 20_000 * DAY + DAY / 2

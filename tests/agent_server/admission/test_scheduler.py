@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_server.admission.fair_queue import FairQueue, QueuedRequest
-from agent_server.admission.scheduler import DECODE_GRACE, MAX_EXCLUSIVE, Scheduler
+from agent_server.admission.scheduler import (
+    DECODE_GRACE,
+    MAX_EXCLUSIVE,
+    FairQueue,
+    QueuedRequest,
+    Scheduler,
+)
 
 GUESS = 128
 

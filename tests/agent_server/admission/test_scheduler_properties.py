@@ -8,8 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent_server.admission.fair_queue import QueuedRequest
-from agent_server.admission.scheduler import Scheduler
+from agent_server.admission.scheduler import QueuedRequest, Scheduler
 
 
 class Places(RuleBasedStateMachine):

@@ -157,9 +157,8 @@ async def test_a_prompt_whose_oldest_lines_were_left_out_is_not_read_anew(
 async def test_many_waiting_streams_leave_the_server_answering(engine: EngineAddress) -> None:
     # As with an engine of its own: whoever waits for a slot waits here, and not inside the engine,
     # where each would keep a thread of it busy.
-    admission = {"places": SLOTS}
     async with (
-        agent_server(engine.settings(), admission=admission) as url,
+        agent_server({**engine.settings(), "slots": SLOTS}) as url,
         httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
         asyncio.TaskGroup() as tasks,
     ):

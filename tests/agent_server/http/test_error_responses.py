@@ -191,6 +191,31 @@ async def test_an_unknown_priority_is_refused(http: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, GOOD),
+        ("/v1/completions", {"prompt": "hi"}),
+        ("/v1/responses", {"input": "hi"}),
+        ("/v1/messages", {**GOOD, "model": "terra", "max_tokens": 3}),
+        ("/v1/embeddings", {"input": "hi"}),
+        ("/v1/generate", {"prompt": "hi"}),
+    ],
+)
+@pytest.mark.parametrize("header", [{"x-priority": "urgent"}, {"x-session-id": "x" * 257}])
+async def test_every_endpoint_refuses_a_wrong_header(
+    http: httpx2.AsyncClient,
+    script: ScriptedOpenAI,
+    path: str,
+    body: dict[str, Any],
+    header: dict[str, str],
+) -> None:
+    answer = await http.post(path, json=body, headers=header)
+    assert answer.status_code == 400
+    assert next(iter(header)) in answer.json()["error"]["message"]
+    assert script.requests == []
+
+
+@pytest.mark.parametrize(
     ("body", "param"),
     [({}, "prompt"), ({"messages": []}, "messages"), ({"prompt": 3}, "prompt")],
 )

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from agent_server.errors import EngineUnavailable
-from agent_server.http.json_encoding import sse_event, to_json
+from agent_server.http.responses import sse_event, to_json
 
 
 def test_an_event_has_one_line_of_data_whatever_is_in_it() -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from agent_server.models.prompt_speed import PromptSpeed
-
-
-async def chunks(*each: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-    for chunk in each:
-        yield chunk
+from agent_server.metering.request_context import RequestContext
+from agent_server.models.measurements import PromptSpeed
 
 
 def words(**delta: Any) -> dict[str, Any]:
@@ -24,28 +19,30 @@ def usage(prompt: int, cached: int) -> dict[str, Any]:
     return {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 2, **details}}
 
 
-async def seen(speed: PromptSpeed, *each: dict[str, Any]) -> list[dict[str, Any]]:
-    return [chunk async for chunk in speed.observe_chunks(chunks(*each))]
+def observe(speed: PromptSpeed, *chunks: dict[str, Any]) -> None:
+    timer = speed.timer(RequestContext())
+    for chunk in chunks:
+        timer.observe(chunk)
 
 
-async def test_timings_of_the_engine_count_and_the_chunks_pass_as_they_are() -> None:
+def test_timings_of_the_engine_count() -> None:
     speed = PromptSpeed()
     last = {**usage(110, 10), "timings": {"prompt_n": 100, "prompt_ms": 200.0}}
-    assert await seen(speed, words(content="Hi"), last) == [words(content="Hi"), last]
+    observe(speed, words(content="Hi"), last)
     assert speed.rate == pytest.approx(500)
 
 
-async def test_without_timings_the_time_to_the_first_words_counts() -> None:
+def test_without_timings_the_time_to_the_first_words_counts() -> None:
     speed = PromptSpeed()
-    await seen(speed, words(role="assistant"), words(content="Hi"), usage(1_000, 0))
+    observe(speed, words(role="assistant"), words(content="Hi"), usage(1_000, 0))
     assert speed.rate is not None
 
 
-async def test_what_came_from_a_cache_says_nothing_of_reading() -> None:
+def test_what_came_from_a_cache_says_nothing_of_reading() -> None:
     speed = PromptSpeed()
-    await seen(speed, words(content="Hi"), usage(1_000, 990))
-    await seen(speed, {"timings": {"prompt_n": 4, "prompt_ms": 90.0}, "choices": []})
-    await seen(speed, {"timings": {"prompt_n": "x"}, "choices": []}, {"timings": None})
+    observe(speed, words(content="Hi"), usage(1_000, 990))
+    observe(speed, {"timings": {"prompt_n": 4, "prompt_ms": 90.0}, "choices": []})
+    observe(speed, {"timings": {"prompt_n": "x"}, "choices": []}, {"timings": None})
     assert speed.rate is None
 
 

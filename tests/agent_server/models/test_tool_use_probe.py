@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from agent_server.models.tool_use_probe import CASES, TOOLS
+from agent_server.models.measurements import CASES, TOOLS
 from tests.kit.agent_server import EngineAddress, agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE

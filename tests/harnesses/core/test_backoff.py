@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harnesses.core.backoff import Backoff
+from terrarium.backoff import Backoff
 
 
 class Clock:

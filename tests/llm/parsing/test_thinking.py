@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from llm.parsing.thinking import Split, ThinkSplitter
+from terrarium.thinking import Split, ThinkSplitter
 
 PARTS = st.sampled_from(
     [

@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 from terrarium.config import ConfigError
-from terrarium.http.connection import MUCH, ConnectionBroken, HttpConnection
-from terrarium.http.pool import ConnectFailed, ConnectionPool
+from terrarium.http.client import (
+    MUCH,
+    ConnectFailed,
+    ConnectionBroken,
+    ConnectionPool,
+    HttpConnection,
+)
 from terrarium.sockets import listen
 from tests.kit.certificates import certificate
 

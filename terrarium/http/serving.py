@@ -1,4 +1,4 @@
-"""The HTTP server of the tendril, started and stopped by the tendril."""
+"""uvicorn, started and stopped by the process around it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,35 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-_PATIENCE = 1  # seconds that open answers get to end when the server stops
+GRACE = 1
+"""Seconds that answers under way have to end when the server stops."""
+
+
+def _nothing() -> None:
+    pass
 
 
 async def serve(
     app: ASGIApp,
     listener: socket.socket,
     *,
-    ready: Callable[[], None],
-    stopping: Callable[[], None],
+    ready: Callable[[], None] = _nothing,
+    stopping: Callable[[], None] = _nothing,
+    behind_proxy: bool = True,
 ) -> None:
-    """Serve until cancelled, then let open answers end: `stopping` tells the endless ones to."""
+    """Serve until cancelled, then let the answers under way end.
+
+    `ready` is called when the application has started, `stopping` when it is to stop: answers
+    without an end have to end then. With `behind_proxy` a proxy on this machine is believed when it
+    names its client. Signals are left to the caller.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=_PATIENCE,
+        proxy_headers=behind_proxy,
+        timeout_graceful_shutdown=GRACE,
     )
     server = _Server(config, ready)
     running = asyncio.create_task(server.serve(sockets=[listener]))
@@ -39,7 +51,7 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that leaves signals to the tendril, and says when it listens."""
+    """uvicorn without signal handlers, which says when it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)

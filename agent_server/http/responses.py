@@ -1,28 +1,61 @@
-"""Answers to clients that may leave at any moment."""
+"""HTTP responses: JSON and server-sent events, cancelled when the client disconnects.
+
+Text of a model cannot end an event early: JSON has no bare line break.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 import structlog
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import ApiError, ClientGone, EngineUnavailable
-from agent_server.http.json_encoding import sse_event
+from agent_server.schemas.chat_answer import ModelAnswer
 from terrarium.cancellation import CancelScope, ScopeCancelled
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def to_json(data: Any) -> bytes:
+    """Return `data` as JSON. Raises EngineUnavailable for a number that JSON cannot carry.
+
+    Half of a surrogate pair, which an engine may send when it cuts a character in two, stays
+    as the escape it came in: UTF-8 cannot hold it.
+    """
+    try:
+        return _ENCODER.encode(data).encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":")).encode()
+    except ValueError:
+        raise EngineUnavailable("the engine sent a number that JSON cannot carry") from None
+
+
+def sse_event(data: Any, name: str | None = None) -> bytes:
+    """Return one server-sent event; `name` is its type, for APIs that have several."""
+    kind = b"event: %s\n" % name.encode() if name else b""
+    return b"%sdata: %s\n\n" % (kind, to_json(data))
+
+
+class JsonBody(JSONResponse):
+    """A response in one piece."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return to_json(content)
+
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
 Events = AsyncGenerator[bytes, None]
-Render = Callable[[Chunk, Chunks], Events]
-"""Turns the first chunk and the rest into the events of one API."""
+Render = Callable[[ModelAnswer], Events]
+"""Turns an answer into the events of one API."""
 
 DONE = b"data: [DONE]\n\n"
 
@@ -43,6 +76,8 @@ async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -
     def stop(_leaving: asyncio.Task[None]) -> None:
         stoppable.stop()
 
+    # Reading from the connection is the only way to learn that the client has gone, and takes a
+    # task of its own. Most errors and short answers come before it is worth one.
     timer = loop.call_later(QUICK, watch)
     try:
         return await stoppable.result(work)
@@ -60,8 +95,8 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: Events, chunks: Chunks) -> None:
-        self._chunks = chunks
+    def __init__(self, events: Events, answer: ModelAnswer) -> None:
+        self._answer = answer
         self._events = events
         self.status_code = 200
         self.background = None
@@ -69,7 +104,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events, and stop the generation however the sending ends."""
-        async with aclosing(self._chunks), aclosing(self._events):
+        async with aclosing(self._answer), aclosing(self._events):
             with suppress(ClientGone):
                 await cancel_on_disconnect(receive, self._send_events(send))
 
@@ -81,40 +116,18 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def start_stream(request: Request, chunks: Chunks, render: Render) -> EventStream:
+async def start_stream(
+    receive: Receive, starting: Coroutine[Any, Any, ModelAnswer], render: Render
+) -> EventStream:
     """Start an answer: an error before the first chunk is raised, a later one is an event."""
-    try:
-        first = await cancel_on_disconnect(request.receive, _first(chunks))
-    except BaseException:
-        await chunks.aclose()
-        raise
-    return EventStream(render(first, chunks), chunks)
-
-
-async def chat_events(first: Chunk, chunks: Chunks, *, include_usage: bool) -> Events:
-    """The events of a chat: its chunks as they are, then `[DONE]`."""
-    try:
-        yield sse_event(first)
-        async for chunk in chunks:
-            if chunk["choices"] or include_usage:
-                yield sse_event(chunk)
-    except ApiError as error:
-        yield sse_event(log_stream_error(error).as_wire())
-        return
-    yield DONE
+    answer = await cancel_on_disconnect(receive, starting)
+    return EventStream(render(answer), answer)
 
 
 def log_stream_error(error: ApiError) -> ApiError:
     """Log an error that ends a stream which has begun; returns it."""
     log.warning("stream.broken", status=error.status, code=error.code)
     return error
-
-
-async def _first(chunks: Chunks) -> Chunk:
-    try:
-        return await anext(chunks)
-    except StopAsyncIteration:
-        raise EngineUnavailable("the engine gave an empty answer") from None
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

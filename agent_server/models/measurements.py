@@ -1,0 +1,244 @@
+"""Measurements of a model: how well it chooses tools and how fast it reads prompts.
+
+The test of tools has ten questions, of which five need one of three tools and five need none. A
+model passes with eight right: one that always calls, or never does, has five. Prompt speed is
+learned from the answers that the model gives anyway. `CardStore` keeps both for the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.metering.request_context import RequestContext
+from terrarium.usage import TokenUsage
+
+VERSION = 1
+"""Of the questions: a judgement by others does not count."""
+
+PASSES = 0.8
+LONGEST = 48
+"""Tokens of an answer, which need not be whole."""
+
+Ask = Callable[[Mapping[str, Any]], Chunks]
+
+
+def _tool(name: str, description: str, argument: str, meaning: str) -> dict[str, Any]:
+    parameters = {
+        "type": "object",
+        "properties": {argument: {"type": "string", "description": meaning}},
+        "required": [argument],
+    }
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+TOOLS = (
+    _tool("weather", "The weather of today in a city", "city", "name of the city"),
+    _tool("search_log", "Find what people said in this chat before", "words", "words to look for"),
+    _tool("calculate", "The exact value of an arithmetic expression", "expression", "as 2*(3+4)"),
+)
+
+CASES: tuple[tuple[str, str | None], ...] = (
+    ("What is the weather in Oslo today?", "weather"),
+    ("Good morning!", None),
+    ("What did Anna say here about the printer last week?", "search_log"),
+    ("What is the opposite of hot?", None),
+    ("How much is 4817 times 3962?", "calculate"),
+    ("Write a short rhyme about the sea.", None),
+    ("Do I need an umbrella in Lima today?", "weather"),
+    ("Thank you, that is all.", None),
+    ("Who mentioned the new router in this chat?", "search_log"),
+    ("What is the capital of Japan?", None),
+)
+"""A question, and the tool that it needs."""
+
+SYSTEM = "You are a helpful assistant in a chat. Use a tool only if the question needs one."
+
+
+async def share_right(ask: Ask) -> float:
+    """Return the share of the questions for which a model chose rightly. Raises ApiError.
+
+    A model that cannot pass any more is asked nothing further, and gets the share so far.
+    """
+    right = 0
+    for asked, (question, wanted) in enumerate(CASES, 1):
+        right += await _chosen_tool(ask, question) == wanted
+        if right + len(CASES) - asked < PASSES * len(CASES):
+            break
+    return right / len(CASES)
+
+
+async def _chosen_tool(ask: Ask, question: str) -> str | None:
+    """Return the tool that the model calls, or None when it answers."""
+    body = {
+        "messages": [
+            {"role": "system", "content": SYSTEM},
+            {"role": "user", "content": question},
+        ],
+        "tools": list(TOOLS),
+        "tool_choice": "auto",
+        "temperature": 0,
+        "max_tokens": LONGEST,
+    }
+    name, text = "", ""
+    async with aclosing(ask(body)) as chunks:
+        async for chunk in chunks:
+            name += _call_name(chunk)
+            text += _content(chunk)
+    # Words that look like a call, of a tool that is none, are no answer either.
+    return name or ("a call in words" if text.lstrip().startswith(("{", "[", "<tool")) else None)
+
+
+def _call_name(chunk: Chunk) -> str:
+    """Return what a chunk adds to the name of the first call."""
+    found = ""
+    for choice in chunk.get("choices") or ():
+        for call in (choice.get("delta") or {}).get("tool_calls") or ():
+            if not call.get("index"):
+                found += (call.get("function") or {}).get("name") or ""
+    return found
+
+
+def _content(chunk: Chunk) -> str:
+    choices = chunk.get("choices") or ()
+    return "".join((choice.get("delta") or {}).get("content") or "" for choice in choices)
+
+
+LEAST = 32
+"""Tokens read afresh under which the time says more about everything else."""
+
+MEMORY = 4_000
+"""Tokens after which what was seen before counts half."""
+
+
+class PromptSpeed:
+    """A running estimate of prompt tokens a second, of those that were in no cache."""
+
+    def __init__(self) -> None:
+        self._tokens = 0.0
+        self._seconds = 0.0
+        self._is_measured = False
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens per second; None before the first measurement."""
+        return self._tokens / self._seconds if self._seconds > 0 else None
+
+    def note(self, tokens: int, seconds: float) -> None:
+        """Add a measurement of so many tokens, read in so many seconds."""
+        if tokens < LEAST or seconds <= 0:
+            return
+        self._is_measured = True
+        # Both sums decay by the tokens read since, not by time: a pause says nothing of the speed.
+        kept = 0.5 ** (tokens / MEMORY)
+        self._tokens = self._tokens * kept + tokens
+        self._seconds = self._seconds * kept + seconds
+
+    def recall(self, rate: float) -> None:
+        """Assume a rate, of another start or of a trial, until answers tell better; of
+        several the fastest, since the others say that the machine was busy."""
+        if not self._is_measured and rate > (self.rate or 0):
+            self._tokens, self._seconds = float(LEAST), LEAST / rate
+
+    def timer(self, context: RequestContext) -> PromptTimer:
+        """Begin to time a prompt that is sent now."""
+        return PromptTimer(self, context)
+
+
+class PromptTimer:
+    """Learns how fast one prompt is read, from the chunks of its answer.
+
+    llama.cpp says how long the prompt took (`timings`). Of other engines the time to the first
+    chunk is taken, without that of waiting for a place, over what was not cached.
+    """
+
+    def __init__(self, speed: PromptSpeed, context: RequestContext) -> None:
+        self._speed = speed
+        self._context = context
+        self._began = time.monotonic()
+        self._waited = context.queue_seconds
+        self._first = 0.0
+        self._is_timed = False
+
+    def observe(self, chunk: Chunk) -> None:
+        """Learn from the next chunk."""
+        if not self._first and _says_something(chunk):
+            waited = self._context.queue_seconds - self._waited
+            self._first = time.monotonic() - self._began - waited
+        if timings := _timings(chunk):
+            self._speed.note(*timings)
+            self._is_timed = True
+        elif self._first and not self._is_timed and chunk.get("usage"):
+            usage = TokenUsage.from_wire(chunk["usage"])
+            self._speed.note(usage.prompt - usage.cached, self._first)
+            self._is_timed = True
+
+
+def _says_something(chunk: Mapping[str, Any]) -> bool:
+    """Return whether a chunk has more than the role, which some engines send in advance."""
+    for choice in chunk.get("choices") or ():
+        delta = choice.get("delta") or {}
+        if choice.get("text") or any(value for key, value in delta.items() if key != "role"):
+            return True
+    return False
+
+
+def _timings(chunk: Mapping[str, Any]) -> tuple[int, float] | None:
+    timings = chunk.get("timings")
+    if not isinstance(timings, Mapping):
+        return None
+    tokens, milliseconds = timings.get("prompt_n"), timings.get("prompt_ms")
+    if not isinstance(tokens, int) or not isinstance(milliseconds, int | float):
+        return None
+    return tokens, milliseconds / 1_000
+
+
+log = structlog.get_logger()
+
+
+class ModelMeasurements(BaseModel):
+    """The measurements of one model; `chooses_tools` is None before the test."""
+
+    model_config = ConfigDict(frozen=True)
+
+    model: str = ""
+    chooses_tools: bool | None = None
+    share_right: float | None = None
+    prompt_tokens_per_second: float | None = None
+
+
+class CardStore:
+    """One small file for each model, named after what it depends on."""
+
+    def __init__(self, data: Path) -> None:
+        self._folder = data / "models"
+
+    def read(self, key: str) -> ModelMeasurements:
+        """Return the measurements of a model; empty ones when the file is missing or broken."""
+        try:
+            return ModelMeasurements.model_validate_json(self._file(key).read_bytes())
+        except (OSError, ValidationError):
+            return ModelMeasurements()
+
+    def write(self, key: str, measured: ModelMeasurements) -> None:
+        """Write the measurements; a full disk costs one more measurement at the next start."""
+        path = self._file(key)
+        written = path.with_suffix(".tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            written.write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            written.replace(path)
+        except OSError as error:
+            log.warning("model.not_kept", file=str(path), error=str(error))
+
+    def _file(self, key: str) -> Path:
+        return self._folder / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.json"

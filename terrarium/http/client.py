@@ -1,0 +1,445 @@
+"""A small, fast HTTP/1.1 client: connections, and a pool of them for one base URL.
+
+Engines, and the agent server in front of them, answer over plain HTTP/1.1, in a stream. A general
+client is the dearest part of a request (`make bench-server` has a gateway that is little else), so
+the little that is needed of one is written out: httptools reads, `HttpConnection` hands it on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import cast
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from terrarium.config import ConfigError
+from terrarium.loopback import is_loopback
+
+LONGEST_HEAD = 256 * 1024
+"""Bytes in which the head of an answer must end, with what of the body came along."""
+
+MUCH = 1024 * 1024
+"""Bytes that may wait for a slow reader; with more the engine is made to wait."""
+
+
+class ConnectionBroken(Exception):
+    """The connection broke, or what came over it was no HTTP."""
+
+
+class HttpConnection(asyncio.Protocol):
+    """`status`, `headers` (names in lower case) and the body are those of the last request.
+
+    `done` is called when the connection can take another request, `lost` when it is closed.
+    """
+
+    def __init__(
+        self, done: Callable[[HttpConnection], None], lost: Callable[[HttpConnection], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._done, self._lost = done, lost
+        self._transport: asyncio.Transport
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked = self._alone = False
+        self._problem: Exception | None = None
+        self._parser = HttpResponseParser(self)
+        self.is_open = True
+        self._clear()
+
+    def _clear(self) -> None:
+        self.status, self.headers = 0, dict[str, str]()
+        self._head_size = 0
+        self._headed = self._ended = self._keeps = False
+        self._body: list[bytes] = []
+        self._size = 0
+        self._is_paused = False
+
+    @property
+    def no_bytes_received(self) -> bool:
+        """True while no byte of the answer has arrived."""
+        return not self._head_size
+
+    @property
+    def has_body(self) -> bool:
+        """True while some of the body waits to be read."""
+        return bool(self._body)
+
+    async def begin(self, request: bytes, patience: float) -> None:
+        """Send `request`; return when some of the answer's body has come, or all of it.
+
+        Raises ConnectionBroken, and TimeoutError when nothing comes for `patience` seconds, as does
+        `read`.
+        """
+        self._send(request, patience)
+        while not (self._body or self._ended):
+            await self._wait_for_data()
+
+    async def tunnel(self, request: bytes, patience: float) -> asyncio.Transport:
+        """Send a CONNECT request; return what to speak through when it is granted."""
+        self._send(request, patience)
+        while not self._headed:
+            await self._wait_for_data()
+        granted = 200 <= self.status < 300
+        if not granted:
+            raise ConnectionBroken("the proxy refuses the connection")
+        self._stop_waiting()
+        self._clear()
+        self._parser = HttpResponseParser(self)  # the other waits for the body of the grant
+        return self._transport
+
+    def carry_on(self, transport: asyncio.Transport) -> None:
+        """Use another transport from now on, after TLS has begun on the tunnel."""
+        self._transport = transport
+
+    async def read(self) -> bytes:
+        """Return the body received since the last call, b"" at its end."""
+        while not self._body:
+            if self._ended:
+                return b""
+            await self._wait_for_data()
+        piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body, self._size = [], 0
+        if self._is_paused and self.is_open:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return piece
+
+    def release(self, grace: float = 0) -> None:
+        """Take no more of the answer: it may end within `grace` seconds, else it is broken off."""
+        self._stop_waiting()
+        if self._ended and self.is_open:
+            self._return_to_pool()
+        elif grace and self.is_open:
+            self._alone = True
+            self._timer = self._loop.call_later(grace, self.abort)
+        else:
+            self.abort()
+
+    def expire_after(self, seconds: float) -> None:
+        """Close unless there is another request within so many seconds."""
+        self._timer = self._loop.call_later(seconds, self.abort)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.is_open = False
+        self._transport.abort()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on in the answer."""
+        if not self._asked and not self._alone:
+            self.abort()  # an answer that nobody asked for
+            return
+        self._head_size += 0 if self._headed else len(data)
+        try:
+            self._parser.feed_data(data)
+            if not self._headed and self._head_size > LONGEST_HEAD:
+                raise HttpParserError("a head without an end")
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if self._ended:
+                self._keeps = False  # what follows the answer was not asked for
+            else:
+                self._fail(ConnectionBroken(str(error)))
+        if self._ended and self._alone:
+            self._stop_waiting()
+            self._return_to_pool()
+            return
+        if self._size > MUCH and self.is_open and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Closed by either side; a body without a length ends so."""
+        self.is_open = False
+        if self._headed and error is None and not self._has_length():
+            self._ended = True
+        elif not self._ended and self._problem is None:
+            self._problem = ConnectionBroken("the connection was closed")
+        self._stop_waiting()
+        self._wake()
+        self._lost(self)
+
+    # What httptools calls.
+
+    def on_message_begin(self) -> None:
+        """The beginning of an answer. Raises HttpParserError after the end of the one wanted."""
+        if self._ended:
+            raise HttpParserError("one answer more")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take note of a header."""
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """The head of an answer, or of a note that one will come (100 to 199)."""
+        self.status = self._parser.get_status_code()
+        self._headed = self.status >= 200
+        self._keeps = self._parser.should_keep_alive()
+
+    def on_body(self, data: bytes) -> None:
+        """Keep it for the reader."""
+        if not self._alone:
+            self._body.append(data)
+            self._size += len(data)
+
+    def on_message_complete(self) -> None:
+        """The end of the answer."""
+        self._ended = self._headed
+
+    # How it works inside.
+
+    def _send(self, request: bytes, patience: float) -> None:
+        self._stop_waiting()
+        self._clear()
+        self._asked, self._patience, self._heard = True, patience, self._loop.time()
+        self._timer = self._loop.call_later(patience, self._check_timeout)
+        self._transport.write(request)
+
+    async def _wait_for_data(self) -> None:
+        """Wait until data arrive."""
+        if self._problem is not None:
+            raise self._problem
+        self._heard = self._loop.time()
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _check_timeout(self) -> None:
+        """Fail the waiting reader when the server has been silent for too long."""
+        silent = self._loop.time() - self._heard if self._waiter else 0
+        if silent < self._patience:
+            self._timer = self._loop.call_later(self._patience - silent, self._check_timeout)
+        else:
+            self._fail(TimeoutError())
+            self._wake()
+
+    def _fail(self, problem: Exception) -> None:
+        self._problem = problem
+        self.abort()
+
+    def _stop_waiting(self) -> None:
+        """Stop the timeout, as no answer is awaited any more."""
+        self._asked = self._alone = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _return_to_pool(self) -> None:
+        if self._keeps and self._problem is None:
+            self._done(self)
+        else:
+            self.abort()
+
+    def _has_length(self) -> bool:
+        return "content-length" in self.headers or "transfer-encoding" in self.headers
+
+
+CONNECT = 5.0
+"""Seconds to open a connection."""
+
+IDLE = 15.0
+"""Seconds that a connection is kept without a request."""
+
+PORTS = {"http": 80, "https": 443}
+
+_NONE: Mapping[str, str] = {}
+
+
+class ConnectFailed(Exception):
+    """No connection can be opened."""
+
+
+class ConnectionPool:
+    """Sends requests to `url`, all with `headers`. `patience` with a silent server and with one
+    that is to `connect` is in seconds; `proxied`: by way of the proxy that the environment names.
+
+    Raises ConfigError for headers that HTTP cannot carry.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        patience: float,
+        connect: float = CONNECT,
+        keep_alive: bool = True,
+        proxied: bool = True,
+    ) -> None:
+        self._to = to = urlsplit(url)
+        self._proxy = _proxy(to) if proxied else None
+        self._patience, self._connect = patience, connect
+        self._keep_alive = keep_alive
+        self._tls = ssl.create_default_context() if to.scheme == "https" else None
+        own = {"host": _host(to), **_basic("authorization", to)}
+        self._base = quote(to.path, safe="/%:@!$&'()*+,;=-._~")
+        if self._proxy and not self._tls:
+            self._base = f"http://{_host(to)}{self._base}"
+            own |= _basic("proxy-authorization", self._proxy)
+        self._headers = _lines({**own, **headers})
+        self._idle: list[HttpConnection] = []
+        self._open: set[HttpConnection] = set()
+        self._closed: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ConnectionPool {self.origin}, {len(self._open)} open, {self.idle} idle>"
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port of the server, without a user name or a password."""
+        return f"{self._to.scheme}://{_host(self._to)}"
+
+    @property
+    def idle(self) -> int:
+        """The number of idle connections."""
+        return len(self._idle)
+
+    async def ask(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] = _NONE
+    ) -> HttpConnection:
+        """Send a request with `headers` of its own; the connection that has the beginning of its
+        answer.
+
+        Raises ConnectFailed, ConnectionBroken, TimeoutError; ConfigError as above.
+        """
+        body = content or b""
+        size = b"content-length: %d\r\n" % len(body) if content is not None else b""
+        line = f"{method} {self._base}{path} HTTP/1.1\r\n".encode()
+        own = _lines(headers) if headers else b""
+        request = b"".join((line, self._headers, own, size, b"\r\n", body))
+        if self._idle:
+            connection = self._idle.pop()
+            try:
+                return await self._begin(connection, request)
+            except ConnectionBroken:
+                # The engine had closed it meanwhile: llama.cpp does so after each stream, though
+                # it advertises keep-alive.
+                if not connection.no_bytes_received:
+                    raise
+        return await self._begin(await self._open_connection(), request)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._open:
+            self._closed = asyncio.get_running_loop().create_future()
+            for connection in self._open:
+                connection.abort()
+            await self._closed
+            self._closed = None
+
+    async def _begin(self, connection: HttpConnection, request: bytes) -> HttpConnection:
+        try:
+            await connection.begin(request, self._patience)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    async def _open_connection(self) -> HttpConnection:
+        try:
+            async with asyncio.timeout(self._connect):
+                if self._proxy:
+                    return await self._connect_proxy(self._proxy)
+                return await self._to_host(self._to, self._tls)
+        # A TimeoutError is an OSError too; of an address that is none it is a ValueError.
+        except (OSError, ValueError, ConnectionBroken) as error:
+            raise ConnectFailed(type(error).__name__) from error
+
+    async def _to_host(self, where: SplitResult, tls: ssl.SSLContext | None) -> HttpConnection:
+        port = where.port or PORTS.get(where.scheme)
+        if port is None:
+            raise ValueError(f"{where.scheme}: is no HTTP")
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: HttpConnection(self._on_idle, self._on_lost),
+            where.hostname or "",
+            port,
+            ssl=tls,
+        )
+        self._open.add(connection)
+        return connection
+
+    async def _connect_proxy(self, proxy: SplitResult) -> HttpConnection:
+        """Open a connection through a proxy; with TLS it is a tunnel that the proxy cannot read."""
+        connection = await self._to_host(proxy, None)
+        if self._tls is None:
+            return connection
+        try:
+            target = f"{self._to.hostname}:{self._to.port or PORTS['https']}"
+            headers = _lines({"host": target, **_basic("proxy-authorization", proxy)})
+            request = f"CONNECT {target} HTTP/1.1\r\n".encode() + headers + b"\r\n"
+            transport = await connection.tunnel(request, CONNECT)
+            upgraded = await asyncio.get_running_loop().start_tls(
+                transport, connection, self._tls, server_hostname=self._to.hostname
+            )
+            assert upgraded is not None
+            connection.carry_on(upgraded)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    def _on_idle(self, connection: HttpConnection) -> None:
+        if self._keep_alive and self._closed is None:
+            connection.expire_after(IDLE)
+            self._idle.append(connection)
+        else:
+            connection.abort()
+
+    def _on_lost(self, connection: HttpConnection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._closed and not self._open and not self._closed.done():
+            self._closed.set_result(None)
+
+
+def _proxy(to: SplitResult) -> SplitResult | None:
+    """Return the proxy that the environment names; loopback addresses never use one."""
+    host, proxies = to.hostname or "", getproxies()
+    if is_loopback(host) or proxy_bypass(host):
+        return None
+    named = proxies.get(to.scheme) or proxies.get("all")
+    if not named:
+        return None
+    proxy = urlsplit(named if "://" in named else f"http://{named}")
+    if proxy.scheme != "http" or not proxy.hostname:
+        raise ConfigError(f"the proxy for {host} is no http:// URL; see {to.scheme}_proxy")
+    return proxy
+
+
+def _host(url: SplitResult) -> str:
+    """Return the Host header: address and port, without user and password."""
+    host = url.netloc.rpartition("@")[2]
+    return host if host.isascii() else host.encode("idna").decode()
+
+
+def _basic(name: str, url: SplitResult) -> dict[str, str]:
+    """Return the header for the user and password in a URL, if there are any."""
+    if url.username is None:
+        return {}
+    pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
+    return {name: f"Basic {b64encode(pair.encode()).decode()}"}
+
+
+def _lines(headers: Mapping[str, str]) -> bytes:
+    for name, value in headers.items():
+        if not value.isprintable() or not value.isascii():
+            raise ConfigError(f"what is sent as {name} has characters that HTTP cannot carry")
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
