@@ -1,21 +1,19 @@
-"""A question to a tendril with all that goes with it, through the turn to the answer."""
+"""A question to a tendril, with everything that its turn needs."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from harnesses.core.tendril.turn_result import TurnResult
 from llm.agent.limits import Profile
 from llm.client.client import OnText, Priority
 from llm.messages.user_message import Question
 from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
 
-if TYPE_CHECKING:
-    from harnesses.core.tendril.turn_result import TurnResult
-
-Deliver = Callable[["TurnResult"], Awaitable[None]]
+Deliver = Callable[[TurnResult], Coroutine[Any, Any, None]]
 """Brings an answer to the person who asked."""
 
 
@@ -59,13 +57,19 @@ class TurnRequest:
 
     @property
     def is_by_person(self) -> bool:
-        """Whether somebody has asked, and waits."""
+        """True when a person has asked, and waits for the answer."""
         return self.profile in ("standard", "command")
 
     def question(self) -> Question:
-        """The question as the model is asked it."""
+        """Return the question as the model is asked it."""
         return Question(
             self.who,
             self.text,
             self.log_window.pending_event if self.log_window and self.joins else None,
         )
+
+    async def with_logged_question(self) -> TurnRequest:
+        """Return the request once all that was said before the question is in the log."""
+        if self.log_window is None:
+            return self
+        return replace(self, log_window=await self.log_window.settled())
