@@ -14,12 +14,13 @@ from harnesses.core.tendril.turn_result import TurnResult
 from llm.agent.agent_loop import AgentLoop
 from llm.agent.outcome import Outcome
 from llm.agent.reviewer import Reviewer
-from llm.agent.trace import Trace
+from llm.agent.trace import Trace, now
 from llm.client.client import RequestOptions, TokenCountResult
 from llm.log_questions.answers import QuotedAnswer
 from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
 from llm.messages.message import Message
 from llm.tools.toolbox import Toolbox
+from storage.runs.runs import Step
 
 _log = structlog.get_logger()
 
@@ -62,12 +63,16 @@ class ModelRun:
             smart=await tendril.catalog.smart(),
             trace=self._trace,
         )
+        began = now()
         try:
             outcome = await self._run(loop)
         except (Unreachable, Busy, TimedOut) as error:
             if quoted is None or not quoted.text:
                 raise
-            _log.warning("turn.quoted_only", reason=type(error).__name__, error=str(error))
+            reason = type(error).__name__
+            _log.warning("turn.quoted_only", reason=reason, error=str(error))
+            model, ms = options.model or tendril.agent.model, round((now() - began) * 1000)
+            self._trace.steps.append(Step("model", model, ok=False, ms=ms, verdict=reason))
             return Outcome.without_model(quoted.text)
         return await self._review(loop.options, outcome)
 
