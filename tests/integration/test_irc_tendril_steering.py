@@ -116,10 +116,10 @@ async def test_queued_questions_of_different_kinds_keep_their_tools_and_answers(
             "which animal says ribbit?",
         ):
             await alice.say(ROOM, f".terrarium {question}")
-        await alice.expect(r":alice: I will remind you on ")
-        await until(alice, tendril, 3)
+        await until(alice, tendril, 4)
         script.release()
         await alice.expect(r":alice: Paris\.$")
+        await alice.expect(r":alice: I will remind you on ")
         await alice.expect(r":alice: 12 × 34 = 408$")
         await alice.expect(r":alice: A frog\.$")
         await alice.say(ROOM, ".reminders")
@@ -203,3 +203,40 @@ async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> 
         await alice.expect(r":alice: ok$")
         asked = [*(f"alice asks: number {number}" for number in range(2, 6)), "alice asks: last"]
         assert words(script.requests[-1]) == asked
+
+
+async def test_a_reminder_in_plain_words_is_confirmed_in_the_order_of_the_questions(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, tendril):
+        script.hang("Nine").say("Ten.")
+        await alice.say(ROOM, ".terrarium how many newts are there?")
+        await script.arrived(1)
+        await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
+        await alice.say(ROOM, ".terrarium how many frogs are there?")
+        await until(alice, tendril, 3)
+        await bob.say(ROOM, ".terrarium remind me in 5 minutes to leave")
+        await bob.expect(rf"PRIVMSG {ROOM} :bob: I will remind you")  # another conversation
+        await alice.say(ROOM, ".terrarium are you there?")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: Yes, I am here\.$")
+        script.release()
+        for answer in ("Nine", r"I will remind you on .* Its number is 2\.", r"Ten\."):
+            await alice.expect(rf"PRIVMSG {ROOM} :alice: {answer}$")
+        replies = [line for line in alice.lines if f"PRIVMSG {ROOM} :alice: " in line]
+        assert [line.rpartition("alice: ")[2].split()[0] for line in replies] == [
+            *("Yes,", "Nine", "I", "Ten.")
+        ]
+
+
+async def test_stop_also_ends_a_command_in_plain_words_that_waits(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.hang("Nine")
+        await alice.say(ROOM, ".terrarium how many newts are there?")
+        await script.arrived(1)
+        await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
+        await until(alice, tendril, 2)
+        await alice.say(ROOM, ".terrarium stop")
+        await alice.expect("Stopped")
+        await until(alice, tendril, 0)
+        await alice.say(ROOM, ".reminders")
+        await alice.expect("I am to remind you of nothing")

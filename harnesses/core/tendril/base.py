@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -52,6 +53,21 @@ class Tendril(TendrilProcess):
             return await queue.run(self._take_turn(request, queue), request.keeps) or NO_REPLY
         finally:
             queue.leave()  # the next question has its turn
+
+    async def run_in_order(
+        self, conversation: str, work: Callable[[], Coroutine[Any, Any, TurnResult]]
+    ) -> TurnResult:
+        """Run `work`, which needs no model, after the questions that a conversation already has.
+
+        It must not raise, nor wait for a turn in the same conversation. `stop` ends it, too.
+        """
+        queue = self._queues.for_conversation(conversation)
+        if not await queue.enter(Question("", ""), joins=False):
+            return NO_REPLY
+        try:
+            return await queue.run(work()) or NO_REPLY
+        finally:
+            queue.leave()
 
     async def _take_turn(
         self, request: TurnRequest, queue: ConversationQueue[TurnResult]
