@@ -44,6 +44,9 @@ class ChatLog:
         self._database = database
         self._log_writer = log_writer.LogWriter(database)
 
+    def __repr__(self) -> str:
+        return f"<ChatLog, {self._log_writer.queued} events queued>"
+
     @classmethod
     @asynccontextmanager
     async def open(cls, database: Database) -> AsyncIterator[ChatLog]:

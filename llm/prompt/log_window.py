@@ -59,7 +59,7 @@ class WindowContents:
     own: list[Event]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LogWindow:
     """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
     all that happened between them. With `since` it is the view of somebody who asks from
@@ -82,6 +82,10 @@ class LogWindow:
     line_filter: LineFilter = PEOPLE
     people: Collection[str] = ()
     semantic_index: SemanticIndex | None = None
+
+    def __repr__(self) -> str:
+        place = f"{self.place.network}/{self.place.channel}"
+        return f"<LogWindow {place}, {self.last} lines before {self.anchor}>"
 
     async def settled(self) -> LogWindow:
         """Return the window once all that was said before the question is in the log."""

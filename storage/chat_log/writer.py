@@ -45,6 +45,11 @@ class LogWriter:
         self._last: PendingEvent | None = None
         self._newest = 0
 
+    @property
+    def queued(self) -> int:
+        """How many events wait to be written."""
+        return self._queue.qsize()
+
     def enqueue(self, pending_event: PendingEvent) -> None:
         """Put an entry in line and return at once."""
         pending_event.after(self._last)

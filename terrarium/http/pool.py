@@ -60,6 +60,14 @@ class ConnectionPool:
         self._open: set[HttpConnection] = set()
         self._closed: asyncio.Future[None] | None = None
 
+    def __repr__(self) -> str:
+        return f"<ConnectionPool {self.origin}, {len(self._open)} open, {self.idle} idle>"
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port of the server, without a user name or a password."""
+        return f"{self._to.scheme}://{_host(self._to)}"
+
     @property
     def idle(self) -> int:
         """How many connections wait for a request."""

@@ -44,6 +44,9 @@ class Tendril(TendrilProcess):
         self._queues: ConversationQueues[TurnResult] = ConversationQueues()
         self._responder = Responder(self)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}, {self.pending} pending>"
+
     async def turn(self, request: TurnRequest) -> TurnResult:
         """Answer a question; one at a time in each conversation. Never raises."""
         queue = self._queues.for_conversation(request.conversation)

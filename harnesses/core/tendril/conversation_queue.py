@@ -44,6 +44,10 @@ class ConversationQueue(Generic[T]):
         self._waiting: deque[_Waiting] = deque()
         self._running: asyncio.Task[T] | None = None
 
+    def __repr__(self) -> str:
+        state = "busy" if self._busy else "idle"
+        return f"<ConversationQueue {state}, {len(self._waiting)} waiting>"
+
     def __len__(self) -> int:
         return self._busy + len(self._waiting)
 

@@ -6,11 +6,13 @@ import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
+
+import structlog
 
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.errors import root_cause
-from harnesses.core.tendril.reloading import follow
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.tracing import expire_runs
@@ -18,8 +20,11 @@ from llm.client.settings import AgentSettings
 from llm.prompt.builder import PromptBuilder
 from llm.scheduling.worker import Handler, Worker
 from terrarium.clock import Clock, SystemClock
-from terrarium.config import Config, load
+from terrarium.config import Config, ConfigError, load
+from terrarium.file_watcher import changes
 from terrarium.supervision import told_to_stop
+
+_log = structlog.get_logger()
 
 
 class TendrilProcess(TendrilResources, ABC):
@@ -52,7 +57,7 @@ class TendrilProcess(TendrilResources, ABC):
                     tasks.create_task(
                         expire_runs(self.runs, lambda: self.agent.trace_days, self.clock)
                     ),
-                    tasks.create_task(follow(self._watched_files, self.reload)),
+                    tasks.create_task(self._follow_files()),
                 ]
                 serving = tasks.create_task(self.serve())
                 stopping = tasks.create_task(told_to_stop())
@@ -87,6 +92,16 @@ class TendrilProcess(TendrilResources, ABC):
         path = self.config.path
         self.apply_config(with_agent_address(load(path, self.config.data)) if path else self.config)
         return f"Read anew. {self.prompts.complaint()}".rstrip()
+
+    async def _follow_files(self) -> None:
+        """Reload when a file changes or SIGHUP arrives, until cancelled. After an error everything
+        stays as it was, and the log says why."""
+        async with aclosing(changes(self._watched_files)) as changed:
+            async for _ in changed:
+                try:
+                    _log.info("config.changed", outcome=self.reload())
+                except ConfigError as error:
+                    _log.warning("config.kept", reason=str(error))
 
     def _watched_files(self) -> Iterator[Path]:
         """Yield the files that are read again when they change."""

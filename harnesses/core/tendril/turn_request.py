@@ -17,7 +17,7 @@ Deliver = Callable[[TurnResult], Coroutine[Any, Any, None]]
 """Brings an answer to the person who asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TurnRequest:
     """What `who` asks in `conversation`.
 
@@ -54,6 +54,11 @@ class TurnRequest:
     review: bool = False
     run: str = ""
     wants_status: bool = False
+
+    def __repr__(self) -> str:
+        """Name the conversation, unless it is private, and never the words."""
+        conversation = "private" if self.private else self.conversation
+        return f"<TurnRequest {conversation} {self.profile}, {len(self.text)} characters>"
 
     @property
     def is_by_person(self) -> bool:
