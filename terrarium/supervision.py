@@ -1,4 +1,4 @@
-"""A child that does not outlive its supervisor.
+"""The signals that end a process, among them the end of its supervisor.
 
 A supervisor starts a child with `TERRARIUM_SUPERVISED=1` and a pipe as standard input, which it
 never writes to. However the supervisor ends, kill -9 included, the pipe closes: the child reads

@@ -77,7 +77,7 @@ class JobSettings(BaseModel):
 
 
 class CronSettings(Settings):
-    """Work by the clock."""
+    """Scheduled jobs."""
 
     table: ClassVar[str] = "cron"
 

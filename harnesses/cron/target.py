@@ -1,4 +1,4 @@
-"""Where a job's text goes and which log it reads, as people write them."""
+"""Parsers for the targets and channels of jobs, as people write them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ChannelTarget:
     name: str
 
     def place(self, config: Config, where: str) -> Place:
-        """The place in the log. Raises ConfigError, which says `where`, when several networks
-        could be meant."""
+        """Return the place in the log. Raises ConfigError, which says `where`, when there are
+        several networks to choose from."""
         if self.network:
             return Place(self.network, self.name)
         known = networks(config)
@@ -55,7 +55,7 @@ Target = ChannelTarget | FileTarget | WebhookTarget
 
 
 def parse_channel(text: str) -> ChannelTarget:
-    """A channel from "#name" or "network/#name". Raises ValueError."""
+    """Parse "#name" or "network/#name". Raises ValueError."""
     match = _CHANNEL.fullmatch(text)
     if match is None:
         raise ValueError(f'"{text}" is not a channel; write "#name" or "network/#name"')
@@ -63,7 +63,7 @@ def parse_channel(text: str) -> ChannelTarget:
 
 
 def parse_target(text: str) -> Target:
-    """Where to deliver. Raises ValueError with words for whoever wrote the configuration."""
+    """Parse a target of delivery. Raises ValueError, worded for the author of the configuration."""
     if text.startswith("file:") and len(text) > len("file:"):
         return FileTarget(Path(text.removeprefix("file:")))
     if text.startswith(("https://", "http://")):
@@ -79,7 +79,7 @@ def parse_target(text: str) -> Target:
 
 
 def networks(config: Config) -> list[str]:
-    """The names of the networks: the table [irc] alone is the network "irc"."""
+    """Return the names of the IRC networks; the table [irc] alone is the network "irc"."""
     table = config.tables.get("irc", {})
     named: Mapping[str, Any] = table.get("networks", {}) if isinstance(table, Mapping) else {}
     return list(named) or ["irc"]

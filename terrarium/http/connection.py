@@ -54,12 +54,12 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def no_bytes_received(self) -> bool:
-        """Whether no byte of the answer has come."""
+        """True while no byte of the answer has arrived."""
         return not self._head_size
 
     @property
     def has_body(self) -> bool:
-        """Whether some of the body waits to be read."""
+        """True while some of the body waits to be read."""
         return bool(self._body)
 
     async def begin(self, request: bytes, patience: float) -> None:
@@ -86,11 +86,11 @@ class HttpConnection(asyncio.Protocol):
         return self._transport
 
     def carry_on(self, transport: asyncio.Transport) -> None:
-        """Speak through another transport from now on."""
+        """Use another transport from now on, after TLS has begun on the tunnel."""
         self._transport = transport
 
     async def read(self) -> bytes:
-        """What has come of the body since the last time; nothing at its end."""
+        """Return the body received since the last call, b"" at its end."""
         while not self._body:
             if self._ended:
                 return b""
@@ -200,7 +200,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(request)
 
     async def _wait_for_data(self) -> None:
-        """Wait until something has come."""
+        """Wait until data arrive."""
         if self._problem is not None:
             raise self._problem
         self._heard = self._loop.time()
@@ -215,7 +215,7 @@ class HttpConnection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _check_timeout(self) -> None:
-        """Whether the engine has been silent for too long while somebody waited."""
+        """Fail the waiting reader when the server has been silent for too long."""
         silent = self._loop.time() - self._heard if self._waiter else 0
         if silent < self._patience:
             self._timer = self._loop.call_later(self._patience - silent, self._check_timeout)
@@ -228,7 +228,7 @@ class HttpConnection(asyncio.Protocol):
         self.abort()
 
     def _stop_waiting(self) -> None:
-        """Nobody waits for anything."""
+        """Stop the timeout, as no answer is awaited any more."""
         self._asked = self._alone = False
         if self._timer is not None:
             self._timer.cancel()

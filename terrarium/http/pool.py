@@ -1,4 +1,4 @@
-"""The connections to one base URL: kept for the next request, opened when needed."""
+"""A pool of keep-alive connections to one base URL."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ConnectionPool:
 
     @property
     def idle(self) -> int:
-        """How many connections wait for a request."""
+        """The number of idle connections."""
         return len(self._idle)
 
     async def ask(
@@ -98,7 +98,7 @@ class ConnectionPool:
         return await self._begin(await self._open_connection(), request)
 
     async def close(self) -> None:
-        """Close all connections. Those that come to an end meanwhile are not kept."""
+        """Close all connections."""
         if self._open:
             self._closed = asyncio.get_running_loop().create_future()
             for connection in self._open:
@@ -138,7 +138,7 @@ class ConnectionPool:
         return connection
 
     async def _connect_proxy(self, proxy: SplitResult) -> HttpConnection:
-        """A connection by way of a proxy, which sees nothing of what goes through with TLS."""
+        """Open a connection through a proxy; with TLS it is a tunnel that the proxy cannot read."""
         connection = await self._to_host(proxy, None)
         if self._tls is None:
             return connection
@@ -173,7 +173,7 @@ class ConnectionPool:
 
 
 def _proxy(to: SplitResult) -> SplitResult | None:
-    """The proxy that the environment names; an engine on this machine is never behind it."""
+    """Return the proxy that the environment names; loopback addresses never use one."""
     host, proxies = to.hostname or "", getproxies()
     if is_loopback(host) or proxy_bypass(host):
         return None
@@ -187,13 +187,13 @@ def _proxy(to: SplitResult) -> SplitResult | None:
 
 
 def _host(url: SplitResult) -> str:
-    """The Host header: address and port, without user and password."""
+    """Return the Host header: address and port, without user and password."""
     host = url.netloc.rpartition("@")[2]
     return host if host.isascii() else host.encode("idna").decode()
 
 
 def _basic(name: str, url: SplitResult) -> dict[str, str]:
-    """The header for the user and password in a URL, if there are any."""
+    """Return the header for the user and password in a URL, if there are any."""
     if url.username is None:
         return {}
     pair = f"{unquote(url.username)}:{unquote(url.password or '')}"

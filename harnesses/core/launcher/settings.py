@@ -18,7 +18,7 @@ def _comma_separated(value: object) -> object:
 
 
 class UpSettings(Settings):
-    """What `terrarium up` starts beside the agent server."""
+    """The processes that `terrarium up` starts beside the agent server."""
 
     table: ClassVar[str] = "up"
 

@@ -14,23 +14,28 @@ from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
 
 Deliver = Callable[[TurnResult], Coroutine[Any, Any, None]]
-"""Brings an answer to the person who asked."""
+"""Delivers an answer to the person who asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TurnRequest:
-    """What `who` asks in `conversation`.
+    """A question of `who` in `conversation`, with everything that its turn needs.
 
-    `person` is whom memory takes the asker for, if not `who`; `room` is what the conversation
-    shares with others, as those on a channel do. `log_window` is the log that belongs to it,
-    `tools` own `@tool` methods beside the tendril's, `rights` tells what the person may have done
-    by them. `values` fill the `$names` of the persona (`persona`, the name or text of another one,
-    instead of the tendril's), `model` is asked instead of the configured one, `on_text` is given
-    each piece of the answer. A question that `joins` becomes part of the one being answered, if it
-    goes on from that; memory `keeps` it or not. `deliver` is given the answer before the next
-    question has its turn. `profile` limits it; the trace of a `private` one names nobody; there may
-    be a `review`; `run` names it for who asks again after a crash (`llm.agent.trace`).
-    `wants_status`: the model is asked how the conversation stands, for follow-ups.
+    - `person` is the name under which memory keeps the asker (default: `who`), `room` what the
+      conversation shares with others, such as its channel (default: the conversation alone).
+    - `log_window` is the part of the log that belongs to the question.
+    - `tools` are objects with `@tool` methods, added to those of the tendril; `rights` returns
+      what the person may have done by them.
+    - `persona` (a name or a text) replaces the tendril's, `values` fill its `$names`, `model`
+      replaces the configured one.
+    - `on_text` gets each piece of the answer; `deliver` gets the answer before the next question
+      has its turn.
+    - A question that `joins` may become part of the one that is being answered, if it goes on from
+      that. Unless memory `keeps` it, nothing of the turn is stored.
+    - `profile` limits the run, `review` has its text reviewed. The trace of a `private` request
+      names nobody. `run` is the key of the trace, for a run repeated after a crash
+      (`llm.agent.trace`).
+    - With `wants_status` the model is asked for the state of the conversation, for follow-ups.
     """
 
     conversation: str
