@@ -46,7 +46,7 @@ class RunRecord:
         return self.ended - self.started if self.ended else None
 
     @property
-    def needed_no_model(self) -> bool:
+    def is_without_model(self) -> bool:
         """True when the answer was found without asking a model."""
         return self.outcome == "answered" and self.iterations == 0
 
