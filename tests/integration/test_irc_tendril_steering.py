@@ -6,11 +6,14 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
 from storage.settings import log_path
+from terrarium.clock import Clock
+from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import inspircd
@@ -20,12 +23,12 @@ from tests.kit.patience import PATIENCE
 
 @asynccontextmanager
 async def a_room(
-    data: Path, url: str, **irc: Any
+    data: Path, url: str, clock: Clock | None = None, **irc: Any
 ) -> AsyncIterator[tuple[IrcClient, IrcClient, IrcTendril]]:
     """Two people in the room of a tendril."""
     async with (
         inspircd() as ircd,
-        irc_tendril(irc_config(data, ircd.port, url, irc=irc)) as tendril,
+        irc_tendril(irc_config(data, ircd.port, url, irc=irc), clock) as tendril,
         irc_client(ircd.port, "alice") as alice,
         irc_client(ircd.port, "bob") as bob,
     ):
@@ -240,3 +243,19 @@ async def test_stop_also_ends_a_command_in_plain_words_that_waits(tmp_path: Path
         await until(alice, tendril, 0)
         await alice.say(ROOM, ".reminders")
         await alice.expect("I am to remind you of nothing")
+
+
+async def test_a_reminder_that_waits_counts_from_when_it_was_asked_for(tmp_path: Path) -> None:
+    clock = ManualClock(datetime(2026, 5, 1, 12, tzinfo=UTC))
+    async with (
+        ScriptedOpenAI() as script,
+        a_room(tmp_path, script.url, clock) as (alice, _, tendril),
+    ):
+        script.hang("Nine")
+        await alice.say(ROOM, ".terrarium how many newts are there?")
+        await script.arrived(1)
+        await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
+        await until(alice, tendril, 2)
+        await clock.advance(timedelta(minutes=5))
+        script.release()
+        await alice.expect("I will remind you on Fri 2026-05-01 at 12:20 UTC")

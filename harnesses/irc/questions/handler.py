@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -70,8 +71,10 @@ class QuestionHandler:
         if self._concurrency.is_full(person):
             return self._refusal(request)
 
+        queued = replace(request, queued=self._tendril.clock.now())
+
         async def execute() -> TurnResult:
-            return TurnResult(await command(request))
+            return TurnResult(await command(queued))
 
         async def reply() -> TurnResult:
             result = await self._tendril.catch_errors(execute)
