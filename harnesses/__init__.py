@@ -1,1 +1,1 @@
-"""The bodies: one folder a tendril, and the core that they share."""
+"""The tendrils, one folder each, and the core that they share."""

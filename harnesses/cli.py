@@ -170,7 +170,7 @@ def show(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
 
 
 def _log_options() -> tuple[Level, Format]:
-    """What the options before the command chose."""
+    """Return the log options that were given before the command."""
     level: Level = os.environ["TERRARIUM_LOG_LEVEL"]  # type: ignore[assignment]
     style: Format = os.environ["TERRARIUM_LOG_FORMAT"]  # type: ignore[assignment]
     return level, style

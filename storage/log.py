@@ -59,6 +59,9 @@ class ChatLog:
         self._database = database
         self._log_writer = LogWriter(database)
 
+    def __repr__(self) -> str:
+        return f"<ChatLog, {self._log_writer.queued} events queued>"
+
     @classmethod
     @asynccontextmanager
     async def open(cls, database: Database) -> AsyncIterator[ChatLog]:
@@ -228,6 +231,11 @@ class LogWriter:
         self._ahead: PendingEvent | None = None
         self._last: PendingEvent | None = None
         self._newest = 0
+
+    @property
+    def queued(self) -> int:
+        """How many events wait to be written."""
+        return self._queue.qsize()
 
     def enqueue(self, pending_event: PendingEvent) -> None:
         """Queue an event and return at once."""

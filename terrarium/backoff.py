@@ -1,4 +1,4 @@
-"""How long to wait before trying again what has failed."""
+"""Exponential backoff between attempts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Waits of `first` seconds, doubling to `longest`; what ran `stable` seconds starts anew.
+    """Waits of `first` seconds, doubling to `longest`; reset after a run of `stable` seconds.
 
     `jitter` returns a number from 0 to 1, by which each wait grows by up to a quarter, so that
     many do not march in step. `clock` returns seconds and never goes back.
@@ -28,11 +28,11 @@ class Backoff:
         self._since: float | None = None
 
     def mark_started(self) -> None:
-        """Say that it runs."""
+        """Record that an attempt has begun to run."""
         self._since = self._clock()
 
     def delay(self, at_least: float = 0.0) -> float:
-        """Say that it runs no more, or never did; return the seconds to wait."""
+        """Record that the attempt has ended, or never ran; return the seconds to wait."""
         if self._since is not None and self._clock() - self._since >= self._stable:
             self._next = self._first
         self._since = None

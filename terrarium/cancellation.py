@@ -1,4 +1,4 @@
-"""Work that somebody else can stop."""
+"""A scope that another task can cancel."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class ScopeCancelled(Exception):
-    """The work was stopped before it was done."""
+    """The scope was cancelled before its work was done."""
 
 
 class CancelScope:
-    """Work of the task that makes this.
+    """A cancellable part of the work of the current task.
 
     It stays in that task, as with asyncio.timeout: a task of its own would cost more than most of
     the work.
@@ -28,13 +28,13 @@ class CancelScope:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Stop the work where it waits."""
+        """Cancel the work at its current await."""
         if not self._is_stopped:
             self._is_stopped = True
             self._task.cancel()
 
     async def result(self, work: Awaitable[T]) -> T:
-        """Return what `work` does. Raises ScopeCancelled; a cancellation from outside passes."""
+        """Await `work`. Raises ScopeCancelled after `stop`; other cancellations pass through."""
         try:
             return await work
         except asyncio.CancelledError:

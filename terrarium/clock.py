@@ -1,4 +1,4 @@
-"""The time, and waiting for it."""
+"""Clocks: the time of day, a monotonic time, and sleeping."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _NAP = 30.0  # seconds, the longest that a changed system clock or a suspended m
 
 
 class Clock(Protocol):
-    """Where whatever waits or measures gets the time from."""
+    """The source of time for everything that waits or measures."""
 
     def now(self) -> datetime:
-        """The time of day, in UTC."""
+        """Return the time of day, in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; nobody sets them anew."""
+        """Return seconds since some moment, unaffected by changes of the time of day."""
 
     async def sleep(self, seconds: float) -> None:
         """Return after so many seconds of `monotonic`."""
@@ -27,14 +27,14 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock. Its time of day is looked at again and again, as it may be set anew."""
+    """The machine's clock. Sleeping polls its time of day, which may be changed meanwhile."""
 
     def now(self) -> datetime:
-        """The time of day, in UTC."""
+        """Return the time of day, in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Seconds since some moment; nobody sets them anew."""
+        """Return seconds since some moment, unaffected by changes of the time of day."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:

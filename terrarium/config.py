@@ -170,14 +170,14 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def variable_of(kind: type[Settings], key: str, prefix: str) -> str | None:
-    """The environment variable that a key of `kind` has its value from, if it is from there."""
+    """Return the environment variable that sets a key of `kind`, None when none does."""
     names = names_of(kind, key, prefix)
     set_ = (name for name, value in os.environ.items() if value)
     return next((name for name in set_ if name.lower() in names), None)
 
 
 def names_of(kind: type[Settings], key: str, prefix: str) -> list[str]:
-    """What the environment variable, or the file of a secret, of a key is called, in lower case."""
+    """Return the names of the environment variables or secret files of a key, in lower case."""
     for field in kind.model_fields.values():
         if isinstance(field.validation_alias, AliasChoices):
             choices = [str(choice) for choice in field.validation_alias.choices]

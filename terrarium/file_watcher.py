@@ -1,4 +1,4 @@
-"""Files that are read again while a process runs: when they change, or when SIGHUP comes."""
+"""Watching of files: a reload is due when they change, or on SIGHUP."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Files = Callable[[], Iterable[Path]]
 
 
 async def changes(files: Files) -> AsyncGenerator[None, None]:
-    """Go on whenever a file has come, gone or changed, or SIGHUP has come. Close it at the end
-    (`contextlib.aclosing`), so that the signal means what it meant before."""
+    """Yield whenever a file has appeared, vanished or changed, and on SIGHUP. Close it at the end
+    (`contextlib.aclosing`), which removes the signal handler."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Signals reach the main thread only; elsewhere the files' times have to do.
@@ -46,7 +46,7 @@ def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes when the file does; None while an editor has it away."""
+    """Return a stamp that changes with the file; None while it is missing."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Names and addresses that mean this machine.
+"""Host names and addresses of this machine.
 
 A server without a key asks for such a name in the Host header too: a page on the web can point
 its own name at 127.0.0.1 and would then be read as if it were ours (DNS rebinding).
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or an address (IPv6 with or without brackets) means this machine."""
+    """Return True for a host name or address (IPv6 with or without brackets) of this machine."""
     name = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -22,7 +22,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(authority: str) -> str:
-    """The name in a Host header, without the port; empty when it is none."""
+    """Return the name in a Host header without the port, "" when it is malformed."""
     try:
         return urlsplit(f"//{authority}").hostname or ""
     except ValueError:

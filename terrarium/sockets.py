@@ -1,4 +1,4 @@
-"""A listening TCP socket for a server of ours."""
+"""Listening TCP sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ BACKLOG = 2048
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on `host` and `port` (0: any free one). Raises OSError.
+    """Return a socket that listens on `host` and `port` (0: any free one). Raises OSError.
 
     Its protocol is named, unlike `socket.create_server` does: asyncio sets TCP_NODELAY only on
     sockets that say they are TCP, and without it the second piece of a streamed answer waits

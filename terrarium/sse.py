@@ -1,4 +1,4 @@
-"""The data of server-sent events, out of a stream of bytes.
+"""A parser of server-sent events.
 
 Only CR and LF end a line (https://html.spec.whatwg.org/multipage/server-sent-events.html): a
 general line splitter would cut JSON at U+2028 or U+0085. APIs of models write each event's data
@@ -13,17 +13,17 @@ LONGEST = 4 * 1024 * 1024
 
 
 class EventTooLong(Exception):
-    """A line that does not end."""
+    """A line is longer than any answer of a model."""
 
 
 class EventData:
-    """Takes the stream piece by piece, cut anywhere."""
+    """Parses a stream that arrives in pieces, cut anywhere."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The data that the stream has brought with one more piece. Raises EventTooLong."""
+        """Return the data of the events that `piece` completes. Raises EventTooLong."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if len(self._rest) > LONGEST:
             raise EventTooLong(f"one event has more than {LONGEST} bytes")

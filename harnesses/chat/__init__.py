@@ -1,1 +1,1 @@
-"""The terminal as a place to talk: `terrarium chat`."""
+"""`terrarium chat`: a conversation in the terminal."""

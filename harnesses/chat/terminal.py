@@ -23,7 +23,7 @@ _PROMPT = "> "
 
 
 class TerminalChat(Tendril):
-    """Answers each line of standard input. `write` is given text as it comes, newlines included."""
+    """Answers each line of standard input. `write` gets text as it comes, newlines included."""
 
     name: ClassVar[str] = "chat"
 
@@ -32,7 +32,7 @@ class TerminalChat(Tendril):
         self._write = write
 
     async def serve(self) -> None:
-        """Talk until the input ends."""
+        """Answer lines until the input ends."""
         self.status.ready()
         who = getpass.getuser()
         if os.isatty(_STDIN):
@@ -73,8 +73,8 @@ class TerminalChat(Tendril):
 
 
 async def _lines() -> AsyncIterator[str]:
-    """Lines of standard input, stripped. A thread reads it: whatever it is, a file, a pipe or a
-    terminal, and neither the event loop nor the end of the process waits for it."""
+    """Yield the lines of standard input, stripped. A daemon thread reads them, as a file cannot be
+    polled and a blocked read must not delay the end of the process."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
 

@@ -1,4 +1,4 @@
-"""Where the parts of one Terrarium find each other, out of one configuration."""
+"""The addresses at which the processes of one configuration find each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from terrarium.config import Config, sections
 
 
 def with_agent_address(config: Config) -> Config:
-    """`config` with the agent server of the same file as the one to ask, when none is named.
+    """Return `config` with the agent server of the same file, when `[agent]` names none.
 
     So [server] port and admin_key need not be written again as [agent] api_url and api_key.
     """
@@ -29,7 +29,9 @@ def with_agent_address(config: Config) -> Config:
 
 
 def table_settings(config: Config, name: str) -> Mapping[str, Any]:
-    """The settings of a table by name, for those who must not know its owner; {} without one.
+    """Return the settings of a table by its name, {} when no package owns such a table.
+
+    For callers that must not import the owner.
 
     Raises ConfigError.
     """
@@ -38,12 +40,12 @@ def table_settings(config: Config, name: str) -> Mapping[str, Any]:
 
 
 def url(host: str, port: int) -> str:
-    """The address of a web server that listens on `host`, as a client on this machine uses it."""
+    """Return the URL of a web server that listens on `host`, for clients on this machine."""
     return f"http://{url_host(connect_host(host))}:{port}"
 
 
 def connect_host(host: str) -> str:
-    """The host to connect to for one that is listened on: "all addresses" means loopback."""
+    """Return the host to connect to for a host that is listened on: 0.0.0.0 means loopback."""
     try:
         address = ip_address(host.strip("[]"))
     except ValueError:
@@ -54,5 +56,5 @@ def connect_host(host: str) -> str:
 
 
 def url_host(host: str) -> str:
-    """A host as it stands in a URL."""
+    """Return a host as it is written in a URL, an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host

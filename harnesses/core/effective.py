@@ -1,4 +1,4 @@
-"""The configuration as it counts: every key, its value without secrets, and where that is from."""
+"""The effective configuration: every key, its value without secrets, and its origin."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ConfigEntry:
 
 
 def config_entries(config: Config) -> Iterator[ConfigEntry]:
-    """Every key of every table. Raises ConfigError."""
+    """Yield every key of every table. Raises ConfigError."""
     for table, section in config.check().items():
         for key in type(section).model_fields:
             value = getattr(section, key)
@@ -66,7 +66,7 @@ def _toml(value: Any) -> str:
 
 
 def _inline(values: Mapping[str, Any]) -> str:
-    """A table inside a line: its values are as the file has them, so their names must tell."""
+    """Return a table as inline TOML. Its values have no types, so secrets are known by name."""
     parts = (
         f'{key} = "{HIDDEN}"' if _is_secret(key, value) else f"{key} = {_toml(value)}"
         for key, value in values.items()
@@ -75,13 +75,13 @@ def _inline(values: Mapping[str, Any]) -> str:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    """Whether to hide it: a name says so, or it is a webhook's address, which lets anybody in."""
+    """Return True for a name of secrets, or a webhook's URL, which is a credential itself."""
     webhook = key == "deliver" and str(value).startswith(("http://", "https://"))
     return webhook or (not isinstance(value, Mapping) and bool(_SECRET_NAME.search(key)))
 
 
 def _mask(text: str) -> str:
-    """A text without the password or the query of a URL, and without the key of an IRC channel."""
+    """Mask the password and query of a URL, and the key of an IRC channel."""
     if url := _URL.match(text):
         scheme, host, path, rest = url.groups()
         user = f"{HIDDEN}@" if "@" in text.removeprefix(scheme).split("/")[0] else ""

@@ -1,21 +1,21 @@
-"""What can go wrong in a harness.
+"""The errors of tendrils and of the launcher.
 
 TendrilError
-├── PortTaken        another program listens where we should
-├── UnknownTendril   no installed package has a tendril of that name
-├── AlreadyRunning   (lock.py) another `terrarium up` uses the data folder
-└── ChildConfigError     (supervisor.py) a child cannot use its configuration
+├── PortTaken         another program listens on one of our ports
+├── UnknownTendril    no installed package has a tendril of that name
+├── AlreadyRunning    (lock.py) another `terrarium up` uses the data folder
+└── ChildConfigError  (supervisor.py) a child cannot use its configuration
 """
 
 from __future__ import annotations
 
 
 class TendrilError(Exception):
-    """A tendril cannot do its work; the message says why and what to do."""
+    """A process cannot do its work; the message says why and what to do."""
 
 
 class PortTaken(TendrilError):
-    """Another program listens where we should."""
+    """Another program listens on one of our ports."""
 
     def __init__(self, host: str, port: int, variable: str, key: str) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class UnknownTendril(TendrilError):
 
 
 def root_cause(error: Exception) -> Exception:
-    """The error that brought the others about, out of the groups around it."""
+    """Return the first error inside nested exception groups."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error

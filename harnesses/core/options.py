@@ -1,4 +1,4 @@
-"""The options that every command which uses the configuration takes."""
+"""The options of every command that uses the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses of pages that the web tendril shows, for whoever links to them."""
+"""Links to the pages of the web tendril."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def event_url(event: Event) -> str:
 
 
 def web_address(config: Config, servers: Iterable[str]) -> str | None:
-    """Return where those who are on the IRC `servers` can open pages, None while nobody could.
+    """Return the base URL of pages for people on the IRC `servers`, None while there is none.
 
     `[web] public_url` is where people reach the web tendril. Without it there is an address only
     where the IRC servers are on this machine, and so are those who read. Either way the web

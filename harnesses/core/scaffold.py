@@ -1,4 +1,4 @@
-"""`terrarium new NAME`: the beginning of somebody's own tendril, as an installable package."""
+"""`terrarium new NAME`: the scaffold of a tendril, as an installable package."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def scaffold(name: str, parent: Path) -> Path:
 
 
 def _require_usable(name: str) -> None:
-    """The name becomes a folder, a Python package, a table and part of variables."""
+    """Check that `name` can be a folder, a package, a table and part of a variable. Raises
+    TendrilError."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
         near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_0123456789")[:40]
         hint = f'; "{near}" would do' if near and not keyword.iskeyword(near) else ""

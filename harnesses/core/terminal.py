@@ -1,4 +1,4 @@
-"""Text from elsewhere on a terminal."""
+"""Printing of untrusted text on a terminal."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def strip_control_chars(text: str) -> str:
-    """`text` without what a terminal would obey, each such character shown as U+FFFD."""
+    """Replace the control characters that a terminal would obey by U+FFFD."""
     return _UNPRINTABLE.sub("\ufffd", text)

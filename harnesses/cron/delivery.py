@@ -1,4 +1,4 @@
-"""Handing a job's text over: to a channel, a file, a web address."""
+"""Delivery of a job's text: to a channel, a file, or a webhook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMEOUT = 20.0  # seconds for one try
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What a job wrote, and the time that it was due."""
+    """The text of a job, with the time at which the job was due."""
 
     job: str
     time: datetime
@@ -30,37 +30,37 @@ class JobOutput:
 
     @property
     def key(self) -> str:
-        """Names this result: the same key twice is the same result."""
+        """The idempotency key: the same key twice is the same output."""
         return f"cron/{self.job}/{self.time.isoformat()}"
 
 
 class Delivery(Protocol):
-    """A way to hand a result over."""
+    """A way to deliver an output."""
 
     async def deliver(self, result: JobOutput) -> None:
-        """Hand it over, once. Raises Undeliverable."""
+        """Deliver the output, once. Raises Undeliverable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelDelivery:
-    """Through the outbox: the IRC tendril says it when it can."""
+    """Delivery to a channel by the outbox, which the IRC tendril empties when it is there."""
 
     outbox: Outbox
     place: Place
 
     async def deliver(self, result: JobOutput) -> None:
-        """Put it in the outbox; the same result again is not said again."""
+        """Put the output into the outbox; the same output again is not said again."""
         await self.outbox.put(result.key, self.place, result.text)
 
 
 @dataclass(frozen=True, slots=True)
 class FileDelivery:
-    """At the end of a text file, under a line with the job and the time."""
+    """Delivery to the end of a text file, below a line with the job and the time."""
 
     path: Path
 
     async def deliver(self, result: JobOutput) -> None:
-        """Append it. Raises Undeliverable."""
+        """Append the output. Raises Undeliverable."""
         try:
             head = f"# {result.job}, {result.time.isoformat()}"
             await asyncio.to_thread(self._append, f"{head}\n\n{result.text}\n\n")
@@ -75,13 +75,13 @@ class FileDelivery:
 
 @dataclass(frozen=True, slots=True)
 class WebhookDelivery:
-    """By POST, as JSON: job, time, text. An address that is away or busy is tried again."""
+    """Delivery of job, time and text as JSON by POST; retried while the server is away or busy."""
 
     url: str
     patience: float = _PATIENCE
 
     async def deliver(self, result: JobOutput) -> None:
-        """Send it. Raises Undeliverable."""
+        """Send the output. Raises Undeliverable."""
         try:
             async with httpx2.AsyncClient(timeout=_TIMEOUT) as http:
                 async for attempt in self._attempts():
@@ -104,14 +104,14 @@ class WebhookDelivery:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether trying again may help."""
+    """Return True for an error that a retry may cure."""
     if isinstance(error, httpx2.HTTPStatusError):
         return error.response.status_code in (408, 425, 429) or error.response.is_server_error
     return isinstance(error, httpx2.TransportError)
 
 
 def _reason(error: Exception) -> str:
-    """For the log: never the address, which may have a secret in it."""
+    """Return the reason for the log, without the URL, which may have a secret in it."""
     if isinstance(error, httpx2.HTTPStatusError):
         return f"the webhook answered {error.response.status_code}"
     return f"the webhook could not be reached: {type(error).__name__}"

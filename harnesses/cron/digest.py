@@ -13,7 +13,7 @@ from storage.protocols import LogReader
 
 @dataclass(frozen=True, slots=True)
 class LogExcerpt:
-    """The newest `lines` that people said in `place` in the last `hours`, and all between them."""
+    """The last `hours` of `place`: the newest `lines` that people said, with the events between."""
 
     log: LogReader
     place: Place
@@ -21,7 +21,7 @@ class LogExcerpt:
     lines: int
 
     async def view(self, now: datetime) -> LogWindow | None:
-        """What there is to show at `now`, or None when nobody said anything."""
+        """Return the log window at `now`, None when nobody said anything."""
         said = await self.log.find(
             Query(
                 scope=Scope.from_places(self.place),

@@ -1,8 +1,8 @@
-"""What can go wrong with a scheduled job.
+"""The errors of scheduled jobs.
 
 CronError
-├── ModelUnavailable       the model could not be asked, however often
-└── Undeliverable  the text could not be handed over
+├── ModelUnavailable  the model gave no answer, however often it was asked
+└── Undeliverable     the text could not be handed over
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ class CronError(Exception):
 
 
 class ModelUnavailable(CronError):
-    """The model could not be asked, however often."""
+    """The model gave no answer, however often it was asked."""
 
 
 class Undeliverable(CronError):
-    """The text could not be handed over where it belongs."""
+    """The text could not be delivered."""

@@ -57,8 +57,8 @@ class JobSettings(BaseModel):
     )
     review: bool = Field(
         False,
-        description="whether the model scores its text before it is delivered, and writes it anew"
-        " when it is weak",
+        description="whether the model scores its text before it is delivered, and rewrites it when"
+        " it is weak",
     )
     deliver: Annotated[str, AfterValidator(_target)] = Field(
         description='where the answer goes: "#channel", "network/#channel", "file:PATH" '
@@ -77,7 +77,7 @@ class JobSettings(BaseModel):
 
 
 class CronSettings(Settings):
-    """Work by the clock."""
+    """Scheduled jobs."""
 
     table: ClassVar[str] = "cron"
 

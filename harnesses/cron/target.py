@@ -1,4 +1,4 @@
-"""Where a job's text goes and which log it reads, as people write them."""
+"""Parsers for the targets and channels of jobs, as people write them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parse_channel(text: str) -> ChannelTarget:
 
 
 def parse_target(text: str) -> Target:
-    """Where to deliver. Raises ValueError with words for whoever wrote the configuration."""
+    """Parse a target of delivery. Raises ValueError, worded for the author of the configuration."""
     if text.startswith("file:") and len(text) > len("file:"):
         return FileTarget(Path(text.removeprefix("file:")))
     if text.startswith(("https://", "http://")):
@@ -71,7 +71,7 @@ def parse_target(text: str) -> Target:
 
 
 def networks(config: Config) -> list[str]:
-    """The names of the networks: the table [irc] alone is the network "irc"."""
+    """Return the names of the IRC networks; the table [irc] alone is the network "irc"."""
     table = config.tables.get("irc", {})
     named: Mapping[str, Any] = table.get("networks", {}) if isinstance(table, Mapping) else {}
     return list(named) or ["irc"]

@@ -1,8 +1,10 @@
-"""The cron tendril: jobs that run by the clock and bring their text somewhere."""
+"""The cron tendril: scheduled jobs whose text is delivered to a channel, a file or a webhook."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -10,26 +12,16 @@ import structlog
 
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.cron.delivery import (
-    ChannelDelivery,
-    Delivery,
-    FileDelivery,
-    JobOutput,
-    WebhookDelivery,
-)
-from harnesses.cron.digest import LogExcerpt
+from harnesses.cron.delivery import JobOutput
 from harnesses.cron.errors import CronError, ModelUnavailable
-from harnesses.cron.job import CronJob
-from harnesses.cron.settings import CronSettings, JobSettings
-from harnesses.cron.target import FileTarget, WebhookTarget, networks, parse_channel, parse_target
-from llm.scheduling.cron_schedule import Timetable
+from harnesses.cron.job import CronJob, read_jobs
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.queues.cron_runs import Schedule
 from storage.queues.outbox import Outbox, outbox_path
 from storage.settings import log_path
 from terrarium.clock import Clock
-from terrarium.config import Config, ConfigError
+from terrarium.config import Config
 
 # Seconds between the attempts while the model is away: an hour in all.
 _WAITS = (15, 30, 60, 120, 240, *[300] * 10, 135)
@@ -47,15 +39,21 @@ class CronTendril(Tendril):
         self._jobs: dict[str, CronJob] = {}
         self._changed = asyncio.Event()
 
-    async def serve(self) -> None:
-        """Keep every job's timetable, for ever."""
+    @asynccontextmanager
+    async def open_resources(self) -> AsyncIterator[None]:
+        """Open also the log and the outbox, which jobs read and deliver to."""
         async with (
+            super().open_resources(),
             Database.open(log_path(self.config)) as log,
             Database.open(outbox_path(self.config.data)) as outbox,
-            asyncio.TaskGroup() as tasks,
         ):
-            self._log, self._outbox = ChatLog(log), Outbox(outbox)
-            self._jobs = self._read(self.config)
+            self._chat_log, self._outbox = ChatLog(log), Outbox(outbox)
+            self._jobs = read_jobs(self.config, self._chat_log, self._outbox)
+            yield
+
+    async def serve(self) -> None:
+        """Run every job by its timetable, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
             schedule, kept = Schedule(self.database), dict[str, asyncio.Task[None]]()
             while True:
                 changed = self._changed
@@ -66,16 +64,16 @@ class CronTendril(Tendril):
                 await changed.wait()
 
     def apply_config(self, config: Config) -> None:
-        """Keep the timetables of another configuration; what is running goes on to its end."""
-        jobs = self._read(config)
+        """Use the jobs of another configuration; a job that is running goes on to its end."""
+        jobs = read_jobs(config, self._chat_log, self._outbox)
         super().apply_config(config)
         self._jobs = jobs
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def _run_schedule(self, name: str, schedule: Schedule) -> None:
-        """Run a job whenever it is due, while it is there; what was missed in the meantime is run
-        once."""
+        """Run a job whenever it is due, until the configuration has it no more. Times that were
+        missed while the process was away count as one."""
         last = await schedule.last_run(name)
         if last is None:
             last = self.clock.now()
@@ -89,7 +87,7 @@ class CronTendril(Tendril):
                 last = due
 
     async def _wait_until_due(self, due: datetime) -> bool:
-        """Wait for a time; whether it came before the jobs were changed."""
+        """Wait for a time; return False when the jobs were changed before."""
         changing = asyncio.create_task(self._changed.wait())
         sleeping = asyncio.create_task(self.clock.sleep_until(due))
         try:
@@ -100,7 +98,7 @@ class CronTendril(Tendril):
             changing.cancel()
 
     async def _run(self, job: CronJob, due: datetime) -> None:
-        """Do a job once; what goes wrong is logged and leaves the other jobs alone."""
+        """Run a job once; its errors are logged, and the other jobs go on."""
         log = _log.bind(job=job.name, due=due.isoformat())
         try:
             text = await self._text(job)
@@ -113,7 +111,8 @@ class CronTendril(Tendril):
             log.error("cron.job_failed", reason=type(error).__name__, error=str(error))
 
     async def _text(self, job: CronJob) -> str | None:
-        """The model's answer, asked for again for an hour; None when there is nothing to say."""
+        """Return the model's answer, asked for again for an hour, or None when there is nothing to
+        say. Raises ModelUnavailable."""
         for wait in (*_WAITS, None):
             log_window = await job.source.view(self.clock.now()) if job.source else None
             if job.source and not log_window:
@@ -137,38 +136,3 @@ class CronTendril(Tendril):
         raise ModelUnavailable(
             "the model gave no answer for an hour; the job waits for its next time"
         )
-
-    def _read(self, config: Config) -> dict[str, CronJob]:
-        """The jobs of a configuration. Raises ConfigError."""
-        return {
-            name: CronJob(
-                name,
-                Timetable.parse(settings.schedule, settings.timezone),
-                settings.prompt,
-                self._source(config, name, settings),
-                self._delivery(config, name, settings),
-                settings.review,
-            )
-            for name, settings in config.section(CronSettings).jobs.items()
-        }
-
-    def _source(self, config: Config, name: str, settings: JobSettings) -> LogExcerpt | None:
-        if settings.log is None:
-            return None
-        place = parse_channel(settings.log).place(config, f"jobs.{name}.log")
-        return LogExcerpt(self._log, place, settings.hours, settings.lines)
-
-    def _delivery(self, config: Config, name: str, settings: JobSettings) -> Delivery:
-        target = parse_target(settings.deliver)
-        if isinstance(target, WebhookTarget):
-            return WebhookDelivery(target.url)
-        if isinstance(target, FileTarget):
-            return FileDelivery(config.data / target.path)
-        where = f"jobs.{name}.deliver"
-        place = target.place(config, where)
-        if place.network not in networks(config):
-            raise ConfigError(
-                f'{config.name}: [cron] {where}: no network is called "{place.network}"; '
-                f"there are: {', '.join(networks(config))}"
-            )
-        return ChannelDelivery(self._outbox, place)

@@ -151,6 +151,10 @@ class IrcTendril(Tendril):
         """Answer a question with the model's help; returns what else there is to say."""
         return await self._questions.ask(request)
 
+    async def run_command_in_order(self, request: CommandRequest, command: Command) -> str:
+        """Run a command, and reply, after the questions that were asked before `request`."""
+        return await self._questions.run_in_order(request, command)
+
     def prefix(self, request: CommandRequest) -> str:
         """What a command begins with where `request` was given."""
         return self.behaviour(request.network, request.place).command_prefix

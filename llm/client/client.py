@@ -110,6 +110,9 @@ class AgentClient:
         finally:
             await connection_pool.close()
 
+    def __repr__(self) -> str:
+        return f"<AgentClient {self._connection_pool.origin}, model {self._settings.model}>"
+
     def configure(self, settings: AgentSettings) -> None:
         """Go by other settings from now on; the server stays the one it was."""
         self._settings = settings

@@ -68,10 +68,8 @@ class CompactPromptContext:
             turns = await conversation.store.turns(conversation.name, limit=1)
             if turns and self._now() - turns[-1].time < _LATELY:
                 self._past = _retold(turns[-1].messages)
-        if self._log_window:
-            self._log_window = await self._log_window.resolved_view()
-            if not self._lines and (self._is_unsure or is_about_talk(text)):
-                self._lines = await self._log_window.recent(_RECENT)
+        if self._log_window and not self._lines and (self._is_unsure or is_about_talk(text)):
+            self._lines = await self._log_window.recent(_RECENT)
         if self._is_unsure and not is_about_talk(text):
             self._notes = "\n".join(filter(None, [self._notes, _UNSAID]))
 

@@ -95,8 +95,7 @@ class PromptContext:
         cut = sum(len(turn.messages) for turn in turns) > _MOST_MESSAGES
         self._turns = _newest(turns, _MOST_MESSAGES // 3) if cut else turns
         self._turn_start = self._first_turn()
-        if self._log_window:
-            log_window = self._log_window = await self._log_window.resolved_view()
+        if log_window := self._log_window:
             related = [*self._found, *await log_window.find_related(self._question.text)]
             await self._load_lines(log_window, related, cut=cut)
 

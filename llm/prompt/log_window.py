@@ -59,7 +59,7 @@ class WindowContents:
     own: list[Event]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LogWindow:
     """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
     all that happened between them. With `since` it is the view of somebody who asks from
@@ -68,7 +68,7 @@ class LogWindow:
     a `pending_event` on its way into the log, `anchor` is the least that its id can be. Lines that
     answer a question are quoted as `quoting` says, and none that `line_filter` leaves out; `people`
     are the nicks that a question may name; what no words find is looked for by `semantic_index`,
-    where there is such an index."""
+    where there is such an index. A prompt is made from a `settled` window."""
 
     log: LogReader
     place: Place
@@ -83,8 +83,12 @@ class LogWindow:
     people: Collection[str] = ()
     semantic_index: SemanticIndex | None = None
 
-    async def resolved_view(self) -> LogWindow:
-        """The view once all that was said before the question is in the log."""
+    def __repr__(self) -> str:
+        place = f"{self.place.network}/{self.place.channel}"
+        return f"<LogWindow {place}, {self.last} lines before {self.anchor}>"
+
+    async def settled(self) -> LogWindow:
+        """Return the window once all that was said before the question is in the log."""
         if self.pending_event is None:
             return self
         return replace(self, anchor=await self.pending_event.preceding_id() or self.anchor)

@@ -45,6 +45,11 @@ class RunRecord:
         """From its begin to its end."""
         return self.ended - self.started if self.ended else None
 
+    @property
+    def is_without_model(self) -> bool:
+        """True when the answer was found without asking a model."""
+        return self.outcome == "answered" and self.iterations == 0
+
 
 async def newest_runs(folder: Path, limit: int, before: datetime | None = None) -> list[RunRecord]:
     """Return the newest runs of the tendrils whose files are in `folder`, the newest first: those

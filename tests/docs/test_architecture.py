@@ -14,7 +14,14 @@ from tests.docs.source import PACKAGES
 
 ARCHITECTURE, GLOSSARY = ROOT / "docs" / "architecture.md", ROOT / "docs" / "glossary.md"
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-DOCUMENTS = (ARCHITECTURE, GLOSSARY, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DECISIONS)
+DOCUMENTS = (
+    ARCHITECTURE,
+    GLOSSARY,
+    ROOT / "docs" / "debugging.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *DECISIONS,
+)
 LONGEST_DECISION = 30
 """Lines; a record is read in a minute."""
 

@@ -1,8 +1,14 @@
-"""A proxy in front of an agent server that keeps what tendrils sent: the model's view."""
+"""A proxy in front of an agent server that keeps what tendrils sent: the model's view.
+
+By itself, `python -m tests.kit.recorder URL` prints the messages of each chat request as JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,19 +31,24 @@ class Recorder:
 
 
 @asynccontextmanager
-async def recorder(target: str) -> AsyncIterator[Recorder]:
-    """A proxy in front of the server at `target`, which need not run yet."""
+async def recorder(
+    target: str, show: Callable[[str], None] | None = None
+) -> AsyncIterator[Recorder]:
+    """Run a proxy in front of the server at `target`, which need not run yet. `show` is given each
+    prompt as JSON."""
     kept = Recorder()
     async with httpx2.AsyncClient(base_url=target, timeout=120) as http:
 
         async def passed_on(request: Request) -> StreamingResponse:
             if request.url.path == "/v1/chat/completions":
                 kept.prompts.append((await request.json())["messages"])
+                if show:
+                    show(json.dumps(kept.prompts[-1], indent=2, ensure_ascii=False))
             sent = http.build_request(
                 request.method,
                 request.url.path,
                 content=await request.body(),
-                headers={"content-type": "application/json"},
+                headers={"content-type": "application/json"} | _passed_on(request),
             )
             answer = await http.send(sent, stream=True)
 
@@ -52,3 +63,19 @@ async def recorder(target: str) -> AsyncIterator[Recorder]:
         route = Route("/{path:path}", passed_on, methods=["GET", "POST"])
         async with serving(Starlette(routes=[route])) as kept.url:
             yield kept
+
+
+def _passed_on(request: Request) -> dict[str, str]:
+    """Return the key, and the headers that name session, priority and request."""
+    names = ("authorization", "x-session-id", "x-priority", "x-request-id")
+    return {name: request.headers[name] for name in names if name in request.headers}
+
+
+async def _print_prompts(target: str) -> None:
+    async with recorder(target, lambda prompt: print(prompt, flush=True)) as kept:
+        print(f"AGENT_API_URL={kept.url}", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_print_prompts(sys.argv[1]))

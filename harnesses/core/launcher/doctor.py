@@ -1,4 +1,4 @@
-"""`terrarium doctor`: what is well, what is not, and what to do about it."""
+"""`terrarium doctor`: checks of every part, each with advice when it fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ANTHROPIC = "2023-06-01"  # the version of the Messages API
 
 
 async def run_checks(config: Config) -> list[CheckResult]:
-    """Look at every part of the Terrarium that `config` describes. Raises ConfigError."""
+    """Check every part of the Terrarium that `config` describes. Raises ConfigError."""
     plan = LaunchPlan.from_config(config)
     async with httpx2.AsyncClient(trust_env=False) as http:
         findings = [
@@ -88,7 +88,7 @@ def _model_file(file: Path, *, is_pulled: bool) -> CheckResult:
 async def _upstream(
     urls: Sequence[str], model: Mapping[str, Any], http: httpx2.AsyncClient
 ) -> CheckResult:
-    """Whether the servers that have the model answer, and take the key."""
+    """Check that the upstream servers answer and accept the key."""
     away = await unreachable(http, urls)
     if away:
         hint = "start it, or correct MODEL_UPSTREAM ([model] upstream)"
@@ -107,7 +107,7 @@ async def _upstream(
 async def _is_refused(
     http: httpx2.AsyncClient, url: str, key: str | None, *, anthropic: bool = False
 ) -> bool:
-    """Whether the list of models is kept from whoever has this key."""
+    """Return True when the server refuses this key for its list of models."""
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     if anthropic:
         headers = {"anthropic-version": _ANTHROPIC} | ({"x-api-key": key} if key else {})

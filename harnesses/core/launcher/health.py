@@ -1,4 +1,4 @@
-"""How one process is, by its own words: light, for a container's health check runs it often."""
+"""The health of one process by its status file; cheap, as container health checks run it often."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harnesses.core.tendril.status import ProcessState, report
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was looked at, whether it is well, and for people how it is or what to do."""
+    """The result of one check; `text` tells people the state, or what to do."""
 
     what: str
     ok: bool
@@ -18,7 +18,7 @@ class CheckResult:
 
 
 def examine_process(data: Path, name: str) -> CheckResult:
-    """Look at what one process last said of itself."""
+    """Check one process by its status file."""
     said = report(data, name)
     start = f"start it with `terrarium up` or `terrarium run {name}`"
     if said is None:

@@ -1,4 +1,4 @@
-"""One supervisor for a data folder."""
+"""The lock that allows one supervisor for each data folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AlreadyRunning(TendrilError):
 
 @contextmanager
 def hold_lock(data: Path) -> Iterator[None]:
-    """Hold DATA/run/up.lock, which the kernel frees however this process ends.
+    """Hold DATA/run/up.lock, which the kernel releases however this process ends.
 
     Raises AlreadyRunning, and TendrilError when the folder cannot be written.
     """

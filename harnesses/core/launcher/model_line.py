@@ -1,4 +1,4 @@
-"""One line for people on the model that answers: what it can do, what not, and what would help."""
+"""One line for people about the model: its abilities, its limits, and a better one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _TINY = 300_000_000  # parameters under which a model retells badly what it is s
 
 
 async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> str | None:
-    """Ask the agent server at `url` what the model is; None when it does not tell.
+    """Ask the agent server at `url` for its model, and describe it; None when it does not tell.
 
-    A server that has just begun is given a moment to learn it.
+    A server that has just started gets a few seconds to find out.
     """
     card: ModelCard | None = None
     with suppress(TimeoutError):
@@ -32,7 +32,7 @@ async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -
 
 
 def _is_to_come(card: ModelCard) -> bool:
-    """Whether the server tells what is loaded, and does not know it yet."""
+    """Return True while the server does not know yet which weights are loaded."""
     return "weights" in card.model_fields_set and card.weights is None
 
 
@@ -47,7 +47,7 @@ async def _card(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> Mod
 
 
 def describe_model(card: ModelCard) -> str:
-    """Say what the model of `card` can do, on one line."""
+    """Return one line about the abilities of the model of `card`."""
     name = _QUANTISED.sub("", card.weights or card.root or card.id)
     size = f" ({_count(card.parameters)})" if card.parameters else ""
     where = f"; computed by {', '.join(card.gpus)}" if card.gpus else ""

@@ -1,4 +1,4 @@
-"""What `terrarium up` will run, and where it will be found."""
+"""The plan of `terrarium up`: programs, ports and addresses, computed before anything starts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from terrarium.config import Config, ConfigError
 
 LOOPBACK = "127.0.0.1"
 BUILT_IN = "built-in"
-"""What [model] path is for the model that comes along."""
+"""The value of [model] path for the built-in model."""
 
 _PYTHON = (sys.executable, "-P", "-m")
 _IRCD = "harnesses.irc.ircd"
-"""The module to run as the IRC server that comes along; nothing of it is imported here."""
+"""The module that runs the embedded IRC server; nothing of it is imported here."""
 
 
 @dataclass(frozen=True, slots=True)
 class IrcEndpoint:
-    """Where people meet the bot, and what they type. `embedded` when the server is our child."""
+    """The IRC server and channel of the bot, with its prefix; `embedded`: it is our child."""
 
     host: str
     port: int
@@ -53,7 +53,7 @@ class LaunchPlan:
     endpoint: IrcEndpoint | None
 
     def with_built_in(self, config: Config) -> LaunchPlan:
-        """The same with the model that comes along, in place of one that cannot be had."""
+        """Return the plan with the built-in model instead of one that cannot be fetched."""
         programs = tuple(
             replace(each, environment={**each.environment, "MODEL_PATH": BUILT_IN})
             for each in self.programs
@@ -62,7 +62,7 @@ class LaunchPlan:
 
     @classmethod
     def from_config(cls, config: Config) -> LaunchPlan:
-        """What `config` asks for; ports that are 0 are chosen here. Raises ConfigError."""
+        """Make the plan for `config`; ports that are 0 are chosen here. Raises ConfigError."""
         wanted = _wanted_tendrils(config)
         server, model = table_settings(config, "server"), table_settings(config, "model")
         web = table_settings(config, "web") if "web" in wanted else None
@@ -94,7 +94,7 @@ def _wanted_tendrils(config: Config) -> list[str]:
 
 
 def _irc(config: Config) -> IrcEndpoint:
-    """The server of [irc] or of the first [irc.networks.NAME], else one that comes along."""
+    """Return the server of [irc] or of the first [irc.networks.NAME], else the embedded one."""
     values = table_settings(config, "irc")
     networks: Mapping[str, Mapping[str, Any]] = values["networks"]
     network = next(iter(networks.values()), values)
@@ -153,6 +153,6 @@ def _pull(config: Config, name: str | None) -> Program | None:
 
 
 def terrarium(config: Config, *verb: str) -> tuple[str, ...]:
-    """The command line of one of our own verbs with the same configuration and data."""
+    """Return the program for one of our own verbs, with the same configuration and data."""
     file = ("--config", str(config.path)) if config.path else ()
     return (*_PYTHON, "harnesses.cli", *verb, "--data", str(config.data), *file)

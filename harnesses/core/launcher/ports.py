@@ -1,4 +1,4 @@
-"""Ports that must be free before anything is started."""
+"""Checks that ports are free before anything is started."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def require_free(needs: Iterable[PortRequirement]) -> None:
 
 
 def free_port(host: str) -> int:
-    """A port on `host` that nobody listens on now. Raises TendrilError."""
+    """Return a port of `host` that is free now. Raises TendrilError."""
     try:
         with listen(host, 0) as probe:
             return int(probe.getsockname()[1])

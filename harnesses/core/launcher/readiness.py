@@ -1,4 +1,4 @@
-"""Waiting until what was started can be used, and saying what is awaited."""
+"""Readiness checks of the started processes, and waiting for them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def _missing(checks: Mapping[str, Check]) -> list[str]:
 
 
 def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
-    """Whether the agent server at `url` can produce a token."""
+    """Check that the agent server at `url` can produce a token."""
 
     async def check() -> str | None:
         try:
@@ -56,7 +56,7 @@ def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
 
 
 def irc_accepts(endpoint: IrcEndpoint) -> Check:
-    """Whether the IRC server takes connections."""
+    """Check that the IRC server accepts connections."""
 
     async def check() -> str | None:
         try:
@@ -73,7 +73,7 @@ def irc_accepts(endpoint: IrcEndpoint) -> Check:
 
 
 def tendril_ready(data: Path, name: str, pids: Mapping[str, int]) -> Check:
-    """Whether a tendril says so: the process that runs now, not an earlier one of that name."""
+    """Check the status file of a tendril, if it is from the process that runs now."""
 
     async def check() -> str | None:
         said = report(data, name)
@@ -87,7 +87,7 @@ def tendril_ready(data: Path, name: str, pids: Mapping[str, int]) -> Check:
 
 
 async def unreachable(http: httpx2.AsyncClient, upstream: Sequence[str]) -> list[str]:
-    """Those of the model's servers that do not answer."""
+    """Return the URLs that do not answer."""
     away = []
     for url in upstream:
         try:

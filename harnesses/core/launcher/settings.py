@@ -11,7 +11,7 @@ from terrarium.config import Settings, split_commas
 
 
 class UpSettings(Settings):
-    """What `terrarium up` starts beside the agent server."""
+    """The processes that `terrarium up` starts beside the agent server."""
 
     table: ClassVar[str] = "up"
 

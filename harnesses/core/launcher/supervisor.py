@@ -1,4 +1,4 @@
-"""Child processes that are started again when they die, and that all end together."""
+"""Supervision of child processes: restarted when they die, ended together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STDERR = 2
 
 
 class ChildConfigError(TendrilError):
-    """A child says that its configuration cannot be used."""
+    """A child cannot use its configuration."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class ChildConfigError(TendrilError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run: its name for people, its command, and what its environment has beside ours."""
+    """A program to run: its name for people, its command, and additions to our environment."""
 
     name: str
     command: Sequence[str]
@@ -39,8 +39,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Seconds: the first wait before a child is started again, the longest wait, the life of a
-    child that counts as sound, and the time a child has to end when it is told to."""
+    """Restart times in seconds: the first and the longest wait before a restart, the uptime that
+    resets it, and the time a child has to end after SIGTERM."""
 
     first: float = 0.5
     longest: float = 30.0
@@ -49,7 +49,7 @@ class RestartPolicy:
 
 
 class Supervisor:
-    """Keeps programs running; `say` is given a line for people whenever one has died.
+    """Keeps programs running; `say` gets a line for people whenever one has died.
 
     `pids` has the process of each program that runs at the moment.
     """
@@ -66,7 +66,7 @@ class Supervisor:
         self._patience = patience or RestartPolicy()
 
     async def run(self) -> None:
-        """Keep all running until cancelled; then all have ended, and their children too.
+        """Keep all running until cancelled, then end them and their children.
 
         Raises ChildConfigError (in an ExceptionGroup) when one ends with EX_CONFIG.
         """
@@ -84,7 +84,7 @@ class Supervisor:
             await asyncio.sleep(wait)
 
     async def _run_once(self, program: Program) -> str:
-        """Run a program to its end; returns how it ended, for people."""
+        """Run a program to its end; return how it ended, for people."""
         try:
             async with running(program, self._patience.ending) as process:
                 self.pids[program.name] = process.pid
@@ -101,7 +101,7 @@ class Supervisor:
 
 @asynccontextmanager
 async def running(program: Program, ending: float) -> AsyncIterator[Process]:
-    """A process of `program`; on leaving, it and all of its session have ended.
+    """Run a process of `program`; on leaving, it and its whole session are ended.
 
     It has `ending` seconds for that. It is in a session of its own, so that Ctrl-C reaches only
     us, and it has a pipe as standard input that closes when we end in whatever way (see

@@ -11,12 +11,12 @@ GROUP = "terrarium.tendrils"
 
 
 def names() -> list[str]:
-    """Every tendril that can be run."""
+    """Return the names of all installed tendrils."""
     return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
 def tendril(name: str) -> type[Tendril]:
-    """The class of a tendril. Only its own package is imported, so that others may be broken.
+    """Return the class of a tendril. Only its own package is imported: others may be broken.
 
     Raises UnknownTendril, and TendrilError when its package cannot be imported.
     """

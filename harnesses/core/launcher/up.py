@@ -1,4 +1,4 @@
-"""`terrarium up`: everything on one machine, kept running until told to stop."""
+"""`terrarium up`: all processes of one machine, supervised until told to stop."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) ->
 
 
 async def _with_model(plan: LaunchPlan, config: Config, say: Say) -> LaunchPlan:
-    """Fetch the model; where one of the catalogue cannot be had, the built-in one does."""
+    """Fetch the model; fall back to the built-in one when a catalogue model cannot be fetched."""
     try:
         if plan.pull:
             await _pull(plan.pull)
@@ -88,7 +88,7 @@ async def _with_model(plan: LaunchPlan, config: Config, say: Say) -> LaunchPlan:
 
 
 async def _pull(program: Program) -> None:
-    """Fetch the model, in the foreground, so that its progress can be seen."""
+    """Fetch the model in the foreground, so that people see its progress."""
     async with running(program, _PATIENCE.ending) as process:
         code = await process.wait()
     if code == EX_CONFIG:
@@ -115,7 +115,7 @@ def _checks(
 
 
 def banner(plan: LaunchPlan) -> str:
-    """One line with the addresses, and how to begin."""
+    """Return the line with the addresses, and hints how to begin."""
     web, endpoint = plan.web, plan.endpoint
     parts = [f"agent server {plan.server}"]
     parts += [f"web {web}"] if web else []
@@ -136,6 +136,6 @@ def _irc_hints(endpoint: IrcEndpoint) -> list[tuple[str, str]]:
 
 
 def _ignore_more_signals() -> None:
-    """We are stopping already; a second Ctrl-C must not leave anything behind."""
+    """Ignore SIGINT and SIGTERM while stopping, so that no second Ctrl-C leaves a process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

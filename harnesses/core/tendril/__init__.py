@@ -1,1 +1,1 @@
-"""The base of every tendril: its turns, its answers, its status file."""
+"""The base class of tendrils: turns, conversation queues, delivery, traces, status."""

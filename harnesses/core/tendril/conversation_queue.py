@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A question, and whether it has its turn (True) or none any more (False)."""
+    """A queued question; the future resolves True when it may run, False when it will not."""
 
     question: Question
     joins: bool
@@ -32,9 +32,10 @@ class _Waiting:
 
 
 class ConversationQueue(Generic[T]):
-    """`enter`, then `run`, then `leave`; meanwhile others may `stop` or `discard` what runs.
+    """The queue of one conversation: `enter`, then `run`, then `leave`. Others may `stop` it.
 
-    `memory` is to be held while something of the conversation is written or deleted.
+    Hold the lock `memory` while something of the conversation is written or deleted. What is
+    `ephemeral` is not remembered.
     """
 
     def __init__(self) -> None:
@@ -44,11 +45,15 @@ class ConversationQueue(Generic[T]):
         self._waiting: deque[_Waiting] = deque()
         self._running: asyncio.Task[T] | None = None
 
+    def __repr__(self) -> str:
+        state = "busy" if self._busy else "idle"
+        return f"<ConversationQueue {state}, {len(self._waiting)} waiting>"
+
     def __len__(self) -> int:
         return self._busy + len(self._waiting)
 
     async def enter(self, question: Question, joins: bool) -> bool:
-        """Wait for the turn of `question`. False: it has joined another one, or was stopped."""
+        """Wait for the turn of `question`; return False when it joined another or was stopped."""
         if not self._busy:
             self._busy = True
             return True
@@ -64,15 +69,18 @@ class ConversationQueue(Generic[T]):
             raise
 
     async def run(self, work: Coroutine[Any, Any, T], keeps: bool = True) -> T | None:
-        """What `work` returns, or None when it was stopped; discarded from the start, unless
-        memory `keeps` it."""
+        """Run `work`; return its result, or None when it was stopped.
+
+        It is ephemeral from the start unless memory `keeps` it.
+        """
         self.ephemeral = not keeps
         async with asyncio.TaskGroup() as self._tasks:
             self._running = running = self._tasks.create_task(work)
         return None if running.cancelled() else running.result()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside what runs, also when that is stopped; the next waits for it."""
+        """Run something beside the current work. It goes on when that is stopped, and the next
+        question waits for it."""
         self._tasks.create_task(work)
 
     def leave(self) -> None:
@@ -98,7 +106,7 @@ class ConversationQueue(Generic[T]):
         return [each.question.message() for each in joining]
 
     def stop(self) -> bool:
-        """End what runs and all that waits; whether there was anything."""
+        """Cancel what runs and drop what waits; return False when nothing ran."""
         stopped = self._running is not None and self._running.cancel()
         for waiting in self._waiting:
             if not waiting.turn.done():
@@ -112,28 +120,28 @@ def _is_follow_up(waiting: _Waiting) -> bool:
 
 
 class ConversationQueues(Generic[T]):
-    """The lanes of all conversations by name, each as long as somebody uses it. Their length is
-    how many questions are being answered or wait for it."""
+    """The queues of all conversations by name, each dropped when unused. The length is the number
+    of questions that are being answered or wait."""
 
     def __init__(self) -> None:
-        self._lanes: WeakValueDictionary[str, ConversationQueue[T]] = WeakValueDictionary()
+        self._queues: WeakValueDictionary[str, ConversationQueue[T]] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        return sum(map(len, self._lanes.values()))
+        return sum(map(len, self._queues.values()))
 
     def for_conversation(self, conversation: str) -> ConversationQueue[T]:
-        """The lane of a conversation."""
-        return self._lanes.setdefault(conversation, ConversationQueue())
+        """Return the queue of a conversation."""
+        return self._queues.setdefault(conversation, ConversationQueue())
 
     def stop(self, conversation: str) -> bool:
-        """End what runs there and all that waits; whether there was anything."""
-        queue = self._lanes.get(conversation)
+        """Cancel what runs there and drop what waits; return False when nothing ran."""
+        queue = self._queues.get(conversation)
         return queue.stop() if queue else False
 
     async def drop(self, belongs: Callable[[str], bool]) -> None:
-        """End all that runs or waits in conversations that `belongs` picks: when this returns,
-        memory has whatever it will ever have of that."""
-        for queue in [queue for name, queue in self._lanes.items() if belongs(name)]:
+        """Cancel everything in the conversations that `belongs` picks. After this, nothing more of
+        it is written to memory."""
+        for queue in [queue for name, queue in self._queues.items() if belongs(name)]:
             queue.ephemeral = True
             queue.stop()
             async with queue.memory:

@@ -1,6 +1,6 @@
-"""What each running process says of itself: one small file in `DATA/run`, renewed while it lives.
+"""Status files: each process renews one small file in `DATA/run` while it runs.
 
-The supervisor waits for these files, `terrarium doctor` and the web pages read them.
+`terrarium up` waits for these files; `terrarium doctor` and the web pages read them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class ProcessState(StrEnum):
-    """What a process can do at the moment."""
+    """The state of a process."""
 
     STARTING = "starting"
     READY = "ready"
@@ -42,12 +42,12 @@ class StatusReport(BaseModel):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the process has renewed it lately."""
+        """True while the process renews it."""
         return datetime.now(UTC) - self.time < _STALE
 
 
 class StatusFile:
-    """This process's own file."""
+    """The status file of this process."""
 
     def __init__(self, data: Path, name: str) -> None:
         self._path = data / "run" / f"{name}.json"
@@ -57,27 +57,27 @@ class StatusFile:
         self._tokens: Callable[[], int] = int
 
     def count_tokens(self, tokens: Callable[[], int]) -> None:
-        """Tell others, too, what `tokens` returns: how many were read and written today (UTC)."""
+        """Report `tokens()` as well: those read and written today (UTC)."""
         self._tokens = tokens
 
     def starting(self) -> None:
-        """Say that the process has begun."""
+        """Report that the process is starting."""
         self._say(ProcessState.STARTING, "")
 
     def ready(self, detail: str = "") -> None:
-        """Say that the process can be used."""
+        """Report that the process can be used."""
         self._say(ProcessState.READY, detail)
 
     def waiting(self, detail: str) -> None:
-        """Say what the process waits for before it can be used."""
+        """Report what the process waits for before it can be used."""
         self._say(ProcessState.WAITING, detail)
 
     def mark_stopped(self) -> None:
-        """Say that the process has ended."""
+        """Report that the process has ended."""
         self._say(ProcessState.STOPPED, "")
 
     async def renew(self) -> None:
-        """Write the file again from time to time, for ever."""
+        """Write the file again every ten seconds, until cancelled."""
         while True:
             await asyncio.sleep(_EVERY)
             self._say(self._state, self._detail)
@@ -98,7 +98,7 @@ class StatusFile:
             _log.warning("status.not_written", file=str(self._path), error=str(error))
 
     def _write(self, report: StatusReport) -> None:
-        """Put a whole file in the place of the old one, so that nobody reads half of it."""
+        """Replace the file atomically, so that nobody reads half of it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         written = self._path.with_suffix(f".{os.getpid()}.tmp")
         written.write_text(report.model_dump_json(), encoding="utf-8")
@@ -106,7 +106,7 @@ class StatusFile:
 
 
 def report(data: Path, name: str) -> StatusReport | None:
-    """What the process `name` last said, or None when it never said anything."""
+    """Return the last report of the process `name`, None when there is none."""
     try:
         return StatusReport.model_validate_json((data / "run" / f"{name}.json").read_bytes())
     except (OSError, ValidationError):
@@ -114,6 +114,6 @@ def report(data: Path, name: str) -> StatusReport | None:
 
 
 def reports(data: Path) -> list[StatusReport]:
-    """What every process that ever ran in this data folder last said, by name."""
+    """Return the last report of every process that ever ran in this data folder, by name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
     return [found for name in names if (found := report(data, name))]

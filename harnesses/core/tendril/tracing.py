@@ -1,4 +1,4 @@
-"""The traces of a tendril's turns: how one begins, and how long they are kept."""
+"""The traces of a tendril's turns: their creation and their expiry."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import structlog
 
+from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.agent.trace import Beside, Trace
 from llm.client.client import RequestOptions
-from llm.client.settings import AgentSettings
 from storage.db.errors import StorageError
 from storage.runs.runs import Run, Runs
 from terrarium.clock import Clock
@@ -21,32 +21,30 @@ _log = structlog.get_logger()
 
 
 def trace_of(
-    request: TurnRequest,
-    options: RequestOptions,
-    settings: AgentSettings,
-    runs: Runs,
-    clock: Clock,
-    beside: Beside,
+    tendril: TendrilResources, request: TurnRequest, options: RequestOptions, background: Beside
 ) -> Trace:
-    """Return the trace of a turn, kept with `runs`. It names nobody where the conversation is
-    private, and of what nobody keeps it has numbers alone."""
+    """Return the trace of a turn, stored in the tendril's runs; `background` finishes it.
+
+    It names nobody where the conversation is private, and holds only numbers where the tendril
+    keeps nothing of the conversation.
+    """
     log_window = request.log_window
     run = Run(
         request.run or options.id,
         request.conversation if request.keeps else "",
         request.profile,
-        options.model or settings.model,
-        clock.now(),
+        options.model or tendril.agent.model,
+        tendril.clock.now(),
         log_window.anchor if log_window else 0,
         request.private or not request.keeps,
-        settings.trace_words,
+        tendril.agent.trace_words,
         request.text,
     )
-    return Trace(run, runs, beside, log_window.pending_event if log_window else None)
+    return Trace(run, tendril.runs, background, log_window.pending_event if log_window else None)
 
 
 async def expire_runs(runs: Runs, days: Callable[[], int], clock: Clock) -> None:
-    """Remove traces older than `days`, now and every hour, for ever."""
+    """Delete traces older than `days` now and every hour, until cancelled."""
     while True:
         try:
             await runs.expire(clock.now(), days())

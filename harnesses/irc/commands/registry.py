@@ -33,6 +33,8 @@ from storage.search.models import Order, SearchQuery
 
 _SHOWN = 3  # lines of a search
 _LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
+_URGENT = frozenset({"clear", "more", "nolog", "ping", "stop"})
+"""Commands about what is being answered just now: in plain words, too, they do not wait for it."""
 
 
 class CommandHost(AdminHost, PrivacyHost, ReminderHost, MemoryHost, Protocol):
@@ -48,6 +50,9 @@ class CommandHost(AdminHost, PrivacyHost, ReminderHost, MemoryHost, Protocol):
 
     async def ask(self, request: CommandRequest) -> str:
         """Answer `request.words` with the model's help; what else there is to say."""
+
+    async def run_command_in_order(self, request: CommandRequest, command: Command) -> str:
+        """Run `command` and reply, after the questions that were asked before `request`."""
 
     async def clear_conversation(self, request: CommandRequest) -> int:
         """Forget the person's conversation; how many turns it had."""
@@ -88,8 +93,8 @@ class Commands:
             **{name: _for_admins(command) for name, command in self._admin.items()},
         }
 
-    async def match_intent(self, request: CommandRequest) -> tuple[Command, CommandRequest] | None:
-        """Return the command that a question really is, with the words that belong to it; None
+    async def match_intent(self, request: CommandRequest) -> tuple[str, CommandRequest] | None:
+        """Return the name of the command that a question really is, with the request for it; None
         when it is a question. Raises StorageError."""
         facts: list[str] = []
         if may_ask_for_fact(request.words) and not request.who.bridged:
@@ -98,17 +103,20 @@ class Commands:
         intent = read_intent(request.words, facts)
         if intent is None:
             return None
-        return self.known[intent.command], replace(request, words=intent.words)
+        return intent.command, replace(request, words=intent.words)
 
     async def terrarium(self, request: CommandRequest) -> str:
         """terrarium QUESTION: ask me"""
         request = replace(request, words=sanitize(request.words).strip())  # colours are no words
         if not request.words:
             return f"Ask me something: {self._host.prefix(request)}{ASK} QUESTION"
-        if meant := await self.match_intent(request):
-            command, given = meant
-            return await command(given)
-        return await self._host.ask(request)
+        meant = await self.match_intent(request)
+        if meant is None:
+            return await self._host.ask(request)
+        name, given = meant
+        if name in _URGENT or (name, given.words) == ("forget", "me"):
+            return await self.known[name](given)
+        return await self._host.run_command_in_order(given, self.known[name])
 
     async def search(self, request: CommandRequest) -> str:
         """search WORDS: find lines of this channel"""

@@ -68,7 +68,8 @@ class ReminderService:
     async def parse_time(self, request: CommandRequest, text: str) -> tuple[ResolvedTime, str]:
         """The time that a text names, as whoever asks means it, and the rest of it. Raises
         NotUnderstood."""
-        return parse_time(text, self._clock.now(), await self.zone_of(request))
+        asked = request.queued or self._clock.now()
+        return parse_time(text, asked, await self.zone_of(request))
 
     async def zone_of(self, request: CommandRequest) -> tzinfo:
         """The time zone in which whoever asks means their times. Raises StorageError."""

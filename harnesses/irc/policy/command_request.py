@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from harnesses.irc.protocol.identity import Identity
 from harnesses.irc.transport.network import Network
@@ -47,7 +48,8 @@ def _question(words: str) -> ParsedCommand:
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
     """A command as somebody gave it. `pending_event` is its line on the way into the log, without
-    an event where nothing is logged; `admin` tells whether they may give admin commands."""
+    an event where nothing is logged; `admin` tells whether they may give admin commands. `queued`
+    is the time at which a command that waits for its turn was given."""
 
     network: Network
     place: Place
@@ -57,6 +59,7 @@ class CommandRequest:
     scope: Scope
     pending_event: PendingEvent
     admin: bool
+    queued: datetime | None = None
 
     @property
     def nick(self) -> str:

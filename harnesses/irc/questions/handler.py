@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.channel_settings import ChannelBehaviour
 from harnesses.irc.commands.reminders import ReminderTools
-from harnesses.irc.policy.command_request import CommandRequest, PrivateReply
+from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
 from harnesses.irc.policy.log_records import channel_key, conversation_id
 from harnesses.irc.policy.rate_limit import ConcurrencyLimit
 from harnesses.irc.questions.proactive import persona_values
@@ -51,9 +52,9 @@ class QuestionHandler:
 
     async def ask(self, request: CommandRequest) -> str:
         """Answer a question; returns what else there is to say."""
-        person = (request.network.name, request.network.fold(request.who.name))
+        person = _person(request)
         if self._concurrency.is_full(person):
-            return PrivateReply(SLOWLY) if self._tendril.policy.should_notify(request) else ""
+            return self._refusal(request)
         with self._concurrency.hold(person):
             target = self._tendril.target(request)
             loop = asyncio.get_running_loop()
@@ -62,6 +63,31 @@ class QuestionHandler:
             with self._progress_notice(request, reply, person):
                 await self._turn(request, reply)
         return ""
+
+    async def run_in_order(self, request: CommandRequest, command: Command) -> str:
+        """Run a command that was given in plain words, and reply, once the questions before it in
+        the conversation are answered; returns what else there is to say."""
+        person = _person(request)
+        if self._concurrency.is_full(person):
+            return self._refusal(request)
+
+        queued = replace(request, queued=self._tendril.clock.now())
+
+        async def execute() -> TurnResult:
+            return TurnResult(await command(queued))
+
+        async def reply() -> TurnResult:
+            result = await self._tendril.catch_errors(execute)
+            await self._tendril.reply_to(request, result.text)
+            return result
+
+        with self._concurrency.hold(person):
+            await self._tendril.run_in_order(self.conversation(request), reply)
+        return ""
+
+    def _refusal(self, request: CommandRequest) -> str:
+        """Return what somebody is told who has too many questions waiting."""
+        return PrivateReply(SLOWLY) if self._tendril.policy.should_notify(request) else ""
 
     def note_activity(self, place: Place) -> None:
         """Something was said there."""
@@ -193,3 +219,8 @@ class QuestionHandler:
             yield
         finally:
             telling.cancel()
+
+
+def _person(request: CommandRequest) -> tuple[str, str]:
+    """Return the network and the folded name of the person who asks."""
+    return request.network.name, request.network.fold(request.who.name)

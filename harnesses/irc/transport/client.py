@@ -50,6 +50,10 @@ class IrcClient:
         self._heard = self._loop.time()
         self._pings: dict[str, asyncio.Future[None]] = {}
 
+    def __repr__(self) -> str:
+        state = "open" if self._connection.transport else "not open"
+        return f"<IrcClient {self._session.network} as {self._session.nick}, {state}>"
+
     async def open(self, server: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Connect. Raises OSError (a TimeoutError is one) or UnicodeError for an odd name."""
         async with self._opening:

@@ -118,3 +118,21 @@ async def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
         script.release()
         await asking
         assert "answered" in (await site.http.get("/runs", headers=PAGE)).text
+
+
+async def test_a_run_without_a_model_says_that_none_was_needed(tmp_path: Path) -> None:
+    async with Database.open(tmp_path / "irc.db") as database:
+        table = Runs(database)
+        for number, iterations in ((1, 0), (2, 1)):
+            each = run(number)
+            await table.begin(each)
+            ended = RunEnd(each.started + timedelta(seconds=2), "answered", iterations=iterations)
+            await table.end(each.key, ended, [])
+    async with web_site(tmp_path) as site:
+        listed = (await site.http.get("/runs", headers=PAGE)).text
+        assert listed.count("no model was needed, in 2.0 s") == 1
+        assert listed.count("0 tokens read") == 1
+        one = (await site.http.get("/runs/irc-1", headers=PAGE)).text
+        assert "none was needed" in one
+        assert "tokens read" not in one
+        assert "tokens read" in (await site.http.get("/runs/irc-2", headers=PAGE)).text

@@ -1,0 +1,101 @@
+"""The run of the model that answers a turn request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+
+import structlog
+
+from harnesses.core.tendril.conversation_queue import ConversationQueue
+from harnesses.core.tendril.preparation import Context
+from harnesses.core.tendril.resources import TendrilResources
+from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
+from llm.agent.agent_loop import AgentLoop
+from llm.agent.outcome import Outcome
+from llm.agent.reviewer import Reviewer
+from llm.agent.trace import Trace, now
+from llm.client.client import RequestOptions, TokenCountResult
+from llm.log_questions.answers import QuotedAnswer
+from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
+from llm.messages.message import Message
+from llm.tools.toolbox import Toolbox
+from storage.runs.runs import Step
+
+_log = structlog.get_logger()
+
+
+class ModelRun:
+    """Has the model answer a request within its loaded context, with tools, traced by `trace`."""
+
+    def __init__(
+        self, tendril: TendrilResources, request: TurnRequest, context: Context, trace: Trace
+    ) -> None:
+        self._tendril = tendril
+        self._request = request
+        self._context = context
+        self._trace = trace
+        # The characters from which on an answer is reviewed; None: none is.
+        self._review_over = 0 if request.review else tendril.agent.review_over or None
+
+    async def answer(
+        self,
+        options: RequestOptions,
+        toolbox: Toolbox,
+        queue: ConversationQueue[TurnResult],
+        quoted: QuotedAnswer | None,
+    ) -> Outcome:
+        """Run the agent loop, and review a long answer where that is configured.
+
+        While the model is away, the quoted lines that answer the question are the answer. Raises
+        ModelError.
+        """
+        tendril, request = self._tendril, self._request
+        loop = AgentLoop(
+            tendril.client,
+            tendril.agent,
+            toolbox,
+            options,
+            # A text that may be rewritten is not shown before it is final.
+            None if self._review_over is not None else request.on_text,
+            queue.take_followups,
+            profile=request.profile,
+            smart=await tendril.catalog.smart(),
+            trace=self._trace,
+        )
+        began = now()
+        try:
+            outcome = await self._run(loop)
+        except (Unreachable, Busy, TimedOut) as error:
+            if quoted is None or not quoted.text:
+                raise
+            reason = type(error).__name__
+            _log.warning("turn.quoted_only", reason=reason, error=str(error))
+            model, ms = options.model or tendril.agent.model, round((now() - began) * 1000)
+            self._trace.steps.append(Step("model", model, ok=False, ms=ms, verdict=reason))
+            return Outcome.without_model(quoted.text)
+        return await self._review(loop.options, outcome)
+
+    async def _run(self, loop: AgentLoop) -> Outcome:
+        """Run the loop, each prompt fitted to the window of the model that it asks just then."""
+        counter = self._tendril.token_counter
+        reserve = loop.options.max_tokens or self._tendril.agent.max_tokens
+
+        async def fit(steps: Sequence[Message]) -> list[Message]:
+            def count(messages: Sequence[Message]) -> Awaitable[TokenCountResult]:
+                return counter.count(loop.options, messages, loop.schemas, reserve)
+
+            return await self._context.fit(steps, count, reserve)
+
+        try:
+            return await loop.run(fit)
+        except ContextTooLong:
+            counter.forget(loop.options)
+            raise
+
+    async def _review(self, options: RequestOptions, outcome: Outcome) -> Outcome:
+        over = self._review_over
+        if over is None or len(outcome.text) <= over:
+            return outcome
+        reviewer = Reviewer(self._tendril.client, options)
+        return await reviewer.review(self._request.text, outcome)

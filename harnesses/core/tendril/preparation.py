@@ -1,0 +1,126 @@
+"""From a turn request to what a model is asked: which model, which prompt, which context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from harnesses.core.tendril.resources import TendrilResources
+from harnesses.core.tendril.turn_request import TurnRequest
+from llm.client.client import RequestOptions
+from llm.client.token_usage import ANSWER
+from llm.log_questions.answers import QuotedAnswer
+from llm.memory.memory import RoomMemory
+from llm.messages.sections import PromptSection
+from llm.prompt.budget import PromptBudget
+from llm.prompt.builder import Prompt, PromptRequest
+from llm.prompt.compact_context import CompactPromptContext
+from llm.prompt.context_manager import Conversation, PromptContext
+from llm.prompt.persona import Persona
+from llm.prompt.question_cues import is_about_time
+from llm.skills.hint import HintContext
+
+Context = PromptContext | CompactPromptContext
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The persona that answers, the options of each model request, and the model's budget."""
+
+    persona: Persona
+    options: RequestOptions
+    budget: PromptBudget
+
+
+async def choose_model(
+    tendril: TendrilResources, request: TurnRequest, memory: RoomMemory
+) -> ModelChoice:
+    """Choose the model: the one that the request names, else the persona's, else the configured.
+
+    A name that the server does not have is passed over. A job gets the whole budget, as it needs
+    all its material. A small model gives its best answers short and at temperature 0, which holds
+    unless the persona or the configuration sets one.
+    """
+    persona = tendril.prompts.personas.choose(request.persona)
+    resolve = tendril.catalog.resolve
+    options = RequestOptions(
+        f"{tendril.name}/{request.conversation}",
+        request.priority,
+        await resolve(request.model) or await resolve(persona.model),
+        purpose=ANSWER if request.is_by_person else request.profile,
+        room=memory.room,
+        temperature=persona.temperature,
+        max_tokens=persona.max_tokens,
+    )
+    budget = PromptBudget.from_card(await tendril.catalog.card(options.model))
+    if request.profile == "job":
+        budget = replace(budget, tokens=None, is_small=False, is_tiny=False)
+    if budget.is_small:
+        if options.temperature is None and "temperature" not in tendril.agent.model_fields_set:
+            options = replace(options, temperature=0.0)
+        options = replace(options, sentences=budget.sentences(request.text))
+    return ModelChoice(persona, options, budget)
+
+
+async def build_prompt(
+    tendril: TendrilResources, request: TurnRequest, memory: RoomMemory, choice: ModelChoice
+) -> Prompt:
+    """Build the prompt: persona, matching skills, and the tools that the model may be offered."""
+    prompt_request = PromptRequest(
+        request.text,
+        memory.room,
+        choice.persona,
+        request.values,
+        (tendril, *request.tools, *memory.tools(request.keeps)),
+        request.rights,
+        request.wants_status,
+        HintContext(tendril.clock.now(), tendril.agent.zone),
+    )
+    return await tendril.prompts.build(tendril.skills, prompt_request, choice.budget)
+
+
+async def create_context(
+    tendril: TendrilResources,
+    request: TurnRequest,
+    memory: RoomMemory,
+    budget: PromptBudget,
+    prompt: Prompt,
+    quoted: QuotedAnswer | None,
+) -> Context:
+    """Create the context of the conversation, not yet loaded: for a small model the compact one."""
+    conversation = Conversation(
+        tendril.conversations, request.conversation, memory.room, memory.person
+    )
+    found = quoted.events if quoted else ()
+    if budget.is_small:
+        return CompactPromptContext(
+            conversation,
+            prompt.system,
+            request.question(),
+            request.log_window,
+            found,
+            notes=prompt.hints,
+            is_unsure=quoted is not None and not quoted.is_sure,
+            budget=budget,
+            now=tendril.clock.now,
+        )
+    stable, own = await memory.sections(request.text)
+    return PromptContext(
+        conversation,
+        prompt.system,
+        request.question(),
+        request.log_window,
+        found=found,
+        stable=stable,
+        beside=(*own, *prompt.beside, *_clock_section(tendril, request.text)),
+        budget=budget.tokens,
+        now=tendril.clock.now,
+    )
+
+
+def _clock_section(tendril: TendrilResources, question: str) -> list[PromptSection]:
+    """Return the local time for a question about time. Other questions do not get it, because a
+    section that changes each minute would invalidate the engine's prefix cache."""
+    if not is_about_time(question):
+        return []
+    local = tendril.clock.now().astimezone(tendril.agent.zone)
+    return [PromptSection("now", f"{local:%A %Y-%m-%d %H:%M %Z}", 60)]

@@ -1,0 +1,114 @@
+"""A tendril as a process: its configuration, its background tasks, its start and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+
+import structlog
+
+from harnesses.core.addresses import with_agent_address
+from harnesses.core.errors import root_cause
+from harnesses.core.tendril.resources import TendrilResources
+from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.tracing import expire_runs
+from llm.client.settings import AgentSettings
+from llm.prompt.builder import PromptBuilder
+from llm.scheduling.worker import Handler, Worker
+from terrarium.clock import Clock, SystemClock
+from terrarium.config import Config, ConfigError, load
+from terrarium.file_watcher import changes
+from terrarium.supervision import told_to_stop
+
+_log = structlog.get_logger()
+
+
+class TendrilProcess(TendrilResources, ABC):
+    """Runs `serve` beside the background tasks that every tendril has, until told to stop.
+
+    `status` is the file in which the process tells others how it is.
+    """
+
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        self.prompts = PromptBuilder()
+        self.configure(config)
+        self.clock = clock or SystemClock()
+        self.status = StatusFile(config.data, self.name)
+
+    @abstractmethod
+    async def serve(self) -> None:
+        """Do the tendril's work; call `self.status.ready()` when people can use it."""
+
+    async def run(self) -> None:
+        """Serve until told to stop, or until `serve` returns. Raises what `serve` raises."""
+        self.status.starting()
+        try:
+            async with self.open_resources(), asyncio.TaskGroup() as tasks:
+                self.status.count_tokens(self.accounting.today)
+                lock = self.config.data / "run" / f"{self.name}.lock"
+                self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
+                background = [
+                    tasks.create_task(self.status.renew()),
+                    tasks.create_task(self._worker.run()),
+                    tasks.create_task(
+                        expire_runs(self.runs, lambda: self.agent.trace_days, self.clock)
+                    ),
+                    tasks.create_task(self._follow_files()),
+                ]
+                serving = tasks.create_task(self.serve())
+                stopping = tasks.create_task(told_to_stop())
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                for task in (*background, serving, stopping):
+                    task.cancel()
+        except ExceptionGroup as group:
+            raise root_cause(group) from group
+        finally:
+            self.status.mark_stopped()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of background jobs, by kind of job."""
+        return self.memory.handlers()
+
+    def configure(self, config: Config) -> None:
+        """Use another configuration from now on, except for the address of the agent server.
+        Raises ConfigError, and then everything is as before."""
+        agent = config.section(AgentSettings)
+        folders = (config.data / agent.personas_dir, config.data / agent.skills_dir)
+        self.prompts.read(self._persona_file(agent), *folders)
+        self.config, self.agent = config, agent
+
+    def apply_config(self, config: Config) -> None:
+        """Use another configuration while running. Raises ConfigError, with all as before."""
+        self.configure(config)
+        self.client.configure(self.agent)
+
+    def reload(self) -> str:
+        """Read all files again; return a sentence for people. Raises ConfigError, with all as
+        before."""
+        path = self.config.path
+        self.apply_config(with_agent_address(load(path, self.config.data)) if path else self.config)
+        return f"Read anew. {self.prompts.complaint()}".rstrip()
+
+    async def _follow_files(self) -> None:
+        """Reload when a file changes or SIGHUP arrives, until cancelled. After an error everything
+        stays as it was, and the log says why."""
+        async with aclosing(changes(self._watched_files)) as changed:
+            async for _ in changed:
+                try:
+                    _log.info("config.changed", outcome=self.reload())
+                except ConfigError as error:
+                    _log.warning("config.kept", reason=str(error))
+
+    def _watched_files(self) -> Iterator[Path]:
+        """Yield the files that are read again when they change."""
+        if self.config.path:
+            yield self.config.path
+        yield from self.prompts.files()
+
+    def _persona_file(self, agent: AgentSettings) -> Path:
+        own = Path(inspect.getfile(type(self))).with_name("persona.md")
+        return agent.personas.get(self.name, own)

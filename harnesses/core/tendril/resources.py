@@ -1,0 +1,75 @@
+"""The client, the database and the tables that a tendril has open while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from llm.client.client import AgentClient
+from llm.client.model_catalog import ModelCatalog
+from llm.client.settings import AgentSettings
+from llm.client.token_counter import TokenCounter
+from llm.client.token_usage import TokenAccounting
+from llm.memory.memory import TendrilMemory
+from llm.prompt.builder import PromptBuilder
+from storage.db.database import Database
+from storage.memory.conversations import Conversations
+from storage.memory.taught_skills import SkillTable
+from storage.queues.jobs import Jobs
+from storage.runs.runs import Runs
+from terrarium.clock import Clock
+from terrarium.config import Config
+
+
+class TendrilResources:
+    """The resources of one tendril, opened in the order in which they need one another.
+
+    `name`, `config`, `agent` (its table `[agent]`), `prompts` and `clock` are there from the start.
+    `database` is the tendril's own SQLite file; `conversations`, `memory`, `jobs`, `runs` and
+    `skills` are kept in it. `client` reaches the agent server, `catalog` knows its models,
+    `token_counter` the length of prompts and `accounting` the tokens spent.
+    """
+
+    name: ClassVar[str]
+
+    config: Config
+    agent: AgentSettings
+    prompts: PromptBuilder
+    clock: Clock
+
+    database: Database
+    accounting: TokenAccounting
+    client: AgentClient
+    catalog: ModelCatalog
+    token_counter: TokenCounter
+    conversations: Conversations
+    skills: SkillTable
+    jobs: Jobs
+    runs: Runs
+    memory: TendrilMemory
+
+    def database_path(self) -> Path:
+        """Return the path of the tendril's own SQLite file."""
+        return self.config.data / f"{self.name}.db"
+
+    @asynccontextmanager
+    async def open_resources(self) -> AsyncIterator[None]:
+        """Open everything, and close it at the end. Raises StorageError and ConfigError."""
+        async with (
+            Database.open(self.database_path()) as self.database,
+            TokenAccounting.open(self.database) as self.accounting,
+            AgentClient.open(self.agent, self.accounting.record) as self.client,
+        ):
+            self.catalog = ModelCatalog(self.client, lambda: self.agent.model)
+            self.token_counter = TokenCounter(self.client)
+            self.conversations = Conversations(self.database)
+            self.skills = SkillTable(self.database)
+            self.jobs = Jobs(self.database, self.clock.now)
+            self.runs = Runs(self.database)
+            await self.runs.interrupt()  # those that the last process left running
+            parts = (self.database, self.jobs, self.client, self.catalog, self.clock)
+            self.memory = TendrilMemory(self.name, *parts, self.config)
+            await self.memory.schedule_check()
+            yield
