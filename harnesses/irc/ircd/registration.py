@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.command_table import NICKLEN, command
+from harnesses.irc.ircd.server import NICKLEN, Client, Server, command
 from harnesses.irc.protocol.message import Message
-
-if TYPE_CHECKING:
-    from harnesses.irc.ircd.server import Server
 
 _NICK = re.compile(r"[A-Za-z\[\]\\`_^{|}][A-Za-z0-9\[\]\\`_^{|}-]*")
 
