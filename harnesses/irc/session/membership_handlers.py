@@ -9,8 +9,7 @@ import structlog
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.session import nick_recovery
-from harnesses.irc.session.channels import Member
-from harnesses.irc.session.state import ConnectionState, Handler, tagged_time
+from harnesses.irc.session.state import ConnectionState, Handler, Member, tagged_time
 
 log = structlog.get_logger()
 

@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from importlib.metadata import version
 
 import structlog
 
-from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.session import connection_handlers, membership_handlers, message_handlers
-from harnesses.irc.session.channels import Roster
+from harnesses.irc.session import connection_handlers, membership_handlers
 from harnesses.irc.session.registration import QueuedMessage
-from harnesses.irc.session.state import ConnectionState, Handler, utc_now
+from harnesses.irc.session.state import PAST, ConnectionState, Handler, Roster, utc_now
 from harnesses.irc.session.sts import Sts
 from harnesses.irc.settings import NetworkSettings
 
 log = structlog.get_logger()
+
+CTCP_EVERY = 2.0
+"""Seconds between two CTCP answers; what comes faster is not answered."""
+
+_UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
 
 
 class Session:
@@ -103,7 +108,8 @@ class Session:
     @property
     def upgrade(self) -> int | None:
         """The port to go to, with TLS, before another word is said here."""
-        return self._state.capabilities.upgrade
+        capabilities = self._state.capabilities
+        return capabilities.upgrade if capabilities.sts else None
 
     def start(self) -> None:
         """Begin: to be called once, when the connection stands.
@@ -122,11 +128,14 @@ class Session:
 
     def receive(self, message: Message) -> list[IrcEvent]:
         """Take one message of the server; return what happened, in order."""
-        state = self._state
-        return [event for each in state.multiline.feed(message) for event in self._handle(each)]
+        if message.command == "BATCH" or "batch" in message.tags:
+            whole = self._state.multiline.feed(message)
+            return [event for each in whole for event in self._handle(each)]
+        return self._handle(message)
 
     def _handle(self, message: Message) -> list[IrcEvent]:
-        labelled = self._state.labels.on_message(message)
+        # labeled-response: the answer to one line has its label, that of several is a batch of it.
+        labelled = "label" in message.tags and self._state.labels.on_message(message)
         labelled |= self._state.batch_type(message) == "labeled-response"
         if labelled and message.command in ("PRIVMSG", "NOTICE"):
             return []  # whoever said it knows
@@ -145,7 +154,7 @@ class Session:
 
     def receipts(self) -> list[tuple[str, bool]]:
         """The labels answered since the last call, each with whether its line went through."""
-        return self._state.labels.pop_results()
+        return self._state.labels.pop_results() if self._state.echoing else []
 
 
 def _ping(state: ConnectionState, message: Message) -> list[IrcEvent]:
@@ -185,6 +194,73 @@ def _error(state: ConnectionState, message: Message) -> list[IrcEvent]:
     return []
 
 
+def _talk(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    target, text = message.param(0), message.param(1)
+    kind: EventType = "NOTICE" if message.command == "NOTICE" else "PRIVMSG"
+    if text.startswith("\x01"):
+        # https://modern.ircdocs.horse/ctcp: the closing \x01 may be missing
+        word, _, rest = text.strip("\x01").partition(" ")
+        if word.upper() != "ACTION":
+            _ctcp(state, message, word.upper(), rest)
+            return []
+        kind, text = "ACTION", rest
+    if not state.registered:
+        return []  # "*** Looking up your hostname"
+    event = state.event(kind, message, state.isupport.channel_of(target), target, text)
+    if event.own and state.isupport.fold(target) == "nickserv":
+        return []  # an echo of what we told services, which may be a password
+    return [event]
+
+
+def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> None:
+    answers = {"VERSION": f"Terrarium {version('terrarium')}", "PING": rest}
+    last, now = state.ctcp_answered, state.now()
+    if message.command == "NOTICE" or not message.source or word not in answers:
+        return
+    if state.is_me(message.source.nick):
+        return
+    if state.batch_type(message) or (last and (now - last).total_seconds() < CTCP_EVERY):
+        return
+    state.ctcp_answered = now
+    answer = f"{word} {answers[word]}".translate(_UNSENDABLE).strip()
+    state.send("NOTICE", message.source.nick, f"\x01{answer}\x01")
+
+
+def _mode(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    name = state.isupport.channel_of(message.param(0))
+    text = " ".join(message.params[1:])
+    for letter, nick, on in state.isupport.mode_changes(message.params[1:]) if name else ():
+        if name and letter in state.isupport.prefix.values():
+            state.roster.change_mode(name, nick, letter, on=on)
+    return [state.event("MODE", message, name, name, text)] if name else []
+
+
+def _topic(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    name, text = message.param(0), message.param(1)
+    _set_topic(state, name, text)
+    return [state.event("TOPIC", message, name, name, text)]
+
+
+def _topic_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    _set_topic(state, message.param(1), message.param(2))
+    return []
+
+
+def _set_topic(state: ConnectionState, name: str, text: str) -> None:
+    if channel := state.roster.channel(name):
+        channel.topic = text
+
+
+def _batch(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    reference = message.param(0)
+    if reference.startswith("+"):
+        outer = state.batch_type(message)
+        state.batches[reference[1:]] = outer if outer in PAST else message.param(1)
+    else:
+        state.batches.pop(reference[1:], None)
+    return []
+
+
 HANDLERS: Mapping[str, Handler] = {
     "PING": _ping,
     "ERROR": _error,
@@ -192,5 +268,10 @@ HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
     **connection_handlers.HANDLERS,
     **membership_handlers.HANDLERS,
-    **message_handlers.HANDLERS,
+    "PRIVMSG": _talk,
+    "NOTICE": _talk,
+    "MODE": _mode,
+    "TOPIC": _topic,
+    "332": _topic_is,
+    "BATCH": _batch,
 }

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -17,12 +17,11 @@ from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCer
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.line_splitting import budget, split
 from harnesses.irc.protocol.message import Message
-from harnesses.irc.session.channels import Member
 from harnesses.irc.session.session import Session
+from harnesses.irc.session.state import Member
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
-from harnesses.irc.transport.client import IrcClient
-from harnesses.irc.transport.connection import Bot
+from harnesses.irc.transport.connection import IrcClient, PluginHost
 from harnesses.irc.transport.send_queue import Sent
 from harnesses.irc.transport.tls import tls_context
 
@@ -52,10 +51,9 @@ _UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to r
 class Network:
     """Connects, stays connected, and tells what happens.
 
-    `on_event` is called synchronously, in the order of arrival; what it raises ends `run`. Our
-    own messages are no events: `privmsg` and its like return what went out. `connected` is set
+    Our own messages are no events: `privmsg` and its like return what went out. `connected` is set
     while the server has us registered, `all_joined` while we are in all the channels we want.
-    `plugins` are modules with irc3 plugins, `policies` remembers which servers insist on TLS.
+    `plugins` makes the host of its plugins, `policies` remembers which servers insist on TLS.
     Raises IrcError when the settings name no server.
     """
 
@@ -63,9 +61,8 @@ class Network:
         self,
         name: str,
         settings: NetworkSettings,
-        on_event: Callable[[IrcEvent], None],
         *,
-        plugins: Iterable[str] = (),
+        plugins: Callable[[Network], PluginHost] | None = None,
         policies: StsPolicies | None = None,
         backoff: Backoff | None = None,
         silence: float = SILENCE,
@@ -74,7 +71,7 @@ class Network:
             raise IrcError(f"the network {name} has no server; set its key `server`")
         self.name, self._server = name, settings.server
         self.connected, self.all_joined = asyncio.Event(), asyncio.Event()
-        self._settings, self._on_event, self._plugins = settings, on_event, tuple(plugins)
+        self._settings, self._make_plugins = settings, plugins
         self._policies = policies or StsPolicies()
         self._backoff = backoff or Backoff(*RECONNECT, jitter=random.random)
         self._silence = silence
@@ -127,6 +124,17 @@ class Network:
         known = self._session.roster.channel(channel)
         return known.topic if known else ""
 
+    @property
+    def settings(self) -> NetworkSettings:
+        """The settings that the next connection uses."""
+        return self._settings
+
+    def reaches(self, target: str) -> bool:
+        """Return whether a channel, in which we have to be, or a person can be written to."""
+        if not self.is_channel(target):
+            return self.connected.is_set()
+        return self._session.roster.channel(target) is not None
+
     def configure(self, settings: NetworkSettings) -> None:
         """Use other settings from the next connection on."""
         self._settings = settings
@@ -146,18 +154,21 @@ class Network:
         """Wait until we are in every channel we want; for ever, when one does not let us in."""
         await self.all_joined.wait()
 
-    async def run(self) -> None:
-        """Be on the network until `quit`."""
-        bot = Bot(self, self._plugins)
+    async def run(self, on_event: Callable[[IrcEvent], None]) -> None:
+        """Be on the network until `quit`.
+
+        `on_event` is called synchronously, in the order of arrival; what it raises ends this.
+        """
+        plugins = self._make_plugins(self) if self._make_plugins else None
         while not self._closing.is_set():
             self._port, encrypted = self._endpoint()
             self._noted = None
             self._session = Session(self.name, self._settings, self._wanted, encrypted=encrypted)
-            changed = functools.partial(self._on_change, bot)
+            changed = functools.partial(self._on_change, plugins)
             trusted = self._settings.tls_fingerprints
             rate = self._settings.lines_per_second
             client = IrcClient(
-                self._session, bot, self._on_event, changed, self._silence, trusted, rate
+                self._session, on_event, changed, plugins, self._silence, trusted, rate
             )
             self._client = client
             try:
@@ -274,12 +285,13 @@ class Network:
             async with asyncio.timeout(delay):
                 await self._closing.wait()
 
-    def _on_change(self, bot: Bot) -> None:
+    def _on_change(self, plugins: PluginHost | None) -> None:
         self._note_sts()
         if self._session.is_ready and not self.connected.is_set():
             self.connected.set()
             log.info("irc.connected", network=self.name, nick=self.nick)
-            bot.notify("server_ready")
+            if plugins:
+                plugins.on_ready()
         self._note_joined()
 
     def _note_joined(self) -> None:
