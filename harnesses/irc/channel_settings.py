@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harnesses.irc.protocol.identity import Fold
+from harnesses.irc.protocol.isupport import Casemap
 from storage.chat_log.event import Place
+from storage.db.database import Database
 from storage.queues.channel_settings import EVERYWHERE, ChannelSettings
 
 Proactive = Literal["off", "test", "on"]
@@ -73,11 +74,15 @@ class BehaviourResolver:
         self._live = {place: dict(values) for place, values in set_live.items()}
         self._files: dict[str, dict[str, dict[str, Any]]] = {}
         self._defaults: dict[str, ChannelBehaviour] = {}
-        self._folds: dict[str, Fold] = {}
+        self._folds: dict[str, Casemap] = {}
         self._known: dict[Place, ChannelBehaviour] = {}
 
     def configure(
-        self, network: str, default: ChannelBehaviour, file: Mapping[str, ChannelKeys], fold: Fold
+        self,
+        network: str,
+        default: ChannelBehaviour,
+        file: Mapping[str, ChannelKeys],
+        fold: Casemap,
     ) -> None:
         """Take what the configuration says of a network; `fold` makes equal names equal there."""
         self._defaults[network], self._folds[network] = default, fold
@@ -87,7 +92,8 @@ class BehaviourResolver:
         self._known.clear()
 
     def resolve(self, place: Place) -> ChannelBehaviour:
-        """What counts at a folded place."""
+        """Return what counts at a place, however its channel is spelled."""
+        place = Place(place.network, self._folds[place.network](place.channel))
         if place not in self._known:
             if len(self._known) > 1_000:  # private conversations are places too
                 self._known.clear()
@@ -139,6 +145,14 @@ def value_of(key: str, text: str) -> Any:
         return getattr(ChannelKeys.model_validate({key: words.get(text.lower(), text)}), key)
     except ValidationError as error:
         raise ValueError(f"{key}: {error.errors(include_url=False)[0]['msg']}") from error
+
+
+async def load_channel_settings(database: Database) -> tuple[BehaviourResolver, AdminOverrides]:
+    """Return what admins have chosen earlier: of each channel's behaviour, and beside it."""
+    stored = ChannelSettings(database)
+    overrides = AdminOverrides(stored)
+    await overrides.load()
+    return BehaviourResolver(await load_settings(stored)), overrides
 
 
 async def load_settings(settings: ChannelSettings) -> dict[Place, dict[str, Any]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.log_records import bot_event
+from harnesses.irc.policy.requests import CommandRequest, PrivateReply
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import EventType, Place
 from storage.chat_log.pending_event import PendingEvent
@@ -57,16 +59,52 @@ class OutgoingLine:
 
 
 class MessageSender:
-    """Says things. `link` makes the address of a paste, None while nobody could open it."""
+    """Sends texts to channels and people, as their `behaviours` want it.
+
+    `web_address` returns where pastes can be opened, None while nobody could, and `lifetime` how
+    long they are kept.
+    """
 
     def __init__(
         self,
         log: ChatLog,
         pastes: Pastes,
-        link: Callable[[str], str | None],
+        behaviours: BehaviourResolver,
+        web_address: Callable[[], str | None],
         lifetime: Callable[[], timedelta],
     ) -> None:
-        self._log, self._pastes, self._link, self._lifetime = log, pastes, link, lifetime
+        self._log, self._pastes, self._behaviours = log, pastes, behaviours
+        self._web_address, self._lifetime = web_address, lifetime
+
+    def target(self, network: Network, place: Place, *, private: bool = False) -> Target:
+        """Return where something goes that nobody has asked for."""
+        behaviour = self._behaviours.resolve(place)
+        return Target(
+            network=network,
+            place=place,
+            private=private,
+            nick="",
+            answers=None,
+            budget=behaviour.line_budget,
+            prefix=behaviour.command_prefix,
+            logged=behaviour.logging,
+        )
+
+    def target_of(self, request: CommandRequest) -> Target:
+        """Return where the reply to `request` goes. It is logged only where the request is."""
+        target = self.target(request.network, request.place, private=request.private)
+        logged = target.logged and request.pending_event.event is not None
+        return replace(target, nick=request.nick, answers=request.pending_event, logged=logged)
+
+    async def reply(self, request: CommandRequest, text: str) -> None:
+        """Say `text` to the person who gave `request`; nothing, when it is empty."""
+        if not text:
+            return
+        target = self.target_of(request)
+        if isinstance(text, PrivateReply) and not request.who.bridged:
+            await self.notice(target, text)
+        else:
+            await self.say(target, text)
 
     def lines(self, target: Target, text: str) -> list[OutgoingLine]:
         """The lines that `text` makes, addressed to the person; `/me ...` makes an action."""
@@ -139,6 +177,10 @@ class MessageSender:
                 nick, kind = target.network.nick, EventType.NOTICE
                 self._log.write(bot_event(place, nick, line, private=True, kind=kind))
 
+    def _link(self, key: str) -> str | None:
+        address = self._web_address()
+        return f"{address}/paste/{key}" if address else None
+
     async def _send(self, target: Target, lines: Sequence[OutgoingLine]) -> bool:
         network, place = target.network, target.place
         for line in lines:
@@ -155,6 +197,16 @@ class MessageSender:
                 )
                 self._log.write(event, target.answers)
         return True
+
+
+def without_highlight(nick: str) -> str:
+    """Return a nick with a zero-width space, which does not highlight its owner."""
+    return f"{nick[:1]}\u200b{nick[1:]}"
+
+
+def strip_address(text: str, nick: str) -> str:
+    """Return `text` without the `nick:` that a model may begin with, as we say that ourselves."""
+    return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
 
 
 def sanitize(text: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from harnesses.core.tendril.turn_result import TurnResult
-from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target
+from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target, strip_address
 
 
 class StreamingReply:
@@ -54,8 +53,3 @@ class StreamingReply:
 
     def _clean(self, text: str) -> str:
         return strip_address(text.lstrip(), self._target.nick)
-
-
-def strip_address(text: str, nick: str) -> str:
-    """`text` without the `nick:` that a model may begin with, as we say that ourselves."""
-    return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
