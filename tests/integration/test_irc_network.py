@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -223,6 +224,11 @@ async def test_plugins_of_irc3_work_and_hear_our_nick_of_today(nick: str, tmp_pa
             assert match[1] == "three"
     finally:
         sys.path.remove(str(tmp_path))
+
+
+def test_irc3_is_not_loaded_where_there_are_no_plugins() -> None:
+    code = "import sys, harnesses.irc.tendril; sys.exit('irc3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("kind", [inspircd, ngircd, embedded_ircd])

@@ -54,8 +54,8 @@ def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
         key = settings.sasl_key.get_secret_value()
         makers["ECDSA-NIST256P-CHALLENGE"] = lambda: _Ecdsa(user, key)
     if user and password is not None:
-        makers["SCRAM-SHA-512"] = lambda: Scram("sha512", user, password)
-        makers["SCRAM-SHA-256"] = lambda: Scram("sha256", user, password)
+        makers["SCRAM-SHA-512"] = lambda: Scram("SCRAM-SHA-512", user, password)
+        makers["SCRAM-SHA-256"] = lambda: Scram("SCRAM-SHA-256", user, password)
         if encrypted or settings.sasl:
             makers["PLAIN"] = lambda: _PlainOrExternal(f"{user}\0{user}\0{password}")
     return {name: makers[name] for name in settings.sasl or makers if name in makers}
