@@ -56,18 +56,18 @@ class ReminderService:
         self._worker = Worker(self._jobs, {_KIND: self._fire}, clock, lock)
 
     async def run(self) -> None:
-        """Say what is due, for ever; what was due meanwhile, once."""
+        """Say what is due until cancelled; what was due while we were away, once."""
         for reminder in await self._kept.all():
             await self._plan(reminder)
         await self._worker.run()
 
     async def parse_time(self, request: CommandRequest, text: str) -> tuple[ResolvedTime, str]:
-        """The time that a text names, as whoever asks means it, and the rest of it. Raises
+        """Return the time that a text names, as whoever asks means it, and the rest of it. Raises
         NotUnderstood."""
         return parse_time(text, self._clock.now(), await self.zone_of(request))
 
     async def zone_of(self, request: CommandRequest) -> tzinfo:
-        """The time zone in which whoever asks means their times. Raises StorageError."""
+        """Return the time zone in which whoever asks means their times. Raises StorageError."""
         return parse_zone(await self._zone(request))
 
     async def add(self, request: CommandRequest, time: ResolvedTime, text: str) -> str:
@@ -94,7 +94,7 @@ class ReminderService:
         return f"I will remind you on {_format_due(kept)}{again}. Its number is {kept.id}."
 
     async def list_text(self, request: CommandRequest) -> str:
-        """The reminders of whoever asks."""
+        """Return the reminders of whoever asks."""
         found = await self._kept.for_owner(owner_of(request))
         lines = [
             f"{reminder.id}:"
@@ -168,7 +168,7 @@ def create_service(services: BotServices) -> ReminderService:
 
 
 def owner_of(request: CommandRequest) -> Owner:
-    """Whoever asks, as the owner of a reminder."""
+    """Return whoever asks as the owner of a reminder."""
     who = request.who
     return Owner(request.network.name, who.nick, who.user, who.host, who.account)
 

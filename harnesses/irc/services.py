@@ -35,7 +35,7 @@ Cancel = Callable[[Callable[[str], bool]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class BotServices:
-    """What commands, questions and unasked speech work with.
+    """The services that commands, questions and unasked speech work with.
 
     `tendril` is what every tendril has: turns, conversations, memory, the clock, the configuration
     of the moment. `behaviours` are the settings of each channel, `overrides` what admins have
@@ -123,5 +123,5 @@ class BotServices:
 
     @property
     def web_address(self) -> str | None:
-        """Where people on these networks can open pages; None while nobody could."""
+        """The address where people on these networks can open pages; None while nobody could."""
         return web_address(self.tendril.config, self.networks.servers)

@@ -21,16 +21,16 @@ COOLDOWN = timedelta(minutes=30)
 """The pause between two runs on one channel that nobody has asked for."""
 
 PATIENCE = timedelta(minutes=5)
-"""How long a question stays without an answer before the bot may answer it."""
+"""The time without an answer after which the bot may answer a question."""
 
 FORGOTTEN = timedelta(minutes=30)
-"""How long an unanswered question is of interest."""
+"""The time after which an unanswered question is of no interest any more."""
 
 CROWD, CROWD_WITHIN = 10, timedelta(minutes=1)
 """Lines in so short a time mean that people talk among themselves and want no further voice."""
 
 LATER = timedelta(minutes=15)
-"""How long a word is put off where people talk among themselves, or the model has failed."""
+"""The delay where people talk among themselves, or the model has failed."""
 
 _QUESTIONS = 20  # open ones of a channel, at most
 

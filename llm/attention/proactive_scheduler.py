@@ -75,7 +75,7 @@ class ProactiveScheduler:
 
     @property
     def is_awake(self) -> bool:
-        """Whether there is something to look at."""
+        """True when there is something to look at."""
         return bool(self._attention)
 
     @property

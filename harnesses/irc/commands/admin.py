@@ -1,4 +1,4 @@
-"""What admins can ask of the bot on IRC; who is one, is checked before any of this runs."""
+"""Commands for admins. That the person is one is checked before any of this runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people have the bot remember of them, and look at: no model is asked."""
+"""Commands about what the bot remembers of a person. No model is asked."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class MemoryCommands:
         return PrivateReply("\n".join(lines))
 
     def _refusal(self, request: CommandRequest) -> str:
-        """Why nothing can be remembered for whoever asks; nothing, when it can."""
+        """Return why nothing can be remembered for whoever asks, "" when it can."""
         who, network = request.who, request.network
         if who.bridged:
             return PrivateReply(_BRIDGED)
@@ -104,14 +104,14 @@ class MemoryCommands:
 
 
 def memory_of(memory: TendrilMemory, request: CommandRequest) -> PersonalMemory:
-    """What is remembered of whoever asks, where they ask."""
+    """Return the memory of whoever asks, in the place where they ask."""
     fold = request.network.fold
     room, person = channel_key(request.place, fold), fold(request.who.name)
     return memory.for_room(room, conversation_of(request), person).personal()
 
 
 def _list_facts(facts: list[Memory]) -> str:
-    """Facts in one line."""
+    """Return facts as one line."""
     if not facts:
         return "I remember no facts about you here."
     shown = "; ".join(f"{fact.key} = {fact.text}" for fact in facts[:_SHOWN])

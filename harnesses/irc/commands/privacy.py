@@ -1,4 +1,4 @@
-"""What people decide about their own words: not to be logged, to be forgotten.
+"""Commands by which people decide about their own words: not to be logged, to be forgotten.
 
 Neither command is logged itself, and both are answered to the person alone.
 """
@@ -35,7 +35,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Somebody wants to be forgotten, and has not confirmed it yet."""
+    """A wish to be forgotten that has not been confirmed yet."""
 
     word: str
     until: datetime
@@ -101,7 +101,7 @@ class PrivacyCommands:
         )
 
     async def _asked_back(self, person: Person, prefix: str) -> str:
-        """What would go, and the word that confirms it."""
+        """Return what would be removed, and the word that confirms it."""
         found = await count(self._services.log, person)
         reminders = await Reminders(self._services.tendril.database).for_owner(person.owner)
         if not found and not reminders:
@@ -141,7 +141,7 @@ def _person(network: str, who: Identity) -> Person:
 
 
 def _identity_text(person: Person) -> str:
-    """What counts as theirs, in a sentence."""
+    """Return what counts as theirs, in a sentence."""
     mask = f"{person.nick}!{person.user}@{person.host}"
     if person.account:
         return f" Yours is what the account {person.account}, or {mask}, has said."

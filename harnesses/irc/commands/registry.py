@@ -1,4 +1,4 @@
-"""What people can ask of us on IRC: one method a command, its docstring the help."""
+"""The commands of the bot: one method each, its docstring the help."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Commands:
 
 
 def _for_admins(command: Command) -> Command:
-    """The command, refused to everybody else."""
+    """Return the command, refused to everybody else."""
 
     @functools.wraps(command)
     async def admin_only(request: CommandRequest) -> str:

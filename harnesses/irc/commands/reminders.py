@@ -54,7 +54,7 @@ class ReminderCommands:
 
 
 def _cancel_reply(count: int | None, words: str) -> str:
-    """What to say when so many were cancelled; None: several fit, and none was."""
+    """Return the reply after cancelling; None means that several fit, and none was cancelled."""
     if count is None:
         return f"Several of your reminders fit {words}: cancel one by its number."
     if count == 0:

@@ -1,4 +1,4 @@
-"""What clients say to one another."""
+"""Messages between clients: PRIVMSG, NOTICE, AWAY."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients ask about one another."""
+"""Queries about clients: WHO, WHOIS, USERHOST, ISON."""
 
 from __future__ import annotations
 

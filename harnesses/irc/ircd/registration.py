@@ -26,7 +26,7 @@ def _cap(server: Server, client: Client, message: Message) -> None:
 
 @command("PASS", registered=False)
 def _pass(server: Server, client: Client, message: Message) -> None:
-    """This server has no password; any is taken."""
+    """Accept any password: this server has none."""
 
 
 @command("USER", needs=4, registered=False)
@@ -59,7 +59,7 @@ def _ping(server: Server, client: Client, message: Message) -> None:
 
 @command("PONG", registered=False)
 def _pong(server: Server, client: Client, message: Message) -> None:
-    """That it has come is all there is to know."""
+    """Do nothing: that the line has come is all there is to know."""
 
 
 @command("QUIT", registered=False)

@@ -108,7 +108,7 @@ class Client(irc3d.IrcClient):  # type: ignore[misc]
 
     @property
     def registered(self) -> bool:
-        """Whether the client has been welcomed."""
+        """True when the client has been welcomed."""
         return "signon" in self.data
 
     @property
@@ -159,7 +159,7 @@ def _word(text: str) -> str:
 
 
 def _cut(line: bytes) -> bytes:
-    """At most `LINE` bytes, not ending within a character of UTF-8."""
+    """Return at most `LINE` bytes, not ending within a character of UTF-8."""
     if len(line) <= LINE:
         return line
     end = LINE
@@ -185,17 +185,17 @@ class Channel:
     members: dict[Client, set[str]] = field(default_factory=dict)
 
     def is_op(self, client: Client) -> bool:
-        """Whether `client` is an operator here."""
+        """Return whether `client` is an operator here."""
         return "o" in self.members.get(client, ())
 
     def may_speak(self, client: Client) -> bool:
-        """Whether the modes +n and +m let `client` speak."""
+        """Return whether the modes +n and +m let `client` speak."""
         if client not in self.members:
             return "n" not in self.modes and "m" not in self.modes
         return "m" not in self.modes or bool(self.members[client])
 
     def symbol(self, client: Client) -> str:
-        """The member's highest symbol, or ""."""
+        """Return the member's highest symbol, or ""."""
         modes = self.members[client]
         return next((symbol for mode, symbol in SYMBOLS.items() if mode in modes), "")
 
@@ -234,17 +234,17 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         return list(self._rooms.values())
 
     def client(self, nick: str) -> Client | None:
-        """Who has `nick`."""
+        """Return the client that has `nick`."""
         return self._nicks.get(_fold(nick))
 
     def find_channel(self, name: str, create: bool = False) -> Channel | None:
-        """The channel `name`."""
+        """Return the channel `name`."""
         if create and _fold(name) not in self._rooms:
             self._rooms[_fold(name)] = Channel(name, int(time.time()))
         return self._rooms.get(_fold(name))
 
     def channels_of(self, client: Client) -> list[Channel]:
-        """The channels that `client` is in."""
+        """Return the channels that `client` is in."""
         return [channel for channel in self._rooms.values() if client in channel.members]
 
     def on_line(self, client: Client, line: str) -> None:
@@ -307,7 +307,7 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
             self._rooms.pop(_fold(channel.name), None)
 
     def disconnect(self, client: Client, reason: str) -> None:
-        """`client` has left the network; a second call does nothing."""
+        """Remove a client that has left the network; a second call does nothing."""
         nick = client.data.get("nick")
         if nick is None or self.client(nick) is not client:
             return

@@ -54,7 +54,7 @@ _FORMATTING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Somebody as the server shows them. A `bridged` person speaks through a relay: of them only
+    """A person as the server shows them. A `bridged` person speaks through a relay: of them only
     the nick is known, and that anybody may choose."""
 
     nick: str
@@ -65,7 +65,7 @@ class Identity:
 
     @classmethod
     def from_event(cls, event: IrcEvent) -> Identity:
-        """Who did it."""
+        """Return the person behind an event."""
         return cls(event.nick, event.user or "", event.host or "", event.account)
 
     @property
@@ -80,7 +80,7 @@ class Identity:
 
 
 def matches_any(who: Identity, entries: Iterable[str], fold: Casemap) -> bool:
-    """Whether an entry of the list means `who`, by account or mask."""
+    """Return whether an entry of the list means `who`, by account or mask."""
     whole = fold(f"{who.nick}!{who.user}@{who.host}")
     for entry in entries:
         if "!" in entry or "@" in entry:
@@ -92,7 +92,7 @@ def matches_any(who: Identity, entries: Iterable[str], fold: Casemap) -> bool:
 
 
 def mask_of(entry: str) -> str:
-    """A whole `nick!user@host` mask of one with parts left out, or of a nick alone."""
+    """Return a whole `nick!user@host` mask of one with parts left out, or of a nick alone."""
     if "!" in entry:
         return entry
     return f"*!{entry}" if "@" in entry else f"{entry}!*@*"
@@ -100,7 +100,7 @@ def mask_of(entry: str) -> str:
 
 @lru_cache(maxsize=256)
 def _pattern(mask: str) -> re.Pattern[str]:
-    """A mask as a regular expression; only `*` and `?` are special, as nicks may have brackets."""
+    """Return a mask as a pattern; only `*` and `?` are special, as nicks may have brackets."""
     parts = {"*": ".*", "?": "."}
     return re.compile("".join(parts.get(char) or re.escape(char) for char in mask), re.DOTALL)
 
@@ -114,7 +114,7 @@ class ParsedCommand:
 
 
 def parse_command(text: str, *, prefix: str, nick: str, private: bool) -> ParsedCommand | None:
-    """What `text` asks: `.command words`, `nick: words`, and in a private message anything."""
+    """Parse `.command words`, `nick: words`, and in a private message anything."""
     said = text.strip()
     if said.startswith(prefix) and (match := _COMMAND.fullmatch(said, len(prefix))):
         return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
@@ -124,7 +124,7 @@ def parse_command(text: str, *, prefix: str, nick: str, private: bool) -> Parsed
 
 
 def _question(words: str) -> ParsedCommand:
-    """A question, or a command about one's own data: those are not logged, in whichever form."""
+    """Return a question, or a command about one's own data: those are never logged."""
     if match := _OWN_DATA.fullmatch(words):
         return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
     return ParsedCommand(ASK, words)
@@ -146,7 +146,7 @@ class CommandRequest:
 
     @property
     def nick(self) -> str:
-        """Who asks."""
+        """The nick of the person who asks."""
         return self.who.nick
 
 
@@ -166,7 +166,7 @@ Command = Callable[[CommandRequest], Awaitable[str]]
 
 
 class Decision(Enum):
-    """Whether a command is carried out; TELL: not, and the person is told why, once."""
+    """The verdict on a command. TELL: it is not carried out, and the person is told why, once."""
 
     YES = "yes"
     NO = "no"
@@ -174,7 +174,7 @@ class Decision(Enum):
 
 
 class RequestPolicy:
-    """What reaches the bot. `clock` returns seconds and never goes back."""
+    """Decides which events are answered. `clock` returns seconds and never goes back."""
 
     def __init__(
         self, settings: IrcSettings, overrides: AdminOverrides, clock: Callable[[], float]
@@ -184,20 +184,20 @@ class RequestPolicy:
         self.configure(settings)
 
     def configure(self, settings: IrcSettings) -> None:
-        """Go by other settings from now on."""
+        """Use other settings from now on."""
         self._settings = settings
         person, room = settings.person_per_minute / 60, settings.channel_per_minute / 60
         self._people = TokenBuckets(person, self._clock, refusals_cost=True)
         self._rooms = TokenBuckets(room, self._clock, refusals_cost=False)
 
     def speaker(self, network: Network, event: IrcEvent) -> tuple[IrcEvent, Identity]:
-        """The event as of whoever really speaks."""
+        """Return the event as of whoever really speaks."""
         return resolve_relay(event, self._settings, network.fold)
 
     def parse_trigger(
         self, network: Network, event: IrcEvent, who: Identity, prefix: str
     ) -> ParsedCommand | None:
-        """What an event asks of us, if it is one that is answered at all."""
+        """Return the command in an event, if it is one that is answered at all."""
         if event.type != "PRIVMSG":
             return None
         private = event.channel is None
@@ -208,14 +208,14 @@ class RequestPolicy:
         return None if not by_prefix and self.is_bot_loop(network, who, event.text) else asked
 
     def is_bot_loop(self, network: Network, who: Identity, text: str) -> bool:
-        """Whether these words to us go round in a loop with another bot, which has to end."""
+        """Return whether these words are part of a loop with another bot, which has to end."""
         closed = self._loop_detector.is_loop(_person(network, who), text)
         if closed:
             _log.info("irc.loop_ended", network=network.name, nick=who.nick)
         return closed
 
     def should_process(self, network: Network, event: IrcEvent, who: Identity) -> bool:
-        """Whether an event is of somebody whom we answer, and of now."""
+        """Return whether an event is of somebody whom we answer, and of now."""
         if event.own or event.batch_type or is_bot(event, who, self._settings, network.fold):
             return False
         return not self._is_ignored(network, who)
@@ -228,7 +228,7 @@ class RequestPolicy:
         words: str,
         pending_event: PendingEvent,
     ) -> CommandRequest:
-        """What somebody asks with `words`."""
+        """Return a command with `words` as a request."""
         place = place_of(event)
         return CommandRequest(
             network=network,
@@ -242,7 +242,7 @@ class RequestPolicy:
         )
 
     def decide(self, request: CommandRequest) -> Decision:
-        """Whether neither the person nor the channel has asked for too much lately."""
+        """Decide by the rate limits of the person and of the channel."""
         person = _person(request.network, request.who)
         room = (person[0], request.network.fold(request.place.channel))
         if self._people.try_acquire(person) and self._rooms.try_acquire(room):
@@ -250,19 +250,19 @@ class RequestPolicy:
         return Decision.TELL if self.should_notify(request) else Decision.NO
 
     def should_notify(self, request: CommandRequest) -> bool:
-        """Whether to tell whoever asks that it is too much: once a minute."""
+        """Return whether to tell whoever asks that it is too much: once a minute."""
         return self._people.should_notify(_person(request.network, request.who))
 
     def note_reply(self, request: CommandRequest) -> None:
-        """We have said something to whoever asked."""
+        """Note that we have said something to whoever asked."""
         self.note_reply_to(request.network, request.who.name)
 
     def note_reply_to(self, network: Network, name: str) -> None:
-        """We have said something to somebody."""
+        """Note that we have said something to somebody."""
         self._loop_detector.note_reply((network.name, network.fold(name)))
 
     def is_admin(self, network: Network, who: Identity) -> bool:
-        """Whether somebody may give admin commands; nobody who speaks through a relay."""
+        """Return whether somebody may give admin commands; nobody who speaks through a relay."""
         return not who.bridged and matches_any(who, self._settings.admins, network.fold)
 
     def _is_ignored(self, network: Network, who: Identity) -> bool:
@@ -280,7 +280,7 @@ def _person(network: Network, who: Identity) -> tuple[str, str]:
 def resolve_relay(
     event: IrcEvent, settings: IrcSettings, fold: Casemap
 ) -> tuple[IrcEvent, Identity]:
-    """The event as of the person whose words a configured relay repeats, and who that is.
+    """Return the event as of the person whose words a configured relay repeats, and who that is.
 
     A nick with blanks in it gets underscores: it must not look like two people.
     """
@@ -296,7 +296,7 @@ def resolve_relay(
 
 
 def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Casemap) -> bool:
-    """Whether a bot said it: the server or the configuration says so. A bridged person is none."""
+    """Return whether a bot said it, by the server or the configuration. Bridged people are none."""
     if who.bridged:
         return False
     bots = (*settings.bots, *settings.relays)
@@ -305,7 +305,7 @@ def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Casemap)
 
 
 class KickCounter:
-    """How often we were put out of places. `clock` returns seconds and never goes back."""
+    """Counts kicks by channel. `clock` returns seconds and never goes back."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -321,7 +321,7 @@ class KickCounter:
 
 @dataclass(slots=True)
 class _Exchange:
-    """What we last said to somebody, and how they answered."""
+    """Times of our last reply to somebody and of their lines since."""
 
     answered: float
     quick: int = 0
@@ -339,7 +339,7 @@ class BotLoopDetector:
         self._people: OrderedDict[Hashable, _Exchange] = OrderedDict()
 
     def note_reply(self, person: Hashable) -> None:
-        """We have said something to a person."""
+        """Note that we have said something to a person."""
         exchange = self._people.setdefault(person, _Exchange(0.0))
         exchange.answered = self._clock()
         self._people.move_to_end(person)
@@ -347,7 +347,7 @@ class BotLoopDetector:
             self._people.popitem(last=False)
 
     def is_loop(self, person: Hashable, text: str) -> bool:
-        """Whether these words, addressed to us, go round in a loop that has to end."""
+        """Return whether these words, addressed to us, go round in a loop that has to end."""
         exchange = self._people.get(person)
         if exchange is None:
             return False

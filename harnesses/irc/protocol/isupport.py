@@ -1,4 +1,4 @@
-"""What a server says it can do: numeric 005 (https://modern.ircdocs.horse/#rplisupport-005)."""
+"""ISUPPORT, numeric 005 (https://modern.ircdocs.horse/#rplisupport-005), and case mappings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RFC1459 = {**_STRICT, **str.maketrans("~", "^")}
 
 
 def casemap(name: str) -> Casemap:
-    """The folding that a server's CASEMAPPING value stands for.
+    """Return the case folding that a CASEMAPPING value stands for.
 
     Unknown values are those of servers with Unicode nicks; these fold as Unicode does.
     """
@@ -54,7 +54,7 @@ class ISupport:
     tokens: Mapping[str, str] = field(default_factory=dict)
 
     def with_tokens(self, words: Iterable[str]) -> ISupport:
-        """With the tokens of one more 005 line; `-TOKEN` takes one back."""
+        """Return this with the tokens of one more 005 line; `-TOKEN` takes one back."""
         tokens = dict(self.tokens)
         for word in words:
             name, _, value = word.partition("=")
@@ -118,7 +118,7 @@ class ISupport:
         return self.tokens.get("BOT", "")[:1]
 
     def targets(self, command: str) -> int:
-        """TARGMAX, MAXTARGETS: how many targets `command` takes at once; 1 where none says."""
+        """Return how many targets `command` takes at once (TARGMAX, MAXTARGETS); 1 by default."""
         for item in self.tokens.get("TARGMAX", "").split(","):
             name, _, limit = item.partition(":")
             if name.upper() == command:
@@ -126,20 +126,20 @@ class ISupport:
         return max(self._number("MAXTARGETS", 1), 1)
 
     def is_channel(self, name: str) -> bool:
-        """Whether `name` is that of a channel."""
+        """Return whether `name` is that of a channel."""
         return name[:1] != "" and name[0] in self.chantypes
 
     def channel_of(self, target: str) -> str | None:
-        """The channel that a message's target reaches, its STATUSMSG symbols taken off."""
+        """Return the channel that a message's target reaches, its STATUSMSG symbols taken off."""
         bare = target.lstrip(self.statusmsg) if self.statusmsg else target
         return next((name for name in (bare, target) if self.is_channel(name)), None)
 
     def without_prefix(self, name: str) -> str:
-        """A name of a NAMES reply without its member symbols (PREFIX, not STATUSMSG)."""
+        """Return a name of a NAMES reply without its member symbols (PREFIX, not STATUSMSG)."""
         return name.lstrip("".join(self.prefix)) if self.prefix else name
 
     def modes_of(self, name: str) -> set[str]:
-        """The member modes that the symbols before a name of a NAMES reply stand for."""
+        """Return the member modes that the symbols before a name of a NAMES reply stand for."""
         symbols = name[: len(name) - len(self.without_prefix(name))]
         return {self.prefix[symbol] for symbol in symbols}
 
@@ -150,7 +150,7 @@ class ISupport:
         return set(modes[: modes.index("o") + 1]) if "o" in modes else set()
 
     def mode_changes(self, params: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-        """The changes in a MODE message's parameters: letter, argument or "", and whether set."""
+        """Yield the changes in the parameters of MODE: letter, argument or "", and whether set."""
         always, on_set = set(self.prefix.values()), set(self.chanmodes[2])
         always.update(self.chanmodes[0], self.chanmodes[1])
         arguments, on = list(params[1:]), True

@@ -25,8 +25,9 @@ _ACTION = len("\x01ACTION \x01")
 
 
 def budget(isupport: ISupport, source: Source, command: str, target: str) -> int:
-    """Bytes of text that fit on one line of `command` (PRIVMSG, NOTICE or ACTION) to `target`.
+    """Return the bytes of text that fit on a line of `command` to `target`.
 
+    `command` is PRIVMSG, NOTICE or ACTION;
     `source` is who we are; an unknown user or host counts as the longest the server allows.
     """
     nick = max(len(source.nick.encode()), 1)
@@ -38,7 +39,7 @@ def budget(isupport: ISupport, source: Source, command: str, target: str) -> int
 
 
 def split(text: str, budget_bytes: int) -> list[str]:
-    """Lines of at most `budget_bytes` of UTF-8 each, in order.
+    """Split `text` into lines of at most `budget_bytes` of UTF-8 each, in order.
 
     Line breaks in `text` are kept as line ends, blank lines are left out. A line too long is cut
     between words, where the white space of the cut goes; a word too long is cut between grapheme

@@ -25,7 +25,7 @@ _TEXT_COMMANDS = frozenset({"PRIVMSG", "NOTICE", "TOPIC", "PART", "QUIT", "KICK"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who a line comes from: a person, or a server (whose name is then `nick`)."""
+    """The source of a line: a person, or a server (whose name is then `nick`)."""
 
     nick: str
     user: str | None = None
@@ -53,11 +53,11 @@ class Message:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def param(self, index: int) -> str:
-        """The parameter at `index`, or "" when the server left it out."""
+        """Return the parameter at `index`, or "" when the server left it out."""
         return self.params[index] if -len(self.params) <= index < len(self.params) else ""
 
     def render(self) -> str:
-        """The message as a line without its line end.
+        """Return the message as a line without its line end.
 
         Raises InvalidMessage when a part holds CR, LF or NUL, or when a parameter before the
         last is empty, has a space, or begins with a colon: it would be read as something else.
@@ -104,12 +104,12 @@ def parse(line: str) -> Message | None:
 
 
 def strip_tags(line: str) -> str:
-    """The line without its message tags, for readers that do not know tags."""
+    """Return the line without its message tags, for readers that do not know tags."""
     return _word(line)[1] if line.startswith("@") else line
 
 
 def decode(line: bytes) -> str:
-    """Text of a line: UTF-8, else cp1252, else latin-1, so that no byte is ever dropped.
+    """Decode a line: UTF-8, else cp1252, else latin-1, so that no byte is ever dropped.
 
     When only the end is not UTF-8, as when a server cut a character in two, the text before it
     stays UTF-8.

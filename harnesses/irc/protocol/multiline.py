@@ -54,7 +54,7 @@ class MultilineAssembler:
 
 
 class _Batch:
-    """What has come of a message since its batch was opened."""
+    """The lines of a message since its batch was opened."""
 
     def __init__(self, opening: Message) -> None:
         self._opening = opening
@@ -81,7 +81,7 @@ class _Batch:
         return True
 
     def whole(self) -> Message | None:
-        """The message, if there was a line."""
+        """Return the message, if there was a line."""
         if not self._lines:
             return None
         first = self._lines[0]

@@ -31,13 +31,13 @@ class SentLines:
         self._pieces: deque[tuple[str, ...]] = deque(maxlen=KEPT)
 
     def add(self, line: str) -> None:
-        """A line has gone out."""
+        """Take a line that has gone out."""
         if message := parse(line):
             size = len(line.encode("utf-8", "replace"))
             self._lines.append((self._now(), size, message))
 
     def take_rejected(self, label: str) -> Message | None:
-        """The line that was too long, which is no longer looked for; `label` is what the server
+        """Return and forget the line that was too long; `label` is the one that the server
         has answered to, or ""."""
         since = self._now() - WITHIN
         lines = [entry for entry in self._lines if entry[0] >= since]
@@ -49,7 +49,7 @@ class SentLines:
         return found[2]
 
     def pieces(self, message: Message) -> list[Message]:
-        """What was said in `message`, as two lines or three; none when that cannot be cut, or has
+        """Return `message` cut into two lines or three; none when it cannot be cut, or has
         been cut before."""
         target, text = message.param(0), message.param(1)
         action = text.startswith(_ACTION)
@@ -77,7 +77,7 @@ class LabelTracker:
         self._closed: list[tuple[str, bool]] = []
 
     def label(self) -> str:
-        """A label for one line."""
+        """Return a label for one line."""
         label = f"t{next(self._numbers):x}"
         self._open.add(label)
         return label
@@ -98,7 +98,7 @@ class LabelTracker:
         self._closed.append((label, True))
 
     def pop_results(self) -> list[tuple[str, bool]]:
-        """The labels answered since the last call, each with whether its line went through."""
+        """Return the labels answered since the last call, with whether the line went through."""
         closed, self._closed = self._closed, []
         return closed
 

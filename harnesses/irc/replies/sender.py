@@ -1,4 +1,4 @@
-"""What the bot says: cut into lines, within the line budget, logged as it goes out."""
+"""Sending: texts cut into lines, within the line budget, logged as they go out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ACTION = "/me "
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where something is said, and to whom: `nick` is empty when to nobody in particular.
+    """The place and person that a text goes to; `nick` is empty when it is for all.
 
     `answers` is the question on its way into the log, `budget` how many lines may be said at once,
     and `prefix` what a command begins with there. Where not `logged`, the log keeps nothing.
@@ -46,7 +46,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """What a reply begins with."""
+        """The beginning of a reply: "nick: " on a channel."""
         return "" if self.private or not self.nick else f"{self.nick}: "
 
 
@@ -107,7 +107,7 @@ class MessageSender:
             await self.say(target, text)
 
     def lines(self, target: Target, text: str) -> list[OutgoingLine]:
-        """The lines that `text` makes, addressed to the person; `/me ...` makes an action."""
+        """Return the lines of `text`, addressed to the person; `/me ...` makes an action."""
         clean = sanitize(text)
         network, channel = target.network, target.place.channel
         first: list[OutgoingLine] = []
@@ -210,13 +210,13 @@ def strip_address(text: str, nick: str) -> str:
 
 
 def sanitize(text: str) -> str:
-    """`text` without control and formatting codes, direction overrides and towers of marks."""
+    """Remove control and formatting codes, direction overrides and towers of marks."""
     whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
     return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
 
 
 def _escape_commands(network: Network, channel: str, line: str) -> list[str]:
-    """A line that services or another bot would take for a command begins with a blank."""
+    """Put a blank before a line that services or another bot would take for a command."""
     return network.split(channel, f" {line}") if _COMMAND.match(line) else [line]
 
 

@@ -25,11 +25,11 @@ class StreamingReply:
 
     @property
     def has_begun(self) -> bool:
-        """Whether something has been said."""
+        """True when something has been said."""
         return self._first is not None
 
     async def on_text(self, text: str) -> None:
-        """Take one more piece of what the model writes; an empty one: it begins anew."""
+        """Take one more piece of what the model writes; with an empty one it starts over."""
         if not text:
             self._text = ""
         if not self._text:

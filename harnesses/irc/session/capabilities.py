@@ -50,7 +50,7 @@ class CapabilityNegotiation:
         return self.sts.port if self.sts and not self._encrypted else None
 
     def start(self) -> Message:
-        """The first line of a connection."""
+        """Return the first line of a connection."""
         return Message("CAP", ("LS", "302"))
 
     def receive(self, message: Message) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Who comes, goes, and is called what."""
+"""Handlers of JOIN, PART, KICK, QUIT, NICK and of the numerics about members."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ ASK_EVERY, GHOST_TAKES = 300.0, 3.0
 
 
 def start_recovery(state: ConnectionState) -> None:
-    """We are welcome: if it is not by the nick we want, look out for that."""
+    """Watch for the nick we want, if we were welcomed by another one."""
     cut = state.isupport.nicklen if "NICKLEN" in state.isupport.tokens else None
     nick = state.settings.nick[:cut]
     if state.is_me(nick):
@@ -32,20 +32,20 @@ def start_recovery(state: ConnectionState) -> None:
 
 
 def on_nick_free(state: ConnectionState, nick: str) -> None:
-    """`nick` is nobody's now."""
+    """Take the nick we want when it is the one that has become free."""
     missed = state.lost_nick
     if missed and state.isupport.fold(nick) == state.isupport.fold(missed):
         state.send("NICK", missed)
 
 
 def on_offline(state: ConnectionState, message: Message) -> None:
-    """731: these, of those we watch, are not there."""
+    """Handle 731 (MONITOR): these, of the nicks we watch, are offline."""
     for nick in message.param(-1).split(","):
         on_nick_free(state, nick.partition("!")[0])
 
 
 def on_nick_change(state: ConnectionState) -> None:
-    """Our nick has changed: what we wanted is ours now, or somebody wants us called so."""
+    """Handle a change of our nick: we have the wanted one, or somebody wants us called so."""
     if state.lost_nick and "MONITOR" in state.isupport.tokens:
         state.send("MONITOR", "-", state.lost_nick)
     state.lost_nick = None

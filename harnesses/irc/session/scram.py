@@ -11,7 +11,7 @@ import scramp
 from harnesses.irc.protocol.errors import SaslFailed
 
 MOST_ITERATIONS = 1_000_000
-"""How often a server may ask for the hash; more would stop our event loop for a second or two.
+"""The most iterations that a server may ask for; more would stop our event loop for seconds.
 scramp itself refuses less than 4096 (RFC 7677), and salts of less than 12 bytes."""
 
 

@@ -31,7 +31,7 @@ _UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
 
 
 class Session:
-    """What we know of a connection, and what the protocol wants said.
+    """The state machine of a connection: messages in, events and messages out.
 
     `channels` are those to be in, with their keys or ""; the caller may change the mapping at any
     time. What is to be sent collects until `pop_outgoing` is called. `encrypted` says that nobody
@@ -60,12 +60,12 @@ class Session:
 
     @property
     def source(self) -> Source:
-        """Who we are for the others; user and host are None while unknown."""
+        """Our source as others see it; user and host are None while unknown."""
         return self._state.source
 
     @property
     def isupport(self) -> ISupport:
-        """What the server has said about itself."""
+        """The server's ISUPPORT tokens."""
         return self._state.isupport
 
     @property
@@ -80,29 +80,29 @@ class Session:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the server has welcomed us and its message of the day is over."""
+        """True when the server has welcomed us and its message of the day is over."""
         return self._state.ready
 
     @property
     def is_joined(self) -> bool:
-        """Whether we are in every channel that we want to be in."""
+        """True when we are in every channel that we want to be in."""
         return self.is_ready and all(
             self.roster.channel(name) for name in self._state.desired_channels
         )
 
     @property
     def error(self) -> str | None:
-        """What the server said in its ERROR, which is its last line."""
+        """The text of the server's ERROR, which is its last line."""
         return self._state.error
 
     @property
     def encrypted(self) -> bool:
-        """Whether the connection is encrypted."""
+        """True when the connection is encrypted."""
         return self._state.encrypted
 
     @property
     def sts(self) -> Sts | None:
-        """What the server has announced about transport security."""
+        """The strict transport security that the server has announced."""
         return self._state.capabilities.sts
 
     @property
@@ -122,7 +122,7 @@ class Session:
             connection_handlers.introduce(state)
 
     def pop_outgoing(self) -> list[QueuedMessage]:
-        """What is to be sent since the last call, in order."""
+        """Return the messages to send since the last call, in order."""
         outgoing, self._state.outgoing = self._state.outgoing, []
         return outgoing
 
@@ -145,7 +145,7 @@ class Session:
         return handler(self._state, message) if handler else []
 
     def label(self) -> str | None:
-        """A label for a line that is to be echoed; None where the server does not do that."""
+        """Return a label for a line that is to be echoed; None where the server does not."""
         return self._state.labels.label() if self._state.echoing else None
 
     def wrote(self, line: str) -> None:
@@ -153,7 +153,7 @@ class Session:
         self._state.sent_lines.add(line)
 
     def receipts(self) -> list[tuple[str, bool]]:
-        """The labels answered since the last call, each with whether its line went through."""
+        """Return the labels answered since the last call, with whether the line went through."""
         return self._state.labels.pop_results() if self._state.echoing else []
 
 

@@ -173,7 +173,7 @@ class IrcClient:
         return self._send_queue.send(line, urgent)
 
     async def lag(self) -> float:
-        """Seconds until the server answers; for ever, when it does not."""
+        """Return the seconds until the server answers. Does not return while it does not."""
         began = self._loop.time()
         token, answered = f"lag-{began}", self._loop.create_future()
         self._pings[token] = answered
@@ -185,7 +185,7 @@ class IrcClient:
         return self._loop.time() - began
 
     def ack(self, label: str) -> Sent:
-        """Done when the server has said whether the line with this label went through."""
+        """Return a future that tells whether the line with this label went through."""
         return self._receipts.setdefault(label, self._loop.create_future())
 
     def close(self) -> None:

@@ -102,25 +102,25 @@ class Network:
         return self._session.roster.channels
 
     def members(self, channel: str) -> list[str]:
-        """The nicks in `channel`, sorted; none when we are not there."""
+        """Return the nicks in `channel`, sorted; none when we are not there."""
         known = self._session.roster.channel(channel)
         return sorted((m.nick for m in known.members.values()), key=str.casefold) if known else []
 
     def is_channel(self, name: str) -> bool:
-        """Whether `name` is that of a channel here."""
+        """Return whether `name` is that of a channel here."""
         return self._session.isupport.is_channel(name)
 
     def member(self, channel: str, nick: str) -> Member | None:
-        """`nick` as known in `channel`, if they are there and we are."""
+        """Return `nick` as known in `channel`, if they are there and we are."""
         known = self._session.roster.channel(channel)
         return known.members.get(self.fold(nick)) if known else None
 
     def is_operator(self, channel: str) -> bool:
-        """Whether we are an operator of `channel`."""
+        """Return whether we are an operator of `channel`."""
         return self._session.roster.is_operator(channel, self.nick)
 
     def topic(self, channel: str) -> str:
-        """The topic of `channel`; empty where there is none, or we are not there."""
+        """Return the topic of `channel`; empty where there is none, or we are not there."""
         known = self._session.roster.channel(channel)
         return known.topic if known else ""
 
@@ -140,18 +140,18 @@ class Network:
         self._settings = settings
 
     def fold(self, name: str) -> str:
-        """`name` in the form in which equal nicks and channels are equal strings here."""
+        """Return `name` in the form in which equal nicks and channels are equal strings here."""
         return self._session.isupport.fold(name)
 
     async def lag(self) -> float | None:
-        """Seconds until the server answers, or None when it does not in good time."""
+        """Return the seconds until the server answers, or None when it does not in good time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAG_WITHIN):
                 return await self._client.lag() if self._client else None
         return None
 
     async def until_joined(self) -> None:
-        """Wait until we are in every channel we want; for ever, when one does not let us in."""
+        """Wait until we are in every channel we want, however long one does not let us in."""
         await self.all_joined.wait()
 
     async def run(self, on_event: Callable[[IrcEvent], None]) -> None:
@@ -188,15 +188,15 @@ class Network:
         return await self._delivered_lines(self._say("PRIVMSG", target, text, echoed=True))
 
     async def notice(self, target: str, text: str) -> list[str]:
-        """Like `privmsg`, as a NOTICE."""
+        """Send `text` as `privmsg` does, as a NOTICE."""
         return await self._delivered_lines(self._say("NOTICE", target, text, echoed=True))
 
     async def action(self, target: str, text: str) -> list[str]:
-        """Like `privmsg`, as an action; the lines returned are without its CTCP wrapping."""
+        """Send `text` as `privmsg` does, as an action; returned lines have no CTCP wrapping."""
         return await self._delivered_lines(self._say("ACTION", target, text, echoed=True))
 
     def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
-        """The lines that `text` to `target` makes, as `privmsg` (or `command`) would send them."""
+        """Return the lines of `text` to `target`, as `privmsg` (or `command`) would send them."""
         space = budget(self._session.isupport, self._session.source, command, target)
         return split(text, space)
 
@@ -248,7 +248,7 @@ class Network:
             await self._client.wait_disconnected(QUIT_WITHIN)
 
     def _endpoint(self) -> tuple[int, bool]:
-        """The port to connect to, and whether by TLS: as set, or as the server insists."""
+        """Return the port to connect to, and whether by TLS: as set, or as the server insists."""
         settings = self._settings
         insisted = None if settings.tls else self._policies.port(self._server)
         return insisted or settings.port, settings.tls or insisted is not None
@@ -348,7 +348,7 @@ class _SentLine:
     receipt: Sent | None
 
     async def is_delivered(self) -> bool:
-        """Whether it did; a server that does not say so in time is believed to have it."""
+        """Return whether it went through; a server that does not say in time is believed."""
         if self.receipt is None:
             return True
         done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_WITHIN)
