@@ -16,6 +16,8 @@ Casemap = Callable[[str], str]
 """Turns a nick or channel into the form in which equal names are equal strings."""
 
 _ASCII = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# RFC 1459, section 2.2: {}| are the lower case of []\ (Finnish letters in ISO 646), and by the
+# mapping of that name ~ is upper case of ^ as well.
 _STRICT = {**_ASCII, **str.maketrans("[]\\", "{}|")}
 _RFC1459 = {**_STRICT, **str.maketrans("~", "^")}
 
@@ -57,7 +59,7 @@ class ISupport:
         """Return this with the tokens of one more 005 line; `-TOKEN` takes one back."""
         tokens = dict(self.tokens)
         for word in words:
-            name, _, value = word.partition("=")
+            name, _, value = word.partition("=")  # a value may have "=" itself
             if name.startswith("-"):
                 tokens.pop(name[1:].upper(), None)
             elif name:
@@ -151,6 +153,9 @@ class ISupport:
 
     def mode_changes(self, params: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
         """Yield the changes in the parameters of MODE: letter, argument or "", and whether set."""
+        # Which modes take an argument is the server's to say (CHANMODES=A,B,C,D: lists; always;
+        # only when set; never); those of PREFIX always take a nick. A letter read wrongly would
+        # shift the arguments of all that follow.
         always, on_set = set(self.prefix.values()), set(self.chanmodes[2])
         always.update(self.chanmodes[0], self.chanmodes[1])
         arguments, on = list(params[1:]), True

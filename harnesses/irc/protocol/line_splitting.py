@@ -27,9 +27,10 @@ _ACTION = len("\x01ACTION \x01")
 def budget(isupport: ISupport, source: Source, command: str, target: str) -> int:
     """Return the bytes of text that fit on a line of `command` to `target`.
 
-    `command` is PRIVMSG, NOTICE or ACTION;
-    `source` is who we are; an unknown user or host counts as the longest the server allows.
+    `command` is PRIVMSG, NOTICE or ACTION, `source` who we are; an unknown user or host counts as
+    the longest that the server allows.
     """
+    # What others receive is ":nick!user@host PRIVMSG target :text", within LINELEN bytes with CRLF.
     nick = max(len(source.nick.encode()), 1)
     user = len(source.user.encode()) if source.user else isupport.userlen
     host = len(source.host.encode()) if source.host else isupport.hostlen

@@ -86,6 +86,8 @@ class Message:
 
 def parse(line: str) -> Message | None:
     """Read one line without its line end; None when it has no command. Never raises."""
+    # [@tags] [:source] command params [:trailing]; RFC 1459 allows one space between the parts,
+    # real servers send several.
     rest = line.lstrip(" ")
     tags: dict[str, str] = {}
     source = None
@@ -95,6 +97,8 @@ def parse(line: str) -> Message | None:
     if rest.startswith(":"):
         word, rest = _word(rest)
         source = Source.parse(word[1:])
+    # The first " :" begins the last parameter, in which spaces and colons mean nothing; the blank
+    # put before the rest finds it also where a line has nothing else.
     head, colon, trailing = (" " + rest).partition(" :")
     words = [word for word in head.split(" ") if word]
     if not words:
@@ -176,6 +180,8 @@ def _tag(key: str, value: str) -> str:
 
 
 def _unescape(value: str) -> str:
+    # A lone backslash at the end is dropped, and one before any other character too, as
+    # https://ircv3.net/specs/extensions/message-tags#escaping-values demands.
     if "\\" not in value:
         return value
     characters = iter(value)
@@ -190,6 +196,7 @@ def _unescape_char(character: str) -> str:
 
 
 def _legacy(line: bytes) -> str:
+    # cp1252 leaves five bytes undefined; latin-1 has all 256.
     try:
         return line.decode("cp1252")
     except UnicodeDecodeError:

@@ -75,6 +75,7 @@ class _Batch:
         if (line.command, line.source) != (first.command, first.source):
             return False
         if self._lines:
+            # A concat line goes on in the same line of text: its sender had to cut a long one.
             self._text += "" if CONCAT in line.tags else "\n"
         self._text += text
         self._lines.append(line)

@@ -16,12 +16,14 @@ ASK_EVERY, GHOST_TAKES = 300.0, 3.0
 
 def start_recovery(state: ConnectionState) -> None:
     """Watch for the nick we want, if we were welcomed by another one."""
+    # A nick longer than NICKLEN may be cut by the server without a word; that is no other nick.
     cut = state.isupport.nicklen if "NICKLEN" in state.isupport.tokens else None
     nick = state.settings.nick[:cut]
     if state.is_me(nick):
         return
     state.lost_nick = nick
     if (password := state.settings.nickserv_password) and not state.sasl.betrayed:
+        # GHOST ends the holder's connection; services take a moment before the nick is free.
         ghost = f"GHOST {nick} {password.get_secret_value()}"
         state.send("PRIVMSG", "NickServ", ghost, urgent=True)
         _ask(state, GHOST_TAKES)
@@ -52,7 +54,7 @@ def on_nick_change(state: ConnectionState) -> None:
 
 
 def on_nick_in_use(state: ConnectionState) -> None:
-    """The nick is still taken; where nobody will tell us when it is not, ask again."""
+    """Ask again later for a nick that is still taken, where MONITOR cannot tell when it is free."""
     if state.lost_nick and "MONITOR" not in state.isupport.tokens:
         _ask(state, ASK_EVERY)
 

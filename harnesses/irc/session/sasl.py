@@ -178,6 +178,7 @@ class Sasl:
         return []
 
     def _answer_challenge(self, mechanism: Mechanism, chunk: str) -> list[Message]:
+        # "+" alone is an empty chunk: an empty message, or the end of one of a multiple of 400.
         self._received += chunk.removeprefix("+") if len(chunk) == 1 else chunk
         if len(chunk) == CHUNK and len(self._received) < LONGEST:
             return []

@@ -128,6 +128,7 @@ class Session:
 
     def receive(self, message: Message) -> list[IrcEvent]:
         """Take one message of the server; return what happened, in order."""
+        # Only lines of a batch can be part of a multiline message; all others go straight on.
         if message.command == "BATCH" or "batch" in message.tags:
             whole = self._state.multiline.feed(message)
             return [event for each in whole for event in self._handle(each)]
@@ -213,6 +214,8 @@ def _talk(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> None:
+    # https://modern.ircdocs.horse/ctcp: a query comes as PRIVMSG and is answered by NOTICE; a CTCP
+    # NOTICE is an answer, and to answer that too would be a loop.
     answers = {"VERSION": f"Terrarium {version('terrarium')}", "PING": rest}
     last, now = state.ctcp_answered, state.now()
     if message.command == "NOTICE" or not message.source or word not in answers:
@@ -252,6 +255,8 @@ def _set_topic(state: ConnectionState, name: str, text: str) -> None:
 
 
 def _batch(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    # https://ircv3.net/specs/extensions/batch: "+ref" opens, "-ref" closes. A batch within one of
+    # the past is of the past, whatever its own type.
     reference = message.param(0)
     if reference.startswith("+"):
         outer = state.batch_type(message)

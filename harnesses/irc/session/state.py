@@ -246,6 +246,8 @@ class ConnectionState:
 
     def is_replayed(self, message: Message) -> bool:
         """Return whether it is old: in a batch of the past, from before we came, or repeated."""
+        # Bouncers and servers replay history in three ways: in a batch; as plain lines whose time
+        # is before our JOIN; and with a msgid that we have seen already.
         if self.batch_type(message) in PAST:
             return True
         if message.command not in ("PRIVMSG", "NOTICE"):

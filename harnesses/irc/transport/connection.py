@@ -224,8 +224,10 @@ class IrcClient:
         self._changed()
         if self._plugins:
             self._plugins.on_line(strip_tags(line), self._session.nick)
+        # An STS upgrade (https://ircv3.net/specs/extensions/sts) forbids another word in the clear,
+        # and ERROR is the last that a server says.
         if self._session.upgrade or self._session.error is not None:
-            self._connection.abort()  # nothing is to be said here any more
+            self._connection.abort()
 
     def _flush(self) -> None:
         for outgoing in self._session.pop_outgoing():
