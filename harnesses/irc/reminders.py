@@ -33,8 +33,10 @@ from terrarium.clock import Clock
 LONGEST = 300
 """Characters of a reminder."""
 
+TIMEZONE_FACT = "timezone"
+"""The fact about a person that names their time zone."""
+
 _KIND = "reminder"
-_ZONE = "timezone"  # the fact about a person that counts
 _AGAIN = timedelta(seconds=15)  # until a place that we are not in is tried again
 _LATE = timedelta(minutes=2)  # from when on we say that it is late
 
@@ -160,7 +162,7 @@ def create_service(services: BotServices) -> ReminderService:
     async def zone(request: CommandRequest) -> str:
         fold = request.network.fold
         room, person = channel_key(request.place, fold), person_of(fold(request.who.name))
-        fact = await tendril.memory.memories.fact(room, person, _ZONE)
+        fact = await tendril.memory.memories.fact(room, person, TIMEZONE_FACT)
         return fact.text if fact and is_zone(fact.text) else tendril.agent.zone_name
 
     lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"

@@ -11,7 +11,7 @@ from harnesses.irc.policy.requests import (
     PrivateReply,
     conversation_of,
 )
-from harnesses.irc.reminders import owner_of
+from harnesses.irc.reminders import TIMEZONE_FACT, owner_of
 from harnesses.irc.services import BotServices
 from llm.memory.memory import TendrilMemory
 from llm.memory.personal import PersonalMemory, fact_key, statement_in
@@ -21,8 +21,7 @@ from storage.memory.memories import Memory
 from storage.queues.reminders import Reminders
 
 _SHOWN = 20  # facts in a list
-_ZONE = "timezone"
-_BRIDGED = "I cannot tell who you are: you speak to me through a relay."
+BRIDGED = "I cannot tell who you are: you speak to me through a relay."
 _KEPT_OUT = "I keep nothing of what you say here, so I cannot remember that either."
 
 
@@ -46,7 +45,7 @@ class MemoryCommands:
             prefix = self._services.prefix(request.place)
             return PrivateReply(f"Remember what? {prefix}remember tea oolong")
         value = statement.value
-        if statement.key == _ZONE and not is_zone(value):
+        if statement.key == TIMEZONE_FACT and not is_zone(value):
             zone = zone_name(value)
             if zone is None:
                 return PrivateReply(f"I know no time zone {value}; write it as Europe/Vienna.")
@@ -57,7 +56,7 @@ class MemoryCommands:
     async def recall(self, request: CommandRequest) -> str:
         """recall [KEY]: what I have told you to remember; alone, all of it"""
         if request.who.bridged:
-            return PrivateReply(_BRIDGED)
+            return PrivateReply(BRIDGED)
         mine = memory_of(self._services.tendril.memory, request)
         key = fact_key(request.words)
         if not key:
@@ -72,7 +71,7 @@ class MemoryCommands:
     async def memory(self, request: CommandRequest) -> str:
         """memory: what I keep about you, and how to remove it"""
         if request.who.bridged:
-            return PrivateReply(_BRIDGED)
+            return PrivateReply(BRIDGED)
         tendril, prefix = self._services.tendril, self._services.prefix(request.place)
         mine = memory_of(tendril.memory, request)
         facts, notes = await mine.facts(), await mine.notes()
@@ -91,7 +90,7 @@ class MemoryCommands:
         """Return why nothing can be remembered for whoever asks, "" when it can."""
         who, network = request.who, request.network
         if who.bridged:
-            return PrivateReply(_BRIDGED)
+            return PrivateReply(BRIDGED)
         hidden = self._services.opt_outs.opt_out_rules.hides_person(
             network.name, who.nick, who.account
         )

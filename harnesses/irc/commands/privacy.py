@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from harnesses.irc.commands.memory import memory_of
+from harnesses.irc.commands.memory import BRIDGED, memory_of
 from harnesses.irc.policy.log_records import belongs_to
 from harnesses.irc.policy.requests import Command, CommandRequest, Identity, PrivateReply
 from harnesses.irc.services import BotServices
@@ -28,7 +28,6 @@ UNLOGGED = frozenset({"nolog", "forget"})
 """The commands that are not logged."""
 
 _CONFIRM = timedelta(minutes=2)  # how long the word that confirms is valid
-_BRIDGED = "I cannot tell who you are: you speak to me through a relay."
 
 _log = structlog.get_logger()
 
@@ -72,7 +71,7 @@ class PrivacyCommands:
     async def forget(self, request: CommandRequest) -> str:
         """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
         if request.who.bridged:
-            return PrivateReply(_BRIDGED)
+            return PrivateReply(BRIDGED)
         await self._services.log.flush()  # what was said just now counts too
         person = _person(request.network.name, request.who)
         words = request.words.lower().split()

@@ -75,7 +75,7 @@ class Network:
         self._policies = policies or StsPolicies()
         self._backoff = backoff or Backoff(*RECONNECT, jitter=random.random)
         self._silence = silence
-        self._wanted = dict(_name_and_key(channel) for channel in settings.channels)
+        self._wanted = dict(name_and_key(channel) for channel in settings.channels)
         self._session = Session(name, settings, self._wanted)
         self._client: IrcClient | None = None
         self._port = settings.port
@@ -355,6 +355,7 @@ class _SentLine:
         return not done or self.receipt.result()
 
 
-def _name_and_key(channel: str) -> tuple[str, str]:
+def name_and_key(channel: str) -> tuple[str, str]:
+    """Split a channel of the settings, "#name key", into name and key; the key may be ""."""
     name, _, key = channel.strip().partition(" ")
     return name, key.strip()

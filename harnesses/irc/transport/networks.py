@@ -8,7 +8,7 @@ from collections.abc import Callable
 from harnesses.irc.session.sts import StsPolicies
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from harnesses.irc.transport.connection import PluginHost
-from harnesses.irc.transport.network import Network
+from harnesses.irc.transport.network import Network, name_and_key
 from terrarium.config import Config, ConfigError
 
 
@@ -70,8 +70,7 @@ def _move(network: Network, before: NetworkSettings, after: NetworkSettings) -> 
     """Join and leave channels that the configuration has gained and lost."""
     for channel in after.channels:
         if channel not in before.channels:
-            name, _, key = channel.partition(" ")
-            network.join(name, key.strip())
+            network.join(*name_and_key(channel))
     for channel in before.channels:
         if channel not in after.channels:
-            network.part(channel.partition(" ")[0])
+            network.part(name_and_key(channel)[0])
