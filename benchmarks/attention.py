@@ -19,13 +19,9 @@ from pathlib import Path
 from benchmarks.context import folder
 from benchmarks.context_data import Annotated, Said, annotated
 from benchmarks.figure import Figure
-from llm.attention.attention import Attention
+from llm.attention.attention import Attention, Trigger
 from llm.attention.message_features import MessageFeatures
 from llm.attention.proactive_scheduler import ProactiveScheduler
-from llm.attention.settings import AttentionSettings
-from llm.attention.token_budget import TokenBudget
-from llm.attention.trigger import Trigger
-from llm.attention.trigger_kinds import TriggerKind
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.attention_state import AttentionStore
@@ -65,9 +61,6 @@ async def figures() -> AsyncIterator[Figure]:
     rates = [len(day.wakes) / day.hours for day in days]
     yield Figure("wakes an hour", sum(len(day.wakes) for day in days) / hours, "", goal=_WAKES)
     yield Figure("wakes an hour, the busiest file", max(rates), "")
-    for kind in (TriggerKind.CONTACT, TriggerKind.SILENCE):
-        count = sum(trigger.kind is kind for day in days for trigger in day.wakes)
-        yield Figure(f"of them by {kind.value}", count, "")
     answered = [each for day in days for each in day.answered]
     if answered:
         yield Figure("questions woken for that are annotated", len(answered), "")
@@ -77,7 +70,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 def _costs(lines: list[Said]) -> tuple[float, float]:
     """Microseconds of a tick with all channels busy, and of a line."""
-    attention = Attention(TokenBudget(10**9, 1.0))
+    attention = Attention()
     places = [Place("irc", f"#channel{number}") for number in range(_CHANNELS)]
     heard = ticked = 0.0
     count = 0
@@ -87,11 +80,10 @@ def _costs(lines: list[Said]) -> tuple[float, float]:
         for place in places if second % 5 == 0 else ():
             said = lines[count % len(lines)]
             count += 1
-            attention.on_message(
-                place, MessageFeatures.extract(said.text, said.nick, now.timestamp()), "terra"
-            )
+            line = MessageFeatures.extract(said.text, said.nick, now)
+            attention.channel(place).on_message(line, "terra")
         between = time.process_time()
-        for trigger in attention.tick(now, 1.0):
+        for trigger in attention.tick(now):
             attention.finish(trigger)
         heard, ticked = heard + between - began, ticked + time.process_time() - between
     return 1e6 * ticked / _TICKS, 1e6 * heard / count
@@ -105,8 +97,8 @@ async def _resting() -> float:
 
     with tempfile.TemporaryDirectory() as path:
         async with Database.open(Path(path) / "irc.db") as database:
-            store, settings = AttentionStore(database), AttentionSettings()
-            scheduler = await ProactiveScheduler.restore(store, settings, SystemClock(), int, think)
+            store = AttentionStore(database)
+            scheduler = await ProactiveScheduler.restore(store, SystemClock(), int, think)
             beating = asyncio.create_task(scheduler.run())
             began = time.process_time()
             await asyncio.sleep(_REST)
@@ -118,7 +110,7 @@ async def _resting() -> float:
 
 def _day(file: Annotated) -> Day:
     """Let attention hear a whole file."""
-    attention, place, day = Attention(TokenBudget(10**9, 1.0)), Place("irc", "#ubuntu"), Day()
+    attention, place, day = Attention(), Place("irc", "#ubuntu"), Day()
     asked: dict[str, int] = {}  # the line of somebody's last question to all
     timed = list(_timed(file))
     answers = {a: b for a, b in reversed(file.links) if a != b and _another(file, a, b)}
@@ -132,11 +124,11 @@ def _day(file: Annotated) -> Day:
         for index in seconds.get(second, ()):
             said = file.lines[index]
             assert isinstance(said, Said)
-            line = MessageFeatures.extract(said.text, said.nick, now.timestamp())
-            attention.on_message(place, line, "terra")
+            line = MessageFeatures.extract(said.text, said.nick, now)
+            attention.channel(place).on_message(line, "terra")
             if line.asks:
                 asked.setdefault(line.person, index)
-        for trigger in attention.tick(now, 1.0):
+        for trigger in attention.tick(now):
             attention.finish(trigger)
             day.wakes.append(trigger)
             question = asked.get(trigger.person, 0)

@@ -9,16 +9,17 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harnesses.irc.protocol.identity import Fold
+from harnesses.irc.protocol.isupport import Casemap
 from storage.chat_log.event import Place
+from storage.db.database import Database
 from storage.queues.channel_settings import EVERYWHERE, ChannelSettings
 
 Proactive = Literal["off", "test", "on"]
-"""Whether the bot speaks unasked; `test` only notes when it would."""
+"""The values of the setting `proactive`; `test` only notes when the bot would speak."""
 
 
 class ChannelKeys(BaseModel):
-    """What can differ on one channel; the channel "*" stands for every channel of the network."""
+    """Keys that one channel may have of its own; "*" stands for every channel of the network."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,7 +47,7 @@ class ChannelKeys(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ChannelBehaviour:
-    """What counts on one channel."""
+    """Settings that hold on one channel."""
 
     command_prefix: str
     line_budget: int
@@ -73,11 +74,15 @@ class BehaviourResolver:
         self._live = {place: dict(values) for place, values in set_live.items()}
         self._files: dict[str, dict[str, dict[str, Any]]] = {}
         self._defaults: dict[str, ChannelBehaviour] = {}
-        self._folds: dict[str, Fold] = {}
+        self._folds: dict[str, Casemap] = {}
         self._known: dict[Place, ChannelBehaviour] = {}
 
     def configure(
-        self, network: str, default: ChannelBehaviour, file: Mapping[str, ChannelKeys], fold: Fold
+        self,
+        network: str,
+        default: ChannelBehaviour,
+        file: Mapping[str, ChannelKeys],
+        fold: Casemap,
     ) -> None:
         """Take what the configuration says of a network; `fold` makes equal names equal there."""
         self._defaults[network], self._folds[network] = default, fold
@@ -87,7 +92,8 @@ class BehaviourResolver:
         self._known.clear()
 
     def resolve(self, place: Place) -> ChannelBehaviour:
-        """What counts at a folded place."""
+        """Return what counts at a place, however its channel is spelled."""
+        place = Place(place.network, self._folds[place.network](place.channel))
         if place not in self._known:
             if len(self._known) > 1_000:  # private conversations are places too
                 self._known.clear()
@@ -97,7 +103,7 @@ class BehaviourResolver:
         return self._known[place]
 
     def sources(self, place: Place) -> list[tuple[str, tuple[Any, str]]]:
-        """Each key that is not the default, its value and where that is from."""
+        """Return each key that is not the default, with its value and where that is from."""
         found: dict[str, tuple[Any, str]] = {}
         for channel in (EVERYWHERE, place.channel):
             file = self._file(place.network, channel)
@@ -122,7 +128,10 @@ class BehaviourResolver:
 
 
 def key_of(word: str) -> str:
-    """The key that a word means: its name, or a part of it that no other has. Raises UnknownKey."""
+    """Return the key that a word means: its name, or a part that no other has.
+
+    Raises UnknownKey.
+    """
     keys = list(ChannelKeys.model_fields)
     fits = [key for key in keys if word.lower() in key.split("_")]
     if word.lower() in keys:
@@ -133,7 +142,7 @@ def key_of(word: str) -> str:
 
 
 def value_of(key: str, text: str) -> Any:
-    """The value of a key as it is typed. Raises ValueError with a sentence for people."""
+    """Return the value of a key as it is typed. Raises ValueError with a sentence for people."""
     words = {"on": "true", "off": "false"} if key == "logging" else {}
     try:
         return getattr(ChannelKeys.model_validate({key: words.get(text.lower(), text)}), key)
@@ -141,8 +150,16 @@ def value_of(key: str, text: str) -> Any:
         raise ValueError(f"{key}: {error.errors(include_url=False)[0]['msg']}") from error
 
 
+async def load_channel_settings(database: Database) -> tuple[BehaviourResolver, AdminOverrides]:
+    """Return what admins have chosen earlier: of each channel's behaviour, and beside it."""
+    stored = ChannelSettings(database)
+    overrides = AdminOverrides(stored)
+    await overrides.load()
+    return BehaviourResolver(await load_settings(stored)), overrides
+
+
 async def load_settings(settings: ChannelSettings) -> dict[Place, dict[str, Any]]:
-    """What admins have set earlier and still fits."""
+    """Return what admins have set earlier, as far as it still fits."""
     known = ChannelKeys.model_fields
     found: dict[Place, dict[str, Any]] = {}
     for place, values in (await settings.all()).items():
@@ -177,11 +194,11 @@ class AdminOverrides:
                 self._joined[place] = values[_JOINED]
 
     def ignore_masks(self, network: str) -> list[str]:
-        """The masks of those who are not heard on a network."""
+        """Return the masks of those who are not heard on a network."""
         return self._ignored.get(network, [])
 
     def channels(self, network: str) -> dict[str, str | None]:
-        """The channels to be in with their keys or "", and those to stay out of with None."""
+        """Return the channels to be in with their keys or "", those to stay out of with None."""
         return {
             place.channel: None if key == _LEFT else key.removeprefix(" ")
             for place, key in self._joined.items()
@@ -189,7 +206,7 @@ class AdminOverrides:
         }
 
     async def ignore(self, network: str, mask: str, *, on: bool) -> bool:
-        """Hear somebody no more, or again; whether that is news."""
+        """Ignore somebody, or hear them again; return whether that changes anything."""
         masks = self.ignore_masks(network)
         if (mask in masks) == on:
             return False
@@ -199,12 +216,12 @@ class AdminOverrides:
         return True
 
     async def join(self, place: Place, key: str) -> None:
-        """Be in a channel from now on."""
+        """Join a channel, also after a restart."""
         self._joined[place] = f" {key}"
         await self.set_value(place, _JOINED, self._joined[place])
 
     async def part(self, place: Place) -> None:
-        """Stay out of a channel from now on."""
+        """Stay out of a channel, also after a restart."""
         self._joined[place] = _LEFT
         await self.set_value(place, _JOINED, _LEFT)
 

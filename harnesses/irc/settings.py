@@ -23,7 +23,7 @@ from terrarium.config import Config, ConfigError, Settings, split_commas
 
 
 def _mechanisms(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of mechanisms as the protocol writes them. Raises ValueError."""
+    """Return the names of mechanisms as the protocol writes them. Raises ValueError."""
     for name in names:
         if name.upper() not in MECHANISMS:
             raise ValueError(f"{name!r} is not one of {', '.join(MECHANISMS)}")
@@ -31,7 +31,7 @@ def _mechanisms(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _fingerprints(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """SHA-256 digests as plain hexadecimal. Raises ValueError."""
+    """Return SHA-256 digests as plain hexadecimal. Raises ValueError."""
     plain = tuple(text.replace(":", "").replace(" ", "").lower() for text in texts)
     if not all(re.fullmatch("[0-9a-f]{64}", text) for text in plain):
         raise ValueError("a SHA-256 fingerprint is 64 hexadecimal digits")
@@ -185,7 +185,7 @@ def _require_known(tables: object, keys: Iterable[str]) -> None:
 
 
 def networks(config: Config) -> dict[str, NetworkSettings]:
-    """The networks to be on, by name: the table `[irc]` itself is the network `irc`.
+    """Return the networks to be on, by name: the table `[irc]` itself is the network `irc`.
 
     Raises ConfigError when a table is wrong or a network has no server.
     """

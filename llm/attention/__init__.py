@@ -1,6 +1,5 @@
-"""When a tendril looks up unasked: signals in, reasons to wake out, and no model call on the way.
+"""Speaking unasked, decided by a plain rule without a model.
 
-Three layers. The lowest (`neurons`) measures each channel and reports what has changed; the middle
-one (`aggregate`, `attention`) gathers five minutes of that and decides whether it is reason enough;
-the highest is a turn of the model, which runs beside the heartbeat (`heart`).
+`attention` has the rule, `message_features` what it knows of a line, `proactive_scheduler` the
+clock, the database and the runs of the model.
 """

@@ -1,9 +1,10 @@
-"""What attention sees of a line: who speaks, whether it asks, whom it names. Never its words."""
+"""Features of a line that the rule goes by: who speaks, what kind of line, whom it names."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
 _ASKS = re.compile(r"\?(?=\s|$)")
 _ADDRESSED = re.compile(r"@?[^\s:,]{1,64}[:,]\s")
@@ -15,13 +16,13 @@ _WORD = re.compile(r"[^\s,:;.!?()<>\"']+")
 
 @dataclass(frozen=True, slots=True)
 class MessageFeatures:
-    """`time` in seconds since 1970, `person` a folded nick.
+    """A line without its text; `person` is a folded nick.
 
-    `asks` means all who are there, not one who is addressed; `settled` that whoever speaks has
-    what they wanted; `words` are folded, to find nicks among them.
+    `asks` is for all who are there, not for one who is addressed; `settled` says that the speaker
+    has what they wanted; `words` are folded, to find nicks among them.
     """
 
-    time: float
+    time: datetime
     person: str
     asks: bool
     settled: bool
@@ -29,8 +30,8 @@ class MessageFeatures:
     words: frozenset[str]
 
     @classmethod
-    def extract(cls, text: str, person: str, time: float) -> MessageFeatures:
-        """The line that `text` is."""
+    def extract(cls, text: str, person: str, time: datetime) -> MessageFeatures:
+        """Return the features of the line that `person` said."""
         addressed = _ADDRESSED.match(text) is not None
         return cls(
             time,

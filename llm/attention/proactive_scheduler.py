@@ -1,6 +1,7 @@
-"""The heartbeat: a tick a second while there is something to look at, and none while there is not.
+"""The scheduler of unasked runs: a tick a second while there is something to look at.
 
-Runs of the model go on beside it. What must not be lost is written down before it counts.
+Runs of the model go on beside the ticks. Pauses and signals are stored before they count, so that
+a restart neither repeats nor forgets them.
 """
 
 from __future__ import annotations
@@ -8,52 +9,54 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TypeVar
 
 import structlog
 
-from llm.attention.acknowledgements import Acknowledgement, AcknowledgementState
-from llm.attention.attention import Attention
+from llm.attention.attention import Attention, Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
-from llm.attention.settings import AttentionSettings
-from llm.attention.token_budget import FULL, TokenBudget
-from llm.attention.trigger import Trigger
-from llm.attention.trigger_kinds import ASKED, TriggerKind
 from storage.chat_log.event import Place
 from storage.db.errors import StorageError
 from storage.queues.attention_state import AttentionStore, Signal, Snooze
 from terrarium.clock import Clock
 
 BEAT = 1.0
-"""Seconds."""
+"""Seconds between two ticks."""
 
-Think = Callable[[Trigger], Awaitable[Acknowledgement | None]]
-"""Runs the model for a reason; None: that is dealt with, else how it was put off. Never raises."""
+DAILY_TOKENS = 1_000_000
+"""Tokens that the tendril may have used today for anything, before it leaves unanswered questions
+to people; it still follows up and reacts."""
 
-_REMEMBERED = 20
+RunModel = Callable[[Trigger], Awaitable[datetime | None]]
+"""Runs the model for a reason, and returns until when that is put off, None when it is dealt with.
+Never raises."""
 
 T = TypeVar("T")
+
+_REMEMBERED = 20
 
 _log = structlog.get_logger()
 
 
 class ProactiveScheduler:
-    """Keeps an `Attention` going; `beats` counts its ticks, `wakes` are the last reasons to run the
-    model. Get one with `restore`."""
+    """Asks an `Attention` for reasons and runs the model for them.
+
+    `tokens_today` is what the tendril has used; `beats` counts the ticks, `wakes` are the last
+    reasons. Get one with `restore`.
+    """
 
     def __init__(
         self,
         attention: Attention,
         store: AttentionStore,
         clock: Clock,
-        tokens: Callable[[], int],
-        think: Think,
+        tokens_today: Callable[[], int],
+        run_model: RunModel,
     ) -> None:
         self._attention, self._store, self._clock = attention, store, clock
-        self._tokens, self._think = tokens, think
+        self._tokens_today, self._run_model = tokens_today, run_model
         self._news = asyncio.Event()
-        self._spent = tokens()
-        self._ticked = clock.monotonic()
         self.beats = 0
         self.wakes: deque[Trigger] = deque(maxlen=_REMEMBERED)
 
@@ -61,40 +64,23 @@ class ProactiveScheduler:
     async def restore(
         cls,
         store: AttentionStore,
-        settings: AttentionSettings,
         clock: Clock,
-        tokens: Callable[[], int],
-        think: Think,
+        tokens_today: Callable[[], int],
+        run_model: RunModel,
     ) -> ProactiveScheduler:
-        """One that knows what an earlier life has left in `store`. `tokens` returns how many were
-        read and written today. Raises StorageError."""
-        past = await store.load()
-        level = FULL if past.energy is None else past.energy
-        energy = TokenBudget(settings.tokens, settings.recharge, level)
-        if past.seen:
-            energy.recover((clock.now() - past.seen).total_seconds())
-        attention = Attention(energy, past.contacted)
-        for each in past.put_off:
-            state = AcknowledgementState.DEFERRED if each.until else AcknowledgementState.SUPPRESSED
-            known = Acknowledgement(state, each.value, each.until)
-            attention.acknowledged.put(TriggerKind(each.kind), each.place, known)
-        for signal in past.signals:
-            attention.add_signal(signal)
-        return cls(attention, store, clock, tokens, think)
-
-    @property
-    def energy(self) -> float:
-        """How much of its tokens the tendril has left: 0.05 to 1."""
-        return self._attention.energy.level
+        """Return a scheduler with the pauses and signals of before a restart. Raises
+        StorageError."""
+        await store.expire(clock.now())
+        return cls(Attention(await store.load()), store, clock, tokens_today, run_model)
 
     @property
     def is_awake(self) -> bool:
-        """Whether there is something to look at."""
+        """True when there is something to look at."""
         return bool(self._attention)
 
     @property
     def running_count(self) -> int:
-        """How many runs of the model there are at the moment."""
+        """The number of runs of the model at the moment."""
         return self._attention.running_count
 
     @property
@@ -103,94 +89,74 @@ class ProactiveScheduler:
         return self._attention.pending_signals
 
     async def run(self) -> None:
-        """Tick whenever there is something to look at, for ever."""
+        """Tick whenever there is something to look at, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 if not self.is_awake:
                     self._news.clear()
                     await self._news.wait()
-                await self._beat(tasks)
+                self._tick(tasks)
+                await self._clock.sleep(BEAT)
 
     def on_message(self, place: Place, line: MessageFeatures, nick: str) -> None:
-        """Somebody has said something; `nick` is ours there, folded."""
-        self._attention.on_message(place, line, nick)
+        """Take in a line of a channel; `nick` is ours there, folded."""
+        self._attention.channel(place).on_message(line, nick)
         self._news.set()
 
     async def signal(self, signal: Signal, *, alone: bool = False) -> None:
-        """Something has happened: it waits until it is dealt with, also over a restart. One that
-        is `alone` takes the place of those of its kind and person there."""
-        if self._attention.pauses(signal):
+        """Add a signal, which waits until a run deals with it, also over a restart. One that is
+        `alone` replaces those of its kind and person there."""
+        if self._attention.ignores(signal):
             return
         if alone:
             await self.drop(TriggerKind(signal.kind), signal.place, signal.person)
-        kept = await self._persist(self._store.add_signal(signal))
-        self._attention.add_signal(kept or signal)
+        stored = await self._persist(self._store.add_signal(signal))
+        self._attention.channel(signal.place).signals.append(stored or signal)
         self._news.set()
 
     async def drop(self, kind: TriggerKind, place: Place, person: str) -> None:
-        """What waits of a kind for a person there is of no interest any more."""
+        """Forget the signals of a kind for a person on a channel."""
         gone = [
             signal
-            for signal in self._attention.pending_signals
-            if (signal.kind, signal.place, signal.person) == (kind, place, person)
+            for signal in self._attention.channel(place).signals
+            if (signal.kind, signal.person) == (kind, person)
         ]
         self._attention.drop(gone)
         await self._persist(self._store.mark_done(gone))
 
     async def mute(self, place: Place) -> None:
-        """Nothing makes us speak unasked there, until that is lifted."""
-        unasked = [kind for kind in TriggerKind if kind not in ASKED]
-        for kind in unasked:
-            self._attention.acknowledged.put(
-                kind, place, Acknowledgement(AcknowledgementState.SUPPRESSED)
-            )
-        for kind in unasked:
-            await self._persist(self._store.put_off(Snooze(kind, place)))
+        """Do not speak unasked on a channel until `unmute`."""
+        self._attention.channel(place).muted = True
+        await self._persist(self._store.put_off(Snooze(TriggerKind.CONTACT, place)))
 
     async def unmute(self, place: Place) -> None:
-        """What was hushed there counts again."""
-        self._attention.acknowledged.lift(place)
+        """Speak unasked again on a channel."""
+        self._attention.channel(place).muted = False
         await self._persist(self._store.lift(place))
 
-    async def _beat(self, tasks: asyncio.TaskGroup) -> None:
-        """Tick until there is nothing to look at. The ticks are a second apart, whatever each
-        takes; one that cannot be in time is left out."""
-        began, number = self._clock.monotonic(), 0
-        while self.is_awake:
-            await self._tick(tasks)
-            passed = self._clock.monotonic() - began
-            number = max(number + 1, int(passed / BEAT))
-            await self._clock.sleep(max(0.0, began + number * BEAT - self._clock.monotonic()))
-
-    async def _tick(self, tasks: asyncio.TaskGroup) -> None:
+    def _tick(self, tasks: asyncio.TaskGroup) -> None:
         self.beats += 1
-        now, moment = self._clock.now(), self._clock.monotonic()
-        passed, self._ticked = moment - self._ticked, moment
-        spent, self._spent = self._spent, self._tokens()
-        # The count begins anew at midnight.
-        self._attention.energy.spend(self._spent - spent if self._spent >= spent else self._spent)
-        for trigger in self._attention.tick(now, passed):
+        may_contact = self._tokens_today() < DAILY_TOKENS
+        for trigger in self._attention.tick(self._clock.now(), may_contact=may_contact):
             self.wakes.append(trigger)
             tasks.create_task(self._run(trigger))
-        if self._attention.energy_changed(now):
-            await self._persist(self._store.record_energy(self.energy, now))
 
     async def _run(self, trigger: Trigger) -> None:
-        """Run the model, and note what came of it. The pause until the next run begins at once, so
-        that a crash does not make us speak twice."""
-        if trigger.kind not in ASKED:
+        """Run the model and store the result. The pause is stored before the run, so that a crash
+        does not make the bot speak twice."""
+        if trigger.kind is not TriggerKind.REACTION:
             await self._persist(self._store.record_contact(trigger.place, trigger.time))
-        put_off = await self._think(trigger)
+        put_off = await self._run_model(trigger)
         _log.info("attention.woke", kind=trigger.kind.value, put_off=put_off is not None)
-        if put_off is None:
+        if put_off:
+            snooze = Snooze(trigger.kind, trigger.place, put_off)
+            await self._persist(self._store.put_off(snooze))
+        else:
             await self._persist(self._store.mark_done(self._attention.settled_by(trigger)))
-        elif put_off.until:
-            kept = Snooze(trigger.kind, trigger.place, put_off.value, put_off.until)
-            await self._persist(self._store.put_off(kept))
         self._attention.finish(trigger, put_off)
 
     async def _persist(self, work: Awaitable[T]) -> T | None:
-        """Write something down; when that fails, what is in memory still counts."""
+        """Await a write; when it fails, the state in memory still counts."""
         try:
             return await work
         except StorageError as error:

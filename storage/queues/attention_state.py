@@ -1,4 +1,4 @@
-"""What a tendril's attention keeps over a restart: signals that wait, and what was put off.
+"""State of unasked speech that survives a restart: signals that wait, pauses, what was put off.
 
 A signal says that something happened, where and by whom, never with which words.
 """
@@ -16,7 +16,7 @@ from storage.db.database import Database, Row, from_micros, to_micros
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Something that happened at a place, of a `kind`, with a `value` from 0 to 1.
+    """Something of a `kind` that happened at a place.
 
     `time` is from when on it counts, `person` a folded nick, `event_id` the log's id of the line
     that it is about; `id` is 0 until it is stored.
@@ -25,7 +25,6 @@ class Signal:
     kind: str
     place: Place
     time: datetime
-    value: float = 0.25
     person: str = ""
     event_id: int = 0
     id: int = 0
@@ -33,21 +32,19 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """A kind that does not count at a place: until a time, or (None) until that is lifted."""
+    """A kind that does not count at a place until a time; with None nothing counts there until
+    that is lifted."""
 
     kind: str
     place: Place
-    value: float = 0.0
     until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionState:
-    """What an earlier life of the tendril has left: its energy at the time `seen`, when it last
-    ran unasked on each channel, what was put off, and the signals that wait, oldest first."""
+    """State at a restart: when the model last ran unasked on each channel, what was put off, and
+    the signals that wait, oldest first."""
 
-    energy: float | None = None
-    seen: datetime | None = None
     contacted: Mapping[Place, datetime] = field(default_factory=dict)
     put_off: tuple[Snooze, ...] = ()
     signals: tuple[Signal, ...] = ()
@@ -60,14 +57,11 @@ class AttentionStore:
         self._database = database
 
     async def load(self) -> AttentionState:
-        """What there is."""
-        energy = await self._database.fetch_one("SELECT * FROM energy")
+        """Return all of it."""
         contacts = await self._database.fetch_all("SELECT * FROM contacts")
         put_off = await self._database.fetch_all("SELECT * FROM put_off")
         signals = await self._database.fetch_all("SELECT * FROM signals ORDER BY id")
         return AttentionState(
-            energy["level"] if energy else None,
-            from_micros(energy["time"]) if energy else None,
             {_place(row): from_micros(row["time"]) for row in contacts},
             tuple(_put_off(row) for row in put_off),
             tuple(_signal(row) for row in signals),
@@ -81,7 +75,7 @@ class AttentionStore:
             signal.place.channel,
             signal.person,
             to_micros(signal.time),
-            signal.value,
+            _VALUE,
             signal.event_id,
         ]
         async with self._database.transaction() as db:
@@ -121,7 +115,7 @@ class AttentionStore:
             await db.execute(
                 "INSERT OR REPLACE INTO put_off (kind, network, channel, value, until)"
                 " VALUES (?, ?, ?, ?, ?)",
-                [what.kind, what.place.network, what.place.channel, what.value, until],
+                [what.kind, what.place.network, what.place.channel, _VALUE, until],
             )
 
     async def lift(self, place: Place) -> None:
@@ -140,18 +134,16 @@ class AttentionStore:
                 [place.network, place.channel, to_micros(time)],
             )
 
-    async def record_energy(self, energy: float, now: datetime) -> None:
-        """Its energy at this time; signals and pauses of more than a day ago are dropped."""
+    async def expire(self, now: datetime) -> None:
+        """Remove signals and pauses of more than a day ago, and what was put off until before."""
         day = to_micros(now) - _DAY
         async with self._database.transaction() as db:
-            await db.execute(
-                "INSERT OR REPLACE INTO energy VALUES (0, ?, ?)", [energy, to_micros(now)]
-            )
             await db.execute("DELETE FROM signals WHERE time < ?", [day])
             await db.execute("DELETE FROM put_off WHERE until < ?", [to_micros(now)])
             await db.execute("DELETE FROM contacts WHERE time < ?", [day])
 
 
+_VALUE = 0.0  # of a column that is not used any more
 _DAY = 24 * 3_600_000_000  # microseconds
 
 
@@ -161,7 +153,7 @@ def _place(row: Row) -> Place:
 
 def _put_off(row: Row) -> Snooze:
     until = None if row["until"] is None else from_micros(row["until"])
-    return Snooze(row["kind"], _place(row), row["value"], until)
+    return Snooze(row["kind"], _place(row), until)
 
 
 def _signal(row: Row) -> Signal:
@@ -169,7 +161,6 @@ def _signal(row: Row) -> Signal:
         row["kind"],
         _place(row),
         from_micros(row["time"]),
-        row["value"],
         row["person"],
         row["anchor"],
         row["id"],

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx2
 from fastapi.routing import APIRoute
 
-from harnesses.irc.commands.registry import CommandHost, Commands
+from harnesses.irc.commands.registry import Commands
 from harnesses.irc.tendril import IrcTendril
 from harnesses.web.api import routes as api
 from harnesses.web.app import PAGES
@@ -81,9 +81,9 @@ async def told_secrets(data: Path) -> AsyncIterator[tuple[IrcTendril, ScriptedOp
                     await person.say(target, f"the password is {SECRETS[place]}")
                     await person.say(target, ".ping")
                     await person.expect("pong")
-            assert tendril.semantic_index is not None
-            await tendril.log.flush()
-            assert await tendril.semantic_index.catch_up() > 0
+            assert tendril.services.semantic_index is not None
+            await tendril.services.log.flush()
+            assert await tendril.services.semantic_index.catch_up() > 0
             async with irc_client(ircd.port, "dave") as dave:
                 for channel in (RED, GREEN):
                     await dave.join(channel)
@@ -91,7 +91,7 @@ async def told_secrets(data: Path) -> AsyncIterator[tuple[IrcTendril, ScriptedOp
 
 
 async def test_no_command_and_no_tool_tells_what_was_said_elsewhere(tmp_path: Path) -> None:
-    names = sorted(set(Commands(cast(CommandHost, None)).known) - {"forget", "nolog"})
+    names = sorted(set(Commands(*[cast(Any, None)] * 4).known) - {"forget", "nolog"})
     found: set[str] = set()
     async with told_secrets(tmp_path) as (_, script, dave):
         for place, target in ((RED, RED), (GREEN, GREEN), (None, "Terra")):
@@ -156,7 +156,7 @@ async def test_no_page_and_no_endpoint_tells_what_a_token_may_not_read(tmp_path:
         "": set(),
     }
     async with told_secrets(tmp_path) as (tendril, script, _):
-        events = await tendril.log.find(Query(scope=EVERYTHING, limit=1000))
+        events = await tendril.services.log.find(Query(scope=EVERYTHING, limit=1000))
         ids = [event.id for event in events if event.text.startswith("the password")]
         assert len(ids) == 3
         async with web_site(

@@ -30,7 +30,6 @@ _ORDER = (
     "admission",
     "usage",
     "agent",
-    "attention",
     "storage",
     "up",
     "irc",

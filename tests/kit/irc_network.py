@@ -9,6 +9,7 @@ from typing import Any
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.transport.irc3_bot import Irc3Bot
 from harnesses.irc.transport.network import Network
 from terrarium.backoff import Backoff
 from tests.kit.patience import PATIENCE
@@ -46,11 +47,14 @@ class Ears:
 async def running(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Network]:
     """A network that runs, and leaves as the tendril does."""
     keys: dict[str, Any] = {"server": "127.0.0.1", "port": port, "channels": ("#c",), **settings}
-    names = ("plugins", "policies", "silence")
+    names = ("policies", "silence")
+    modules = keys.pop("plugins", ())
     options = {name: keys.pop(name) for name in names if name in keys}
-    network = Network("net", NetworkSettings(**keys), ears, backoff=Backoff(0.05, 300.0), **options)
+    if modules:
+        options["plugins"] = lambda network: Irc3Bot(network, modules)
+    network = Network("net", NetworkSettings(**keys), backoff=Backoff(0.05, 300.0), **options)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(network.run())
+        tasks.create_task(network.run(ears))
         try:
             yield network
         finally:

@@ -1,23 +1,18 @@
-"""What admins can ask of the bot on IRC; who is one, is checked before any of this runs."""
+"""Commands for admins. That the person is one is checked before any of this runs."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import Protocol
+from datetime import timedelta
 
-from harnesses.irc.channel_settings import (
-    AdminOverrides,
-    BehaviourResolver,
-    UnknownKey,
-    key_of,
-    value_of,
-)
-from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
+from harnesses.irc.channel_settings import UnknownKey, key_of, value_of
+from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
-from harnesses.irc.protocol.identity import mask_of
-from llm.prompt.builder import PromptBuilder
+from harnesses.irc.questions.proactive import ProactiveSpeech
+from harnesses.irc.services import BotServices
 from storage.chat_log.event import Place
-from storage.privacy.audit_log import AuditEntry, AuditLog
+from storage.privacy.audit_log import AuditEntry
 from storage.queues.channel_settings import EVERYWHERE
 from terrarium.config import ConfigError
 
@@ -25,29 +20,11 @@ _SHOWN = 60  # characters of a value in a list
 _BACK = "default"
 
 
-class AdminHost(Protocol):
-    """What admin commands need of the tendril."""
-
-    behaviours: BehaviourResolver
-    overrides: AdminOverrides
-    audit: AuditLog
-    prompts: PromptBuilder
-
-    def reload(self) -> str:
-        """Read the configuration anew; what that has changed. Raises ConfigError."""
-
-    async def on_setting_changed(self, place: Place, key: str) -> None:
-        """A key of a folded place was set."""
-
-    async def admin_status(self, request: CommandRequest) -> str:
-        """How the bot is."""
-
-
 class AdminCommands:
     """The commands by name."""
 
-    def __init__(self, host: AdminHost) -> None:
-        self._host = host
+    def __init__(self, services: BotServices, proactive: ProactiveSpeech) -> None:
+        self._services, self._proactive = services, proactive
         self.known: Mapping[str, Command] = {
             "join": self.join,
             "part": self.part,
@@ -65,7 +42,7 @@ class AdminCommands:
             request.network.join(channel, key.strip())
         except InvalidMessage:
             return PrivateReply("Which channel? Write: join #channel, and its key if it has one.")
-        await self._host.overrides.join(_fold_channel(request, channel), key.strip())
+        await self._services.overrides.join(_fold_channel(request, channel), key.strip())
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
 
@@ -77,17 +54,17 @@ class AdminCommands:
             request.network.part(channel, reason)
         except InvalidMessage:
             return PrivateReply("Which channel? Write: part #channel.")
-        await self._host.overrides.part(_fold_channel(request, channel))
+        await self._services.overrides.part(_fold_channel(request, channel))
         await self._note(request, "part", channel, reason)
         return PrivateReply(f"I have left {channel}.")
 
     async def ignore(self, request: CommandRequest) -> str:
         """ignore [NICK or MASK]: do not hear somebody; alone, who that is"""
         if not request.words:
-            masks = self._host.overrides.ignore_masks(request.network.name)
+            masks = self._services.overrides.ignore_masks(request.network.name)
             return PrivateReply(f"Not heard: {', '.join(masks) or 'nobody'}.")
         mask = mask_of(request.words.split()[0])
-        await self._host.overrides.ignore(request.network.name, mask, on=True)
+        await self._services.overrides.ignore(request.network.name, mask, on=True)
         await self._note(request, "ignore", mask)
         return PrivateReply(f"I do not hear {mask} any more.")
 
@@ -96,7 +73,7 @@ class AdminCommands:
         if not request.words:
             return PrivateReply("Whom? Write: unignore NICK, or the mask.")
         mask = mask_of(request.words.split()[0])
-        if not await self._host.overrides.ignore(request.network.name, mask, on=False):
+        if not await self._services.overrides.ignore(request.network.name, mask, on=False):
             return PrivateReply(f"{mask} is not on the list.")
         await self._note(request, "unignore", mask)
         return PrivateReply(f"I hear {mask} again.")
@@ -118,7 +95,7 @@ class AdminCommands:
     async def reload(self, request: CommandRequest) -> str:
         """reload: read the configuration file anew"""
         try:
-            changed = self._host.reload()
+            changed = self._services.tendril.reload()
         except ConfigError as error:
             return PrivateReply(f"Nothing has changed, as the configuration is wrong: {error}")
         await self._note(request, "reload", "")
@@ -126,25 +103,36 @@ class AdminCommands:
 
     async def status(self, request: CommandRequest) -> str:
         """status: how I am"""
-        return await self._host.admin_status(request)
+        services, tendril = self._services, self._services.tendril
+        lag = await request.network.lag()
+        model = services.behaviours.resolve(request.place).model
+        up = timedelta(seconds=round(asyncio.get_running_loop().time() - services.started))
+        return (
+            f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
+            f" {tendril.pending} in the queue; model {model};"
+            f" {tendril.accounting.today():,} tokens today;"
+            f" {self._proactive.admin_summary(_fold_channel(request, request.place.channel))}"
+            + (f"; broken: {', '.join(broken)}" if (broken := tendril.prompts.problems) else "")
+        )
 
     async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:
         key, place = key_of(word), _fold_channel(request, channel)
         if not text:
-            return f"{key} = {getattr(self._host.behaviours.resolve(place), key)}"
+            return f"{key} = {getattr(self._services.behaviours.resolve(place), key)}"
         value = None if text == _BACK else value_of(key, text)
         if key == "persona" and value:
-            self._host.prompts.personas.require(value)
-        await self._host.overrides.set_value(place, key, None if value is None else str(value))
-        self._host.behaviours.set_value(place, key, value)
-        await self._host.on_setting_changed(place, key)
+            self._services.tendril.prompts.personas.require(value)
+        await self._services.overrides.set_value(place, key, None if value is None else str(value))
+        self._services.behaviours.set_value(place, key, value)
+        if key == "proactive":
+            await self._proactive.unmute(place)
         await self._note(request, "set", key, text)
         where = "every channel of this network" if channel == EVERYWHERE else channel
         return f"{key} is {'as configured' if value is None else value} on {where}."
 
     def _list_settings(self, place: Place) -> str:
-        behaviour = self._host.behaviours.resolve(place)
-        sources = {key: how for key, (_, how) in self._host.behaviours.sources(place)}
+        behaviour = self._services.behaviours.resolve(place)
+        sources = {key: how for key, (_, how) in self._services.behaviours.sources(place)}
         return "\n".join(
             f"{key} = {_short(getattr(behaviour, key))} ({sources.get(key, 'default')})"
             for key in type(behaviour).__slots__
@@ -154,7 +142,7 @@ class AdminCommands:
         self, request: CommandRequest, action: str, target: str, reason: str = ""
     ) -> None:
         entry = AuditEntry(request.place, str(request.who), action, target, reason)
-        await self._host.audit.add(entry)
+        await self._services.audit.add(entry)
 
 
 def _fold_channel(request: CommandRequest, channel: str) -> Place:

@@ -1,52 +1,35 @@
-"""What people have the bot remember of them, and look at: no model is asked."""
+"""Commands about what the bot remembers of a person. No model is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
-from harnesses.irc.channel_settings import ChannelBehaviour
-from harnesses.irc.commands.reminders import owner_of
-from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
-from harnesses.irc.policy.log_records import channel_key, conversation_id
-from harnesses.irc.transport.network import Network
+from harnesses.irc.policy.log_records import channel_key
+from harnesses.irc.policy.requests import (
+    Command,
+    CommandRequest,
+    PrivateReply,
+    conversation_of,
+)
+from harnesses.irc.reminders import TIMEZONE_FACT, owner_of
+from harnesses.irc.services import BotServices
 from llm.memory.memory import TendrilMemory
 from llm.memory.personal import PersonalMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
 from llm.skills.world_clock.places import zone_name
-from storage.chat_log.event import Place
-from storage.chat_log.opt_outs import OptOuts
-from storage.db.database import Database
-from storage.memory.conversations import Conversations
 from storage.memory.memories import Memory
 from storage.queues.reminders import Reminders
 
 _SHOWN = 20  # facts in a list
-_ZONE = "timezone"
-_BRIDGED = "I cannot tell who you are: you speak to me through a relay."
+BRIDGED = "I cannot tell who you are: you speak to me through a relay."
 _KEPT_OUT = "I keep nothing of what you say here, so I cannot remember that either."
-
-
-class MemoryHost(Protocol):
-    """What these commands need of the tendril."""
-
-    memory: TendrilMemory
-    database: Database
-    conversations: Conversations
-    opt_outs: OptOuts
-
-    def behaviour(self, network: Network, place: Place) -> ChannelBehaviour:
-        """What counts at a place."""
-
-    def prefix(self, request: CommandRequest) -> str:
-        """What a command begins with where `request` was given."""
 
 
 class MemoryCommands:
     """The commands by name."""
 
-    def __init__(self, host: MemoryHost) -> None:
-        self._host = host
+    def __init__(self, services: BotServices) -> None:
+        self._services = services
         self.known: Mapping[str, Command] = {
             "remember": self.remember,
             "recall": self.recall,
@@ -59,22 +42,22 @@ class MemoryCommands:
             return refusal
         statement = statement_in(request.words)
         if statement is None:
-            prefix = self._host.prefix(request)
+            prefix = self._services.prefix(request.place)
             return PrivateReply(f"Remember what? {prefix}remember tea oolong")
         value = statement.value
-        if statement.key == _ZONE and not is_zone(value):
+        if statement.key == TIMEZONE_FACT and not is_zone(value):
             zone = zone_name(value)
             if zone is None:
                 return PrivateReply(f"I know no time zone {value}; write it as Europe/Vienna.")
             value = zone
-        key = await memory_of(self._host.memory, request).remember(value, statement.key)
+        key = await memory_of(self._services.tendril.memory, request).remember(value, statement.key)
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
     async def recall(self, request: CommandRequest) -> str:
         """recall [KEY]: what I have told you to remember; alone, all of it"""
         if request.who.bridged:
-            return PrivateReply(_BRIDGED)
-        mine = memory_of(self._host.memory, request)
+            return PrivateReply(BRIDGED)
+        mine = memory_of(self._services.tendril.memory, request)
         key = fact_key(request.words)
         if not key:
             return PrivateReply(_list_facts(await mine.facts()))
@@ -88,12 +71,12 @@ class MemoryCommands:
     async def memory(self, request: CommandRequest) -> str:
         """memory: what I keep about you, and how to remove it"""
         if request.who.bridged:
-            return PrivateReply(_BRIDGED)
-        host, prefix = self._host, self._host.prefix(request)
-        mine = memory_of(host.memory, request)
+            return PrivateReply(BRIDGED)
+        tendril, prefix = self._services.tendril, self._services.prefix(request.place)
+        mine = memory_of(tendril.memory, request)
         facts, notes = await mine.facts(), await mine.notes()
-        turns = len(await host.conversations.turns(_conversation(request)))
-        reminders = len(await Reminders(host.database).for_owner(owner_of(request)))
+        turns = len(await tendril.conversations.turns(conversation_of(request)))
+        reminders = len(await Reminders(tendril.database).for_owner(owner_of(request)))
         lines = [
             _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_SHOWN:]),
@@ -104,12 +87,14 @@ class MemoryCommands:
         return PrivateReply("\n".join(lines))
 
     def _refusal(self, request: CommandRequest) -> str:
-        """Why nothing can be remembered for whoever asks; nothing, when it can."""
+        """Return why nothing can be remembered for whoever asks, "" when it can."""
         who, network = request.who, request.network
         if who.bridged:
-            return PrivateReply(_BRIDGED)
-        hidden = self._host.opt_outs.opt_out_rules.hides_person(network.name, who.nick, who.account)
-        logs = self._host.behaviour(network, request.place).logging
+            return PrivateReply(BRIDGED)
+        hidden = self._services.opt_outs.opt_out_rules.hides_person(
+            network.name, who.nick, who.account
+        )
+        logs = self._services.behaviours.resolve(request.place).logging
         return (
             PrivateReply(_KEPT_OUT)
             if hidden or (logs and request.pending_event.event is None)
@@ -118,18 +103,14 @@ class MemoryCommands:
 
 
 def memory_of(memory: TendrilMemory, request: CommandRequest) -> PersonalMemory:
-    """What is remembered of whoever asks, where they ask."""
+    """Return the memory of whoever asks, in the place where they ask."""
     fold = request.network.fold
     room, person = channel_key(request.place, fold), fold(request.who.name)
-    return memory.for_room(room, _conversation(request), person).personal()
-
-
-def _conversation(request: CommandRequest) -> str:
-    return conversation_id(request.place, request.who.name, request.network.fold)
+    return memory.for_room(room, conversation_of(request), person).personal()
 
 
 def _list_facts(facts: list[Memory]) -> str:
-    """Facts in one line."""
+    """Return facts as one line."""
     if not facts:
         return "I remember no facts about you here."
     shown = "; ".join(f"{fact.key} = {fact.text}" for fact in facts[:_SHOWN])

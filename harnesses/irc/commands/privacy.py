@@ -1,4 +1,4 @@
-"""What people decide about their own words: not to be logged, to be forgotten.
+"""Commands by which people decide about their own words: not to be logged, to be forgotten.
 
 Neither command is logged itself, and both are answered to the person alone.
 """
@@ -9,55 +9,32 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 import structlog
 
-from harnesses.irc.commands.memory import memory_of
-from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
-from harnesses.irc.protocol.identity import Identity
-from llm.memory.memory import TendrilMemory
+from harnesses.irc.commands.memory import BRIDGED, memory_of
+from harnesses.irc.policy.log_records import belongs_to
+from harnesses.irc.policy.requests import Command, CommandRequest, Identity, PrivateReply
+from harnesses.irc.services import BotServices
 from llm.memory.personal import fact_key
 from storage.chat_log.event import Place
-from storage.chat_log.opt_outs import OptOuts
-from storage.db.database import Database
-from storage.log import ChatLog
 from storage.memory.deletion import redact
-from storage.privacy.audit_log import AuditEntry, AuditLog
+from storage.privacy.audit_log import AuditEntry
 from storage.privacy.erasure import Person, count, forget, other_files
 from storage.queues.reminders import Reminders
 from storage.settings import log_path
-from terrarium.config import Config
 
 UNLOGGED = frozenset({"nolog", "forget"})
 """The commands that are not logged."""
 
 _CONFIRM = timedelta(minutes=2)  # how long the word that confirms is valid
-_BRIDGED = "I cannot tell who you are: you speak to me through a relay."
 
 _log = structlog.get_logger()
 
 
-class PrivacyHost(Protocol):
-    """What these commands need of the tendril."""
-
-    config: Config
-    database: Database
-    log: ChatLog
-    audit: AuditLog
-    opt_outs: OptOuts
-    memory: TendrilMemory
-
-    def prefix(self, request: CommandRequest) -> str:
-        """What a command begins with where `request` was given."""
-
-    async def cancel_all(self, request: CommandRequest) -> None:
-        """End all that is being answered for whoever asks."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Somebody wants to be forgotten, and has not confirmed it yet."""
+    """A wish to be forgotten that has not been confirmed yet."""
 
     word: str
     until: datetime
@@ -66,8 +43,8 @@ class _Wish:
 class PrivacyCommands:
     """The commands by name."""
 
-    def __init__(self, host: PrivacyHost) -> None:
-        self._host = host
+    def __init__(self, services: BotServices) -> None:
+        self._services = services
         self._wishes: dict[Person, _Wish] = {}
         self.known: Mapping[str, Command] = {"nolog": self.nolog, "forget": self.forget}
 
@@ -75,7 +52,7 @@ class PrivacyCommands:
         """nolog [off]: keep nothing of what I say from now on (off: log me again)"""
         await request.pending_event.wait_visible()  # what was said before is in the log
         network, who = request.network.name, request.who
-        opt_outs = self._host.opt_outs
+        opt_outs = self._services.opt_outs
         if request.words.lower() == "off":
             if await opt_outs.remove(network, who.nick, who.account):
                 return PrivateReply("You are logged again.")
@@ -83,8 +60,8 @@ class PrivacyCommands:
                 "Only the account that asked for it can take it back: log in to it."
             )
         await opt_outs.add(network, who.nick, who.account)
-        await redact(self._host.database, network, who.nick)
-        command = self._host.prefix(request)
+        await redact(self._services.tendril.database, network, who.nick)
+        command = self._services.prefix(request.place)
         advice = "" if who.account else "Log in to services, so that it stays so under each nick. "
         return PrivateReply(
             f"I keep nothing more of what you say, and show nothing of it to the model. {advice}"
@@ -94,26 +71,28 @@ class PrivacyCommands:
     async def forget(self, request: CommandRequest) -> str:
         """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
         if request.who.bridged:
-            return PrivateReply(_BRIDGED)
-        await self._host.log.flush()  # what was said just now counts too
+            return PrivateReply(BRIDGED)
+        await self._services.log.flush()  # what was said just now counts too
         person = _person(request.network.name, request.who)
         words = request.words.lower().split()
         wish = self._wishes.get(person)
         if wish and len(words) == 2 and words[1] == wish.word and wish.until > datetime.now(UTC):
             del self._wishes[person]
-            await self._host.cancel_all(request)
+            await self._cancel_all(request)
             return PrivateReply(await self._forget(person))
         if words[:1] == ["me"]:
-            return PrivateReply(await self._asked_back(person, self._host.prefix(request)))
+            return PrivateReply(
+                await self._asked_back(person, self._services.prefix(request.place))
+            )
         return PrivateReply(await self._forget_fact(request))
 
     async def _forget_fact(self, request: CommandRequest) -> str:
         """Remove one fact about the person, by its name."""
-        all_of_it = f"{self._host.prefix(request)}forget me"
+        all_of_it = f"{self._services.prefix(request.place)}forget me"
         key = fact_key(request.words)
         if not key:
             return f"This removes all that I have kept of what you said: {all_of_it}"
-        if await memory_of(self._host.memory, request).forget(key):
+        if await memory_of(self._services.tendril.memory, request).forget(key):
             return f"Forgotten: your {key}."
         return (
             f"I remember nothing of yours called {key}. This removes all that I have kept of what"
@@ -121,9 +100,9 @@ class PrivacyCommands:
         )
 
     async def _asked_back(self, person: Person, prefix: str) -> str:
-        """What would go, and the word that confirms it."""
-        found = await count(self._host.log, person)
-        reminders = await Reminders(self._host.database).for_owner(person.owner)
+        """Return what would be removed, and the word that confirms it."""
+        found = await count(self._services.log, person)
+        reminders = await Reminders(self._services.tendril.database).for_owner(person.owner)
         if not found and not reminders:
             return "There is nothing that I know to be yours." + _identity_text(person)
         now = datetime.now(UTC)
@@ -137,14 +116,18 @@ class PrivacyCommands:
             f" me {word}"
         )
 
+    async def _cancel_all(self, request: CommandRequest) -> None:
+        """End what is being answered for whoever asks, anywhere on their network."""
+        network, person = request.network.name, request.network.fold(request.who.name)
+        await self._services.cancel(lambda name: belongs_to(name, network, person))
+
     async def _forget(self, person: Person) -> str:
-        host = self._host
-        path = log_path(host.config)
-        others = other_files(host.config.data, path)
-        gone = await forget(host.database, host.log, person, others)
+        tendril, log = self._services.tendril, self._services.log
+        others = other_files(tendril.config.data, log_path(tendril.config))
+        gone = await forget(tendril.database, log, person, others)
         # Who it was is forgotten here too.
         place = Place(person.network, "")
-        await host.audit.add(AuditEntry(place, "", "forget", f"{gone.events} events"))
+        await self._services.audit.add(AuditEntry(place, "", "forget", f"{gone.events} events"))
         _log.info("irc.forgotten", network=person.network, events=gone.events)
         return (
             f"Forgotten: {gone.events:,} events of yours, {gone.replies:,} lines of mine, and"
@@ -157,7 +140,7 @@ def _person(network: str, who: Identity) -> Person:
 
 
 def _identity_text(person: Person) -> str:
-    """What counts as theirs, in a sentence."""
+    """Return what counts as theirs, in a sentence."""
     mask = f"{person.nick}!{person.user}@{person.host}"
     if person.account:
         return f" Yours is what the account {person.account}, or {mask}, has said."

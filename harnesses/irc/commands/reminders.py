@@ -1,216 +1,28 @@
-"""Reminders: the jobs that tell somebody something later, and the commands and tools to set them.
-
-No model is asked to tell one. They are jobs of a worker of their own, so that none waits behind
-what the model is busy with.
-"""
+"""Commands that set, list and cancel reminders."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
-from datetime import datetime, timedelta, tzinfo
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from collections.abc import Mapping
 
-import structlog
-from pydantic import Field
-
-from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
-from harnesses.irc.policy.log_records import channel_key
-from harnesses.irc.replies.outbox_delivery import reachable
-from llm.messages.escaping import escape_tags
-from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
-from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, parse_time
-from llm.scheduling.worker import Worker
-from llm.tools.toolbox import ToolError, tool
-from storage.chat_log.pending_event import PendingEvent
-from storage.db.database import Database, to_micros
-from storage.memory.memories import person_of
-from storage.queues.jobs import Job, Jobs
-from storage.queues.reminders import Owner, Reminder, Reminders
-from terrarium.clock import Clock
-
-if TYPE_CHECKING:
-    from harnesses.irc.tendril import IrcTendril
-
-LONGEST = 300
-"""Characters of a reminder."""
-
-_KIND = "reminder"
-_ZONE = "timezone"  # the fact about a person that counts
-_AGAIN = timedelta(seconds=15)  # until a place that we are not in is tried again
-_LATE = timedelta(minutes=2)  # from when on we say that it is late
-
-Say = Callable[[Reminder, str], Awaitable[bool]]
-"""Says a text to whom a reminder belongs, where it belongs; whether that was possible."""
-
-Zone = Callable[[CommandRequest], Awaitable[str]]
-"""The name of the time zone in which whoever asks means their times."""
-
-_log = structlog.get_logger()
-
-
-class ReminderService:
-    """The reminders of one tendril. `lock` is a file that whoever says reminders holds."""
-
-    def __init__(self, database: Database, clock: Clock, zone: Zone, say: Say, lock: Path) -> None:
-        self._kept, self._clock, self._zone, self._say = Reminders(database), clock, zone, say
-        self._jobs = Jobs(database, clock.now)
-        self._worker = Worker(self._jobs, {_KIND: self._fire}, clock, lock)
-
-    async def run(self) -> None:
-        """Say what is due, for ever; what was due meanwhile, once."""
-        for reminder in await self._kept.all():
-            await self._plan(reminder)
-        await self._worker.run()
-
-    async def parse_time(self, request: CommandRequest, text: str) -> tuple[ResolvedTime, str]:
-        """The time that a text names, as whoever asks means it, and the rest of it. Raises
-        NotUnderstood."""
-        asked = request.queued or self._clock.now()
-        return parse_time(text, asked, await self.zone_of(request))
-
-    async def zone_of(self, request: CommandRequest) -> tzinfo:
-        """The time zone in which whoever asks means their times. Raises StorageError."""
-        return parse_zone(await self._zone(request))
-
-    async def add(self, request: CommandRequest, time: ResolvedTime, text: str) -> str:
-        """Keep a reminder for whoever asks; what to tell them. Raises NotUnderstood."""
-        if not text.strip():
-            raise NotUnderstood("Of what?")
-        if len(text) > LONGEST:
-            raise NotUnderstood(f"A reminder has at most {LONGEST} characters.")
-        reminder = Reminder(
-            owner_of(request),
-            request.place,
-            request.private,
-            text.strip(),
-            time.due,
-            time.rule,
-            await self._zone(request),
-            await request.pending_event.wait_visible(),
-        )
-        kept = await self._kept.add(reminder)
-        if kept is None:
-            raise NotUnderstood("There are too many reminders already; cancel one first.")
-        await self._plan(kept)
-        again = ", and again each time" if kept.rule else ""
-        return f"I will remind you on {_format_due(kept)}{again}. Its number is {kept.id}."
-
-    async def list_text(self, request: CommandRequest) -> str:
-        """The reminders of whoever asks."""
-        found = await self._kept.for_owner(owner_of(request))
-        lines = [
-            f"{reminder.id}:"
-            f" {_format_due(reminder)}{' (again and again)' if reminder.rule else ''}:"
-            f" {reminder.text}"
-            for reminder in found
-        ]
-        return "\n".join(lines) or "I am to remind you of nothing."
-
-    async def cancel(self, request: CommandRequest, number: int) -> bool:
-        """Drop a reminder of whoever asks, an admin anybody's; whether there was one."""
-        return await self._kept.remove(number, None if request.admin else owner_of(request))
-
-    async def cancel_own(self, request: CommandRequest, words: str) -> int | None:
-        """Drop the one reminder of whoever asks that has some words in it, or all of them; how
-        many that were, None when several fit the words."""
-        owner = owner_of(request)
-        own = await self._kept.for_owner(owner)
-        found = [each for each in own if words == "all" or words in each.text.lower()]
-        if words != "all" and len(found) > 1:
-            return None
-        return sum([await self._kept.remove(each.id, owner) for each in found])
-
-    async def _plan(self, reminder: Reminder) -> None:
-        key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
-        await self._jobs.add(_KIND, {"id": reminder.id}, key=key, run_at=reminder.due)
-
-    async def _fire(self, job: Job) -> None:
-        """Say a reminder, or later where we are not there; then it has been said, or has its next
-        time. A crash in between says it again: better twice than never."""
-        reminder = await self._kept.get(job.payload["id"])
-        now = self._clock.now()
-        if reminder is None or reminder.due > now:
-            return
-        if not await self._say(reminder, _words(reminder, now)):
-            await self._jobs.postpone(job, now + _AGAIN)
-            return
-        _log.info("irc.reminded", network=reminder.place.network, reminder=reminder.id)
-        if reminder.rule:
-            table = Timetable.parse(reminder.rule, reminder.zone)
-            await self._plan(await self._kept.move(reminder, table.after(now)))
-        else:
-            await self._kept.remove(reminder.id)
-
-
-def create_service(tendril: IrcTendril) -> ReminderService:
-    """The reminders of the IRC tendril."""
-
-    async def say(reminder: Reminder, text: str) -> bool:
-        owner, place = reminder.owner, reminder.place
-        network = tendril.networks.get(place.network)
-        if network is None or not reachable(network, place.channel):
-            return False
-        hides = tendril.opt_outs.opt_out_rules.hides_person
-        target = tendril.target_at(network, place, reminder.private)
-        logged = target.logged and not hides(owner.network, owner.nick, owner.account)
-        asked = PendingEvent(None)  # so that what we say goes when what was asked for is forgotten
-        asked.mark_visible(reminder.question_event_id)
-        target = replace(target, nick=owner.nick, logged=logged, answers=asked)
-        return await tendril.sender.say(target, text)
-
-    async def zone(request: CommandRequest) -> str:
-        fold = request.network.fold
-        room, person = channel_key(request.place, fold), person_of(fold(request.who.name))
-        fact = await tendril.memory.memories.fact(room, person, _ZONE)
-        return fact.text if fact and is_zone(fact.text) else tendril.agent.zone_name
-
-    lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
-    return ReminderService(tendril.database, tendril.clock, zone, say, lock)
-
-
-def owner_of(request: CommandRequest) -> Owner:
-    """Whoever asks, as the owner of a reminder."""
-    who = request.who
-    return Owner(request.network.name, who.nick, who.user, who.host, who.account)
-
-
-def _words(reminder: Reminder, now: datetime) -> str:
-    late = (
-        f", due on {_format_due(reminder)} while I was away" if now - reminder.due > _LATE else ""
-    )
-    return f"reminder{late}: {reminder.text}"
-
-
-def _format_due(reminder: Reminder) -> str:
-    local = reminder.due.astimezone(parse_zone(reminder.zone))
-    return f"{local:%a %Y-%m-%d at %H:%M} {reminder.zone}"
-
+from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
+from harnesses.irc.reminders import ReminderService
+from harnesses.irc.services import BotServices
+from llm.scheduling.time_phrases import FORMS, NotUnderstood
 
 _ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)
-
-
-class ReminderHost(Protocol):
-    """What these commands need of the tendril."""
-
-    reminder_service: ReminderService
-
-    def prefix(self, request: CommandRequest) -> str:
-        """What a command begins with where `request` was given."""
 
 
 class ReminderCommands:
     """The commands by name."""
 
-    def __init__(self, host: ReminderHost) -> None:
-        self._host = host
+    def __init__(self, services: BotServices, reminders: ReminderService) -> None:
+        self._services, self._reminders = services, reminders
         self.known: Mapping[str, Command] = {"remind": self.remind, "reminders": self.reminders}
 
     async def remind(self, request: CommandRequest) -> str:
         """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
-        reminder_service = self._host.reminder_service
+        reminder_service = self._reminders
         words = _ME.sub("", request.words, count=1)
         try:
             if not words:
@@ -222,7 +34,7 @@ class ReminderCommands:
 
     async def reminders(self, request: CommandRequest) -> str:
         """reminders [cancel NUMBER|WORDS|all]: what you are to remind me of; cancel some"""
-        reminder_service = self._host.reminder_service
+        reminder_service = self._reminders
         match request.words.lower().split():
             case []:
                 return PrivateReply(await reminder_service.list_text(request))
@@ -235,50 +47,16 @@ class ReminderCommands:
                 count = await reminder_service.cancel_own(request, " ".join(words))
                 return PrivateReply(_cancel_reply(count, " ".join(words)))
             case _:
-                prefix = self._host.prefix(request)
+                prefix = self._services.prefix(request.place)
                 return PrivateReply(
                     f"Write {prefix}reminders, or: {prefix}reminders cancel NUMBER."
                 )
 
 
 def _cancel_reply(count: int | None, words: str) -> str:
-    """What to say when so many were cancelled; None: several fit, and none was."""
+    """Return the reply after cancelling; None means that several fit, and none was cancelled."""
     if count is None:
         return f"Several of your reminders fit {words}: cancel one by its number."
     if count == 0:
         return f"You have no reminder {words}." if words != "all" else "You have no reminders."
     return "Cancelled." if count == 1 else f"Cancelled: {count} reminders."
-
-
-class ReminderTools:
-    """The same for the model, in the name of whoever asks, and of nobody else."""
-
-    def __init__(self, reminder_service: ReminderService, request: CommandRequest) -> None:
-        self._reminder_service, self._request = reminder_service, request
-
-    @tool(effect=True)
-    async def remind(
-        self,
-        when: Annotated[str, Field(max_length=100, description=f"one of: {FORMS}")],
-        text: Annotated[str, Field(max_length=LONGEST, description="what to tell them then")],
-    ) -> str:
-        """Remind the person who asks you of something later, here."""
-        try:
-            time, rest = await self._reminder_service.parse_time(self._request, when)
-            if rest:
-                raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {FORMS}")
-            return await self._reminder_service.add(self._request, time, text)
-        except NotUnderstood as error:
-            raise ToolError(str(error)) from error
-
-    @tool(reads=True)
-    async def reminders(self) -> str:
-        """List the reminders of the person who asks you, with their numbers."""
-        return escape_tags(await self._reminder_service.list_text(self._request))
-
-    @tool(effect=True)
-    async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
-        """Cancel a reminder of the person who asks you, by its number."""
-        if not await self._reminder_service.cancel(self._request, number):
-            raise ToolError(f"they have no reminder {number}")
-        return "cancelled"

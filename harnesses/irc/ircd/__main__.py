@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from harnesses.irc.ircd import channels, messages, queries, registration  # noqa: F401  they fill the table
-from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.server import Server
+from harnesses.irc.ircd.server import Client, Server
 from terrarium.supervision import parent_gone
 
 EX_CONFIG = 78

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
 
-from harnesses.irc.ircd.channel import SYMBOLS, Channel
-from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.command_table import CHANNELLEN, command
+from harnesses.irc.ircd.server import CHANNELLEN, SYMBOLS, Channel, Client, Server, command
 from harnesses.irc.protocol.message import Message
-
-if TYPE_CHECKING:
-    from harnesses.irc.ircd.server import Server
 
 _CHANNEL = re.compile(r"#[^\s,\x07]+")
 _FLAGS = "imnt"

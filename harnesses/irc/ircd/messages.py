@@ -1,15 +1,9 @@
-"""What clients say to one another."""
+"""Messages between clients: PRIVMSG, NOTICE, AWAY."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.command_table import TARGETS, command
+from harnesses.irc.ircd.server import TARGETS, Client, Server, command
 from harnesses.irc.protocol.message import Message
-
-if TYPE_CHECKING:
-    from harnesses.irc.ircd.server import Server
 
 
 @command("PRIVMSG")

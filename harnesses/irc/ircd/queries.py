@@ -1,16 +1,11 @@
-"""What clients ask about one another."""
+"""Queries about clients: WHO, WHOIS, USERHOST, ISON."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.command_table import command
+from harnesses.irc.ircd.server import Client, Server, command
 from harnesses.irc.protocol.message import Message
-
-if TYPE_CHECKING:
-    from harnesses.irc.ircd.server import Server
 
 
 @command("WHO")

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.command_table import NICKLEN, command
+from harnesses.irc.ircd.server import NICKLEN, Client, Server, command
 from harnesses.irc.protocol.message import Message
-
-if TYPE_CHECKING:
-    from harnesses.irc.ircd.server import Server
 
 _NICK = re.compile(r"[A-Za-z\[\]\\`_^{|}][A-Za-z0-9\[\]\\`_^{|}-]*")
 
@@ -31,7 +26,7 @@ def _cap(server: Server, client: Client, message: Message) -> None:
 
 @command("PASS", registered=False)
 def _pass(server: Server, client: Client, message: Message) -> None:
-    """This server has no password; any is taken."""
+    """Accept any password: this server has none."""
 
 
 @command("USER", needs=4, registered=False)
@@ -64,7 +59,7 @@ def _ping(server: Server, client: Client, message: Message) -> None:
 
 @command("PONG", registered=False)
 def _pong(server: Server, client: Client, message: Message) -> None:
-    """That it has come is all there is to know."""
+    """Do nothing: that the line has come is all there is to know."""
 
 
 @command("QUIT", registered=False)

@@ -1,20 +1,24 @@
-"""The server itself: who is connected, and which channels there are."""
+"""The embedded IRC server: its clients, its channels, and the table of its commands.
+
+RFC 2812 as current clients use it (https://modern.ircdocs.horse/). irc3d has commands of the same
+names, which collapse spaces, format user text and know no channel modes; ours stand before them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-from harnesses.irc.ircd.channel import Channel
-from harnesses.irc.ircd.client import Client
-from harnesses.irc.ircd.command_table import CHANNELLEN, COMMANDS, NICKLEN, TARGETS
-from harnesses.irc.protocol.casemap import casemap
-from harnesses.irc.protocol.message import Message, Source, parse, strip_tags
+from harnesses.irc.protocol.isupport import casemap
+from harnesses.irc.protocol.message import LineBuffer, Message, Source, parse, strip_tags
 from harnesses.irc.transport.irc3_compat import LOGGING, ServerCommands, irc3d
 
 NAME = "terrarium.local"
+
+NICKLEN, CHANNELLEN, TARGETS = 30, 50, 4
 
 ISUPPORT = (
     f"CASEMAPPING=ascii CHANMODES=b,,,imnt CHANNELLEN={CHANNELLEN} CHANTYPES=# LINELEN=512 "
@@ -22,7 +26,184 @@ ISUPPORT = (
 )
 MOTD = ("Terrarium's own server.", "Join #terrarium and type .help")
 
+
+LINE = 510
+"""Bytes of a line to a client, without its CRLF."""
+
+SEND_QUEUE = 1024 * 1024
+"""Bytes that may wait for a client that does not read."""
+
+QUIET, REGISTER_WITHIN = 120.0, 60.0
+"""Seconds: silence before a PING and again before the end; time to become registered."""
+
+
 _fold = casemap("ascii")
+
+Run = Callable[["Server", "Client", Message], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: what it does, the parameters it needs, and whether it needs a welcome first."""
+
+    run: Run
+    needs: int
+    registered: bool
+
+
+COMMANDS: dict[str, Command] = {}
+"""All of them by name."""
+
+
+def command(name: str, needs: int = 0, registered: bool = True) -> Callable[[Run], Run]:
+    """Put a function into the table as the command `name`."""
+
+    def add(run: Run) -> Run:
+        COMMANDS[name] = Command(run, needs, registered)
+        return run
+
+    return add
+
+
+class Client(irc3d.IrcClient):  # type: ignore[misc]
+    """irc3d's client with bytes that stay what they are.
+
+    Texts are `str` in which bytes that are not UTF-8 are surrogates, so that they leave as they
+    came. `data` and `fwrite` are those that plugins of irc3d know.
+    """
+
+    def __init__(self, factory: Server) -> None:
+        self.factory = factory
+        self.negotiating = False
+        self.away = ""
+        self._buffer = LineBuffer(lambda line: line.decode("utf-8", "surrogateescape"))
+        self._pinged = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "data" or name not in self.data:
+            raise AttributeError(name)
+        return self.data[name]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Called by asyncio."""
+        super().connection_made(transport)
+        self._timer = self.factory.loop.call_later(REGISTER_WITHIN, self._check)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        self.data["data_received"] = time.time()
+        self._pinged = False
+        for line in self._buffer.feed(data):
+            if self.closed:
+                return
+            self.factory.on_line(self, line.replace("\0", "").replace("\r", ""))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        self._timer.cancel()
+        self.closed = True
+        self.factory.clients.pop(self.uuid, None)
+        self.factory.disconnect(self, "Connection closed")
+        self.factory.notify("connection_lost", client=self)
+
+    @property
+    def registered(self) -> bool:
+        """True when the client has been welcomed."""
+        return "signon" in self.data
+
+    @property
+    def source(self) -> Source:
+        """The client as others see it."""
+        return Source(self.nick, self.data["username"], self.data["host"])
+
+    def write(self, data: str | None) -> None:
+        """Send lines as they are, each cut at the protocol's length."""
+        for line in (data or "").rstrip("\r\n").split("\r\n"):
+            self.factory.dispatch(line, client=self, iotype="out")
+            if not self.closed and not self.transport.is_closing():
+                self.transport.write(_cut(line.encode("utf-8", "surrogateescape")) + b"\r\n")
+        if not self.closed and self.transport.get_write_buffer_size() > SEND_QUEUE:
+            self.closed = True
+            self.transport.abort()
+
+    def send(self, message: Message) -> None:
+        """Send one message."""
+        self.write(message.render())
+
+    def reply(self, numeric: str, *params: str) -> None:
+        """Send a numeric of the server; what users wrote is made to fit in its place."""
+        middle = [_word(param) for param in params[:-1]]
+        me = self.data.get("nick") or "*"
+        self.send(Message(numeric, (me, *middle, params[-1]), Source(self.data["srv"])))
+
+    def end(self, reason: str) -> None:
+        """Say why, and close when it is written."""
+        if not self.closed:
+            self.send(Message("ERROR", (f"Closing link: {reason}",)))
+            self.closed = True
+            self.transport.close()
+
+    def _check(self) -> None:
+        idle = time.time() - self.data["data_received"]
+        if not self.registered or (self._pinged and idle >= QUIET):
+            self.end("Ping timeout")
+            return
+        if idle >= QUIET:
+            self._pinged = True
+            self.send(Message("PING", (self.data["srv"],)))
+        self._timer = self.factory.loop.call_later(QUIET, self._check)
+
+
+def _word(text: str) -> str:
+    return text.strip().partition(" ")[0].lstrip(":") or "*"
+
+
+def _cut(line: bytes) -> bytes:
+    """Return at most `LINE` bytes, not ending within a character of UTF-8."""
+    if len(line) <= LINE:
+        return line
+    end = LINE
+    while end > LINE - 4 and line[end] & 0xC0 == 0x80:
+        end -= 1
+    return line[: end if line[end] & 0xC0 != 0x80 else LINE]
+
+
+SYMBOLS = {"o": "@", "v": "+"}
+"""The member modes, highest first."""
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """A channel: its members with their modes, in the order of joining."""
+
+    name: str
+    created: int
+    topic: str = ""
+    topic_by: str = ""
+    topic_at: int = 0
+    modes: set[str] = field(default_factory=lambda: {"n", "t"})
+    members: dict[Client, set[str]] = field(default_factory=dict)
+
+    def is_op(self, client: Client) -> bool:
+        """Return whether `client` is an operator here."""
+        return "o" in self.members.get(client, ())
+
+    def may_speak(self, client: Client) -> bool:
+        """Return whether the modes +n and +m let `client` speak."""
+        if client not in self.members:
+            return "n" not in self.modes and "m" not in self.modes
+        return "m" not in self.modes or bool(self.members[client])
+
+    def symbol(self, client: Client) -> str:
+        """Return the member's highest symbol, or ""."""
+        modes = self.members[client]
+        return next((symbol for mode, symbol in SYMBOLS.items() if mode in modes), "")
+
+    def send(self, message: Message, but: Client | None = None) -> None:
+        """Send `message` to all members except `but`."""
+        for member in list(self.members):
+            if member is not but:
+                member.send(message)
 
 
 class _Commands(ServerCommands):  # type: ignore[misc]
@@ -53,17 +234,17 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         return list(self._rooms.values())
 
     def client(self, nick: str) -> Client | None:
-        """Who has `nick`."""
+        """Return the client that has `nick`."""
         return self._nicks.get(_fold(nick))
 
     def find_channel(self, name: str, create: bool = False) -> Channel | None:
-        """The channel `name`."""
+        """Return the channel `name`."""
         if create and _fold(name) not in self._rooms:
             self._rooms[_fold(name)] = Channel(name, int(time.time()))
         return self._rooms.get(_fold(name))
 
     def channels_of(self, client: Client) -> list[Channel]:
-        """The channels that `client` is in."""
+        """Return the channels that `client` is in."""
         return [channel for channel in self._rooms.values() if client in channel.members]
 
     def on_line(self, client: Client, line: str) -> None:
@@ -126,7 +307,7 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
             self._rooms.pop(_fold(channel.name), None)
 
     def disconnect(self, client: Client, reason: str) -> None:
-        """`client` has left the network; a second call does nothing."""
+        """Remove a client that has left the network; a second call does nothing."""
         nick = client.data.get("nick")
         if nick is None or self.client(nick) is not client:
             return

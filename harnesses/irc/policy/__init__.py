@@ -1,1 +1,1 @@
-"""Who is answered and how often, commands as requests, what the log keeps."""
+"""Policy: which requests are answered and how often, and what the log keeps."""

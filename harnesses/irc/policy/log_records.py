@@ -1,4 +1,4 @@
-"""What the log keeps of an event, and who may read it from where."""
+"""Log records of IRC events, and the scopes and names that belong to them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from storage.chat_log.event import Event, EventType, Place, Scope
 
 
 def place_of(event: IrcEvent) -> Place:
-    """The channel of an event, or the person at the other end of a private conversation."""
+    """Return the channel of an event, or the person at the other end of a private conversation."""
     return Place(event.network, event.channel or (event.target if event.own else event.nick))
 
 
 def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
-    """The name of the conversation of a person in a place.
+    """Return the name of the conversation of a person in a place.
 
     Everybody has one of their own on each channel, so that nobody waits for another's answer, and
     nobody else's `clear` ends it. What others ask there is in the log lines that the model sees.
@@ -26,17 +26,17 @@ def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
 
 
 def belongs_to(conversation: str, network: str, person: str) -> bool:
-    """Whether a conversation is one with a person, whose name is folded, on a network."""
+    """Return whether a conversation is one with a person, whose name is folded, on a network."""
     return conversation.startswith(f"{network}/") and conversation.endswith(f"/{person}")
 
 
 def channel_key(place: Place, fold: Callable[[str], str]) -> str:
-    """The name of what all conversations in a place have in common."""
+    """Return the name of what all conversations in a place have in common."""
     return f"{place.network}/{fold(place.channel)}"
 
 
 def to_log_event(event: IrcEvent) -> Event:
-    """The event as the log keeps it."""
+    """Return the event as the log keeps it."""
     renamed = event.type == "NICK"
     return Event(
         network=event.network,
@@ -56,7 +56,7 @@ def to_log_event(event: IrcEvent) -> Event:
 
 
 def split_lines(event: Event) -> list[Event]:
-    """The event once for each line that was said."""
+    """Return the event once for each line that was said."""
     return [replace(event, text=line) for line in event.text.split("\n")]
 
 
@@ -68,7 +68,7 @@ def bot_event(
     private: bool,
     kind: EventType = EventType.PRIVMSG,
 ) -> Event:
-    """A line of our own, as it went out."""
+    """Return a line of our own, as it went out."""
     return Event(
         network=place.network,
         channel=place.channel,
@@ -82,7 +82,7 @@ def bot_event(
 
 
 def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
-    """What may be read from `place`: itself, and the channels that share a group with it.
+    """Return what may be read from `place`: itself, and the channels of its groups.
 
     Groups name "network/#channel", or "#channel" on any network.
     """

@@ -1,4 +1,4 @@
-"""How much people may ask: nobody may crowd out the others.
+"""Rate limits, so that nobody crowds out the others.
 
 Everybody has a token bucket, and so has every channel. What one person is refused costs a token
 too: who floods is heard again after being quiet for a while, not while the flood goes on.
@@ -49,7 +49,7 @@ class TokenBuckets:
         return False
 
     def should_notify(self, key: Hashable) -> bool:
-        """Whether to tell of a refusal: once a minute."""
+        """Return whether to tell of a refusal: once a minute."""
         bucket = self._refill(key)
         if bucket.filled - bucket.told < _TOLD_EVERY:
             return False
@@ -75,7 +75,7 @@ class ConcurrencyLimit:
         self._told: set[tuple[Hashable, str]] = set()
 
     def is_full(self, person: Hashable) -> bool:
-        """Whether a person has asked as much as one may at once."""
+        """Return whether a person has asked as much as one may at once."""
         return self._waiting[person] >= WAITING
 
     @contextmanager
@@ -91,7 +91,7 @@ class ConcurrencyLimit:
                 self._told = {entry for entry in self._told if entry[0] != person}
 
     def notify_once(self, person: Hashable, text: str) -> bool:
-        """Whether to tell a person `text`: once, until nothing of theirs is left to answer."""
+        """Return whether to tell a person `text`: once, while they have questions open."""
         first = (person, text) not in self._told
         self._told.add((person, text))
         return first

@@ -1,4 +1,4 @@
-"""What happened on a network, as the tendril and its log see it."""
+"""Events of a network, as the tendril and its log see them."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class IrcEvent:
     """Whom it is addressed to: the channel (with STATUSMSG symbols, `@#c`), our own nick in a
     private message, the person kicked in a KICK."""
     nick: str
-    """Who did it; a server's name for the server itself."""
+    """The nick of the person who did it; a server's name for the server itself."""
     user: str | None
     host: str | None
     account: str | None
     """The services account, where the server tells it."""
     text: str
-    """What was said, with line breaks where it is one message of several lines; the reason of
+    """The text, with line breaks where it is one message of several lines; the reason of
     PART, QUIT, KICK; the new nick; the modes; the new topic."""
     time: datetime
     """Aware, UTC: the server's time where it gives one that can be believed, else the time of
     receipt."""
     msgid: str | None
     own: bool
-    """Whether we did it ourselves."""
+    """True when we did it ourselves."""
     batch_type: str | None
     """The IRCv3 batch it is part of: `chathistory` and `playback` are lines of the past."""
     bot: bool = False
-    """Whether the server says that who did it is a bot."""
+    """True when the server says that who did it is a bot."""

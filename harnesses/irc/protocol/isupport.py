@@ -1,17 +1,52 @@
-"""What a server says it can do: numeric 005 (https://modern.ircdocs.horse/#rplisupport-005)."""
+"""ISUPPORT, numeric 005 (https://modern.ircdocs.horse/#rplisupport-005), and case mappings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-
-from harnesses.irc.protocol.casemap import Casemap, casemap
 
 _HEX = re.compile(r"\\x([0-9A-Fa-f]{2})")
 _PREFIX = re.compile(r"\(([^)]*)\)(.*)")
 _CHANMODES = "beI,k,l,imnpst"
+
+Casemap = Callable[[str], str]
+"""Turns a nick or channel into the form in which equal names are equal strings."""
+
+_ASCII = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# RFC 1459, section 2.2: {}| are the lower case of []\ (Finnish letters in ISO 646), and by the
+# mapping of that name ~ is upper case of ^ as well.
+_STRICT = {**_ASCII, **str.maketrans("[]\\", "{}|")}
+_RFC1459 = {**_STRICT, **str.maketrans("~", "^")}
+
+
+def casemap(name: str) -> Casemap:
+    """Return the case folding that a CASEMAPPING value stands for.
+
+    Unknown values are those of servers with Unicode nicks; these fold as Unicode does.
+    """
+    return _KNOWN.get(name.lower(), str.casefold)
+
+
+def _ascii(name: str) -> str:
+    return name.translate(_ASCII)
+
+
+def _strict(name: str) -> str:
+    return name.translate(_STRICT)
+
+
+def _rfc1459(name: str) -> str:
+    return name.translate(_RFC1459)
+
+
+_KNOWN: dict[str, Casemap] = {
+    "ascii": _ascii,
+    "strict-rfc1459": _strict,
+    "rfc1459": _rfc1459,
+}
 
 
 @dataclass(frozen=True)
@@ -21,10 +56,10 @@ class ISupport:
     tokens: Mapping[str, str] = field(default_factory=dict)
 
     def with_tokens(self, words: Iterable[str]) -> ISupport:
-        """With the tokens of one more 005 line; `-TOKEN` takes one back."""
+        """Return this with the tokens of one more 005 line; `-TOKEN` takes one back."""
         tokens = dict(self.tokens)
         for word in words:
-            name, _, value = word.partition("=")
+            name, _, value = word.partition("=")  # a value may have "=" itself
             if name.startswith("-"):
                 tokens.pop(name[1:].upper(), None)
             elif name:
@@ -85,7 +120,7 @@ class ISupport:
         return self.tokens.get("BOT", "")[:1]
 
     def targets(self, command: str) -> int:
-        """TARGMAX, MAXTARGETS: how many targets `command` takes at once; 1 where none says."""
+        """Return how many targets `command` takes at once (TARGMAX, MAXTARGETS); 1 by default."""
         for item in self.tokens.get("TARGMAX", "").split(","):
             name, _, limit = item.partition(":")
             if name.upper() == command:
@@ -93,20 +128,20 @@ class ISupport:
         return max(self._number("MAXTARGETS", 1), 1)
 
     def is_channel(self, name: str) -> bool:
-        """Whether `name` is that of a channel."""
+        """Return whether `name` is that of a channel."""
         return name[:1] != "" and name[0] in self.chantypes
 
     def channel_of(self, target: str) -> str | None:
-        """The channel that a message's target reaches, its STATUSMSG symbols taken off."""
+        """Return the channel that a message's target reaches, its STATUSMSG symbols taken off."""
         bare = target.lstrip(self.statusmsg) if self.statusmsg else target
         return next((name for name in (bare, target) if self.is_channel(name)), None)
 
     def without_prefix(self, name: str) -> str:
-        """A name of a NAMES reply without its member symbols (PREFIX, not STATUSMSG)."""
+        """Return a name of a NAMES reply without its member symbols (PREFIX, not STATUSMSG)."""
         return name.lstrip("".join(self.prefix)) if self.prefix else name
 
     def modes_of(self, name: str) -> set[str]:
-        """The member modes that the symbols before a name of a NAMES reply stand for."""
+        """Return the member modes that the symbols before a name of a NAMES reply stand for."""
         symbols = name[: len(name) - len(self.without_prefix(name))]
         return {self.prefix[symbol] for symbol in symbols}
 
@@ -117,7 +152,10 @@ class ISupport:
         return set(modes[: modes.index("o") + 1]) if "o" in modes else set()
 
     def mode_changes(self, params: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-        """The changes in a MODE message's parameters: letter, argument or "", and whether set."""
+        """Yield the changes in the parameters of MODE: letter, argument or "", and whether set."""
+        # Which modes take an argument is the server's to say (CHANMODES=A,B,C,D: lists; always;
+        # only when set; never); those of PREFIX always take a nick. A letter read wrongly would
+        # shift the arguments of all that follow.
         always, on_set = set(self.prefix.values()), set(self.chanmodes[2])
         always.update(self.chanmodes[0], self.chanmodes[1])
         arguments, on = list(params[1:]), True

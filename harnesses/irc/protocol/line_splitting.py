@@ -2,15 +2,15 @@
 
 A server puts our own `:nick!user@host ` in front of what we send and cuts at its line length, so
 the space for a text is counted in bytes from what the others will receive. A line never ends
-within a grapheme cluster. The rules of Unicode Standard Annex 29 that matter in chat are used:
-marks, joined emoji, skin tones, flags, Hangul; Python's own tables suffice for them.
+within a grapheme cluster: what a reader sees as one character, such as joined emoji or a flag.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
+
+import regex
 
 from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Source
@@ -20,14 +20,17 @@ LEAST = 4
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _WORD = re.compile(r"[ \t]*[^ \t]+")
+_CLUSTER = regex.compile(r"\X")  # an extended grapheme cluster of Unicode Standard Annex 29
 _ACTION = len("\x01ACTION \x01")
 
 
 def budget(isupport: ISupport, source: Source, command: str, target: str) -> int:
-    """Bytes of text that fit on one line of `command` (PRIVMSG, NOTICE or ACTION) to `target`.
+    """Return the bytes of text that fit on a line of `command` to `target`.
 
-    `source` is who we are; an unknown user or host counts as the longest the server allows.
+    `command` is PRIVMSG, NOTICE or ACTION, `source` who we are; an unknown user or host counts as
+    the longest that the server allows.
     """
+    # What others receive is ":nick!user@host PRIVMSG target :text", within LINELEN bytes with CRLF.
     nick = max(len(source.nick.encode()), 1)
     user = len(source.user.encode()) if source.user else isupport.userlen
     host = len(source.host.encode()) if source.host else isupport.hostlen
@@ -37,7 +40,7 @@ def budget(isupport: ISupport, source: Source, command: str, target: str) -> int
 
 
 def split(text: str, budget_bytes: int) -> list[str]:
-    """Lines of at most `budget_bytes` of UTF-8 each, in order.
+    """Split `text` into lines of at most `budget_bytes` of UTF-8 each, in order.
 
     Line breaks in `text` are kept as line ends, blank lines are left out. A line too long is cut
     between words, where the white space of the cut goes; a word too long is cut between grapheme
@@ -71,7 +74,7 @@ def _lines(paragraph: str, budget_bytes: int) -> Iterator[str]:
 
 def _pieces(word: str, budget_bytes: int) -> Iterator[str]:
     piece = ""
-    for cluster in clusters(word):
+    for cluster in _CLUSTER.findall(word):
         # A cluster of any length is possible (stacked marks): then its characters are the pieces.
         for part in [cluster] if _size(cluster) <= budget_bytes else cluster:
             if piece and _size(piece + part) > budget_bytes:
@@ -83,58 +86,3 @@ def _pieces(word: str, budget_bytes: int) -> Iterator[str]:
 
 def _size(text: str) -> int:
     return len(text.encode())
-
-
-_JOINER = "\u200d"
-
-
-def clusters(text: str) -> Iterator[str]:
-    """Yield the grapheme clusters of `text`; joined they are `text` again."""
-    start = flags = 0
-    for index in range(1, len(text)):
-        before, after = text[index - 1], text[index]
-        flags = flags + 1 if _is_flag(before) else 0
-        if not _sticks(before, after, flags):
-            yield text[start:index]
-            start = index
-    if text:
-        yield text[start:]
-
-
-def _sticks(before: str, after: str, flags: int) -> bool:
-    if after < "\u0300":
-        return False  # all of ASCII and Latin-1, quickly; our texts have no CRLF
-    return (
-        _extends(after)
-        or (before == _JOINER and unicodedata.category(after) == "So")
-        or (_is_flag(after) and flags % 2 == 1)
-        or _is_hangul_syllable(before, after)
-    )
-
-
-def _extends(character: str) -> bool:
-    return (
-        unicodedata.category(character) in ("Mn", "Me", "Mc")
-        or character == _JOINER
-        or "\U0001f3fb" <= character <= "\U0001f3ff"  # skin tones
-        or "\U000e0020" <= character <= "\U000e007f"  # tags of subdivision flags
-    )
-
-
-def _is_flag(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _is_hangul_syllable(before: str, after: str) -> bool:
-    leading = "\u1100" <= before <= "\u115f"
-    vowel = "\u1160" <= before <= "\u11a7" or _has_no_final(before)
-    final = "\u11a8" <= before <= "\u11ff" or "\uac00" <= before <= "\ud7a3"
-    if "\u1160" <= after <= "\u11a7":
-        return leading or vowel
-    if "\u11a8" <= after <= "\u11ff":
-        return vowel or final
-    return leading and ("\u1100" <= after <= "\u115f" or "\uac00" <= after <= "\ud7a3")
-
-
-def _has_no_final(character: str) -> bool:
-    return "\uac00" <= character <= "\ud7a3" and (ord(character) - 0xAC00) % 28 == 0

@@ -25,7 +25,7 @@ _TEXT_COMMANDS = frozenset({"PRIVMSG", "NOTICE", "TOPIC", "PART", "QUIT", "KICK"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who a line comes from: a person, or a server (whose name is then `nick`)."""
+    """The source of a line: a person, or a server (whose name is then `nick`)."""
 
     nick: str
     user: str | None = None
@@ -53,11 +53,11 @@ class Message:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def param(self, index: int) -> str:
-        """The parameter at `index`, or "" when the server left it out."""
+        """Return the parameter at `index`, or "" when the server left it out."""
         return self.params[index] if -len(self.params) <= index < len(self.params) else ""
 
     def render(self) -> str:
-        """The message as a line without its line end.
+        """Return the message as a line without its line end.
 
         Raises InvalidMessage when a part holds CR, LF or NUL, or when a parameter before the
         last is empty, has a space, or begins with a colon: it would be read as something else.
@@ -86,6 +86,8 @@ class Message:
 
 def parse(line: str) -> Message | None:
     """Read one line without its line end; None when it has no command. Never raises."""
+    # [@tags] [:source] command params [:trailing]; RFC 1459 allows one space between the parts,
+    # real servers send several.
     rest = line.lstrip(" ")
     tags: dict[str, str] = {}
     source = None
@@ -95,6 +97,8 @@ def parse(line: str) -> Message | None:
     if rest.startswith(":"):
         word, rest = _word(rest)
         source = Source.parse(word[1:])
+    # The first " :" begins the last parameter, in which spaces and colons mean nothing; the blank
+    # put before the rest finds it also where a line has nothing else.
     head, colon, trailing = (" " + rest).partition(" :")
     words = [word for word in head.split(" ") if word]
     if not words:
@@ -104,12 +108,12 @@ def parse(line: str) -> Message | None:
 
 
 def strip_tags(line: str) -> str:
-    """The line without its message tags, for readers that do not know tags."""
+    """Return the line without its message tags, for readers that do not know tags."""
     return _word(line)[1] if line.startswith("@") else line
 
 
 def decode(line: bytes) -> str:
-    """Text of a line: UTF-8, else cp1252, else latin-1, so that no byte is ever dropped.
+    """Decode a line: UTF-8, else cp1252, else latin-1, so that no byte is ever dropped.
 
     When only the end is not UTF-8, as when a server cut a character in two, the text before it
     stays UTF-8.
@@ -176,6 +180,8 @@ def _tag(key: str, value: str) -> str:
 
 
 def _unescape(value: str) -> str:
+    # A lone backslash at the end is dropped, and one before any other character too, as
+    # https://ircv3.net/specs/extensions/message-tags#escaping-values demands.
     if "\\" not in value:
         return value
     characters = iter(value)
@@ -190,6 +196,7 @@ def _unescape_char(character: str) -> str:
 
 
 def _legacy(line: bytes) -> str:
+    # cp1252 leaves five bytes undefined; latin-1 has all 256.
     try:
         return line.decode("cp1252")
     except UnicodeDecodeError:

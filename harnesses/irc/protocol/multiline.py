@@ -54,7 +54,7 @@ class MultilineAssembler:
 
 
 class _Batch:
-    """What has come of a message since its batch was opened."""
+    """The lines of a message since its batch was opened."""
 
     def __init__(self, opening: Message) -> None:
         self._opening = opening
@@ -75,13 +75,14 @@ class _Batch:
         if (line.command, line.source) != (first.command, first.source):
             return False
         if self._lines:
+            # A concat line goes on in the same line of text: its sender had to cut a long one.
             self._text += "" if CONCAT in line.tags else "\n"
         self._text += text
         self._lines.append(line)
         return True
 
     def whole(self) -> Message | None:
-        """The message, if there was a line."""
+        """Return the message, if there was a line."""
         if not self._lines:
             return None
         first = self._lines[0]

@@ -1,4 +1,4 @@
-"""Questions to the model: who may ask now, what the model is shown, how the answer comes back."""
+"""Questions to the model, from the limits of one person to the delivered answer."""
 
 from __future__ import annotations
 
@@ -7,125 +7,96 @@ import functools
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-import structlog
 
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
-from harnesses.irc.channel_settings import ChannelBehaviour
-from harnesses.irc.commands.reminders import ReminderTools
-from harnesses.irc.policy.command_request import Command, CommandRequest, PrivateReply
-from harnesses.irc.policy.log_records import channel_key, conversation_id
+from harnesses.irc.policy.log_records import channel_key
 from harnesses.irc.policy.rate_limit import ConcurrencyLimit
-from harnesses.irc.questions.proactive import persona_values
-from harnesses.irc.questions.tools import OPERATE, AdminTools, ChannelTools
+from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply, conversation_of
+from harnesses.irc.questions.log_view import LogViews
+from harnesses.irc.questions.proactive import ProactiveSpeech
+from harnesses.irc.questions.tools import OPERATE, AdminTools, ChannelTools, persona_values
+from harnesses.irc.reminders import ReminderService, ReminderTools
 from harnesses.irc.replies.streaming_reply import StreamingReply
-from llm.prompt.log_window import PROGRESS, LogWindow
+from harnesses.irc.services import BotServices
+from llm.prompt.log_window import PROGRESS
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
-from llm.threads.channel_threads import ChannelThreads
-from llm.tools.log_search import LogTools
-from storage.chat_log.event import Place
-from storage.db.database import to_micros
-from storage.db.errors import StorageError
-from storage.passages.passages import LineFilter
-
-if TYPE_CHECKING:
-    from harnesses.irc.tendril import IrcTendril
 
 SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
-
-_FOLLOWED_EVERY = 0.5  # seconds
-
-_log = structlog.get_logger()
 
 
 class QuestionHandler:
     """The questions of all people on all networks."""
 
-    def __init__(self, tendril: IrcTendril) -> None:
-        self._tendril = tendril
+    def __init__(
+        self,
+        services: BotServices,
+        log_views: LogViews,
+        proactive: ProactiveSpeech,
+        reminders: ReminderService,
+    ) -> None:
+        self._services, self._log_views = services, log_views
+        self._proactive, self._reminders = proactive, reminders
         self._concurrency = ConcurrencyLimit()
-        self._threads: dict[Place, ChannelThreads] = {}
-        self._heard: set[Place] = set()
 
     async def ask(self, request: CommandRequest) -> str:
-        """Answer a question; returns what else there is to say."""
+        """Answer a question; return what else there is to say."""
+        services = self._services
         person = _person(request)
         if self._concurrency.is_full(person):
             return self._refusal(request)
         with self._concurrency.hold(person):
-            target = self._tendril.target(request)
-            loop = asyncio.get_running_loop()
-            after = self._tendril.settings.stream_after
-            reply = StreamingReply(self._tendril.sender, target, after, loop.time)
+            target = services.sender.target_of(request)
+            clock = asyncio.get_running_loop().time
+            reply = StreamingReply(services.sender, target, services.settings.stream_after, clock)
             with self._progress_notice(request, reply, person):
                 await self._turn(request, reply)
         return ""
 
     async def run_in_order(self, request: CommandRequest, command: Command) -> str:
         """Run a command that was given in plain words, and reply, once the questions before it in
-        the conversation are answered; returns what else there is to say."""
-        person = _person(request)
+        the conversation are answered; return what else there is to say."""
+        services, person = self._services, _person(request)
         if self._concurrency.is_full(person):
             return self._refusal(request)
-
-        queued = replace(request, queued=self._tendril.clock.now())
+        queued = replace(request, queued=services.tendril.clock.now())
 
         async def execute() -> TurnResult:
             return TurnResult(await command(queued))
 
         async def reply() -> TurnResult:
-            result = await self._tendril.catch_errors(execute)
-            await self._tendril.reply_to(request, result.text)
+            result = await services.tendril.catch_errors(execute)
+            await services.sender.reply(request, result.text)
             return result
 
         with self._concurrency.hold(person):
-            await self._tendril.run_in_order(self.conversation(request), reply)
+            await services.tendril.run_in_order(conversation_of(request), reply)
         return ""
 
     def _refusal(self, request: CommandRequest) -> str:
-        """Return what somebody is told who has too many questions waiting."""
-        return PrivateReply(SLOWLY) if self._tendril.policy.should_notify(request) else ""
-
-    def note_activity(self, place: Place) -> None:
-        """Something was said there."""
-        if place in self._threads:
-            self._heard.add(place)
-
-    async def keep_threads_current(self) -> None:
-        """Follow, for ever, the conversations where somebody has asked before: the next one who
-        asks there need not wait for that."""
-        while True:
-            await asyncio.sleep(_FOLLOWED_EVERY)
-            heard, self._heard = self._heard, set()
-            for place in heard:
-                try:
-                    await self._threads[place].follow()
-                except StorageError as error:  # who asks next tries again
-                    _log.error("irc.not_followed", error=str(error))
+        """Return what a person is told who has too many questions waiting."""
+        return PrivateReply(SLOWLY) if self._services.policy.should_notify(request) else ""
 
     async def _turn(self, request: CommandRequest, reply: StreamingReply) -> None:
-        tendril, network = self._tendril, request.network
-        behaviour = tendril.behaviour(network, request.place)
+        services, network = self._services, request.network
+        behaviour = services.behaviours.resolve(request.place)
 
         async def deliver(result: TurnResult) -> None:
-            tendril.policy.note_reply(request)
-            # whoever has the answer finds the question in the log
+            services.policy.note_reply(request)
+            # Whoever has the answer finds the question in the log.
             await request.pending_event.wait_visible()
             await reply.finish(result)
-            await tendril.proactive.on_answered(request, result)
+            await self._proactive.on_answered(request, result)
 
-        await tendril.turn(
+        await services.tendril.turn(
             TurnRequest(
-                conversation=self.conversation(request),
+                conversation=conversation_of(request),
                 who=request.nick,
                 person=network.fold(request.who.name),
                 text=request.words,
                 room=channel_key(request.place, network.fold),
-                log_window=self._view(request, behaviour) if behaviour.logging else None,
-                tools=self._tools(request, behaviour),
+                log_window=self._log_views.for_question(request) if behaviour.logging else None,
+                tools=self._tools(request, logs=behaviour.logging),
                 rights=functools.partial(self._rights, request),
                 values=persona_values(network, request.place.channel, private=request.private),
                 persona=behaviour.persona,
@@ -139,82 +110,45 @@ class QuestionHandler:
             )
         )
 
-    def _view(self, request: CommandRequest, behaviour: ChannelBehaviour) -> LogWindow:
-        event = request.pending_event.event
-        asked = event.time if event else datetime.now(UTC)
-        return LogWindow(
-            log=self._tendril.log,
-            place=request.place,
-            anchor=to_micros(asked) // 1000,  # ids of the log follow time
-            last=behaviour.max_context_messages,
-            speaker=request.nick,
-            threads=None if request.private else self._threads_of(request.place),
-            pending_event=request.pending_event,
-            quoting=self._tendril.quoting(request),
-            line_filter=self._quotable_lines(request, behaviour),
-            people=request.network.members(request.place.channel),
-            semantic_index=self._tendril.semantic_index,
-        )
-
-    def _quotable_lines(self, request: CommandRequest, behaviour: ChannelBehaviour) -> LineFilter:
-        """The lines that may be an answer: no commands, and nothing said to the bot."""
-        return LineFilter(prefix=behaviour.command_prefix, nicks=(request.network.nick,))
-
-    def _tools(self, request: CommandRequest, behaviour: ChannelBehaviour) -> list[object]:
-        """What the model may do for who asks; what few questions need is shown for those only, as
-        its description costs tokens in every prompt."""
-        tendril, network, rights = self._tendril, request.network, self._rights(request)
+    def _tools(self, request: CommandRequest, *, logs: bool) -> list[object]:
+        """Return the tools for who asks. Those that few questions need are left out of the others,
+        as their description costs tokens in every prompt."""
+        services, tendril = self._services, self._services.tendril
+        network, rights = request.network, self._rights(request)
         tools: list[object] = []
-        if behaviour.logging:
-            tools.append(
-                LogTools(
-                    tendril.log,
-                    request.scope,
-                    request.pending_event,
-                    tendril.semantic_index,
-                    self._quotable_lines(request, behaviour),
-                )
-            )
+        if logs:
+            tools.append(self._log_views.tools(request.place, request.scope, request.pending_event))
         if "remind" in request.words.lower():
-            tools.append(ReminderTools(tendril.reminder_service, request))
+            tools.append(ReminderTools(self._reminders, request))
         if TEACH in rights and is_lesson(request.words):
             room, now = channel_key(request.place, network.fold), tendril.clock.now
             tools.append(TeachingTools(tendril.skills, room, request.nick, now))
         if not request.private:
             tools.append(ChannelTools(network, request.place.channel))
             if OPERATE in rights and network.is_operator(request.place.channel):
-                tools.append(AdminTools(request, tendril.audit))
+                tools.append(AdminTools(request, services.audit))
         return tools
 
     def _rights(self, request: CommandRequest) -> Collection[str]:
-        """What the model may do, at this moment, in the name of who asks."""
-        tendril = self._tendril
-        if not tendril.policy.is_admin(request.network, request.who):
+        """Return what the model may do, at this moment, in the name of who asks."""
+        services = self._services
+        if not services.policy.is_admin(request.network, request.who):
             return ()
-        return {TEACH, OPERATE} if tendril.settings.admin_tools else {TEACH}
-
-    def _threads_of(self, place: Place) -> ChannelThreads:
-        if place not in self._threads:
-            self._threads[place] = ChannelThreads(self._tendril.log, place)
-        return self._threads[place]
-
-    def conversation(self, request: CommandRequest, nick: str = "") -> str:
-        """The conversation of whoever asks, or of `nick`, where `request` was given."""
-        return conversation_id(request.place, nick or request.who.name, request.network.fold)
+        return {TEACH, OPERATE} if services.settings.admin_tools else {TEACH}
 
     @contextmanager
     def _progress_notice(
         self, request: CommandRequest, reply: StreamingReply, person: tuple[str, str]
     ) -> Iterator[None]:
-        """A person who waits long is told, once, that the answer is on its way."""
-        tendril = self._tendril
+        """Tell a person who waits long, once, that the answer is on its way."""
+        services = self._services
 
         def notify() -> None:
             if not reply.has_begun and self._concurrency.notify_once(person, PROGRESS):
-                tendril.spawn(tendril.reply_to(request, PROGRESS))
+                services.spawn(services.sender.reply(request, PROGRESS))
 
         loop = asyncio.get_running_loop()
-        telling = loop.call_later(tendril.settings.progress_after, notify)
+        telling = loop.call_later(services.settings.progress_after, notify)
         try:
             yield
         finally:

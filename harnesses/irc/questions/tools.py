@@ -1,4 +1,4 @@
-"""Tools that only a tendril on IRC can have, and those that act on a channel for an admin.
+"""Tools and persona values that only IRC has; among them tools that act on a channel for an admin.
 
 A model can be talked into anything by what it reads, so nothing is left to it: whether the admin
 is still one (the right `OPERATE`) and still there, and whether we are an operator, is checked when
@@ -8,11 +8,12 @@ a tool runs; and whom it acts against the admin must have named in the question.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
 
-from harnesses.irc.policy.command_request import CommandRequest
+from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.message import Message
 from harnesses.irc.replies.sender import sanitize
@@ -22,7 +23,7 @@ from storage.privacy.audit_log import AuditEntry, AuditLog
 
 
 class ChannelTools:
-    """What the model may ask about the channel it is in."""
+    """Tools about the channel of a turn."""
 
     def __init__(self, network: Network, channel: str) -> None:
         self._network = network
@@ -32,6 +33,14 @@ class ChannelTools:
     async def get_current_users(self) -> list[str]:
         """List the nicks of the people who are in this channel now."""
         return self._network.members(self._channel)
+
+
+def persona_values(network: Network, channel: str, *, private: bool = False) -> Mapping[str, str]:
+    """Return what fills the `$names` of a persona on a channel, or in a private conversation."""
+    if private:
+        return {"nick": network.nick, "channel": "(a private conversation)", "topic": "(none)"}
+    topic = network.topic(channel) or "(none)"
+    return {"nick": network.nick, "channel": channel, "topic": topic}
 
 
 OPERATE = "operate"

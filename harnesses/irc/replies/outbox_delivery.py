@@ -1,44 +1,51 @@
-"""Brings to channels what other tendrils have put in the outbox."""
+"""Delivery of the messages that other tendrils have put in the outbox."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 
+from harnesses.irc.replies.sender import MessageSender
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Place
-from storage.queues.outbox import Outbox, OutgoingMessage
+from storage.db.database import Database
+from storage.queues.outbox import Outbox, OutgoingMessage, outbox_path
 
 _POLL = 1.0  # seconds between looks at the outbox
 
-Say = Callable[[Network, Place, str], Awaitable[bool]]
-"""Says a text to a channel; whether all of it went out."""
+
+@asynccontextmanager
+async def open_outbox(data: Path) -> AsyncIterator[Outbox]:
+    """Open the outbox of a data folder. Raises StorageError."""
+    async with Database.open(outbox_path(data)) as database:
+        yield Outbox(database)
 
 
-async def deliver(outbox: Outbox, networks: Mapping[str, Network], say: Say) -> None:
-    """Say each parcel once we are where it belongs, for ever."""
+async def deliver(outbox: Outbox, networks: Mapping[str, Network], sender: MessageSender) -> None:
+    """Send each message in the outbox once we are where it belongs, until cancelled."""
     while True:
-        for message in await outbox.list_unsent():
-            network = _reachable(message, networks)
-            if network is None:
-                continue
-            place = Place(network.name, message.place.channel)
-            if await say(network, place, message.text):
-                await outbox.mark_sent(message)
+        await _deliver_unsent(outbox, networks, sender)
         await asyncio.sleep(_POLL)
 
 
+async def _deliver_unsent(
+    outbox: Outbox, networks: Mapping[str, Network], sender: MessageSender
+) -> None:
+    for message in await outbox.list_unsent():
+        network = _reachable(message, networks)
+        if network is None:
+            continue
+        place = Place(network.name, message.place.channel)
+        if await sender.say(sender.target(network, place), message.text):
+            await outbox.mark_sent(message)
+
+
 def _reachable(message: OutgoingMessage, networks: Mapping[str, Network]) -> Network | None:
-    """The network on whose channel we are; a parcel that names none takes the first."""
+    """Return the network on whose channel we are; a message that names none takes the first."""
     for network in networks.values():
         channel, meant = message.place.channel, message.place.network in ("", network.name)
-        if meant and network.is_channel(channel) and reachable(network, channel):
+        if meant and network.is_channel(channel) and network.reaches(channel):
             return network
     return None
-
-
-def reachable(network: Network, target: str) -> bool:
-    """Whether something can be said to a channel, on which we have to be, or to a person."""
-    if not network.is_channel(target):
-        return network.connected.is_set()
-    return network.fold(target) in {network.fold(channel) for channel in network.channels}

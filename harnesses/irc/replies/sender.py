@@ -1,13 +1,15 @@
-"""What the bot says: cut into lines, within the line budget, logged as it goes out."""
+"""Sending: texts cut into lines, within the line budget, logged as they go out."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.log_records import bot_event
+from harnesses.irc.policy.requests import CommandRequest, PrivateReply
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import EventType, Place
 from storage.chat_log.pending_event import PendingEvent
@@ -27,7 +29,7 @@ _ACTION = "/me "
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where something is said, and to whom: `nick` is empty when to nobody in particular.
+    """The place and person that a text goes to; `nick` is empty when it is for all.
 
     `answers` is the question on its way into the log, `budget` how many lines may be said at once,
     and `prefix` what a command begins with there. Where not `logged`, the log keeps nothing.
@@ -44,7 +46,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """What a reply begins with."""
+        """The beginning of a reply: "nick: " on a channel."""
         return "" if self.private or not self.nick else f"{self.nick}: "
 
 
@@ -57,19 +59,55 @@ class OutgoingLine:
 
 
 class MessageSender:
-    """Says things. `link` makes the address of a paste, None while nobody could open it."""
+    """Sends texts to channels and people, as their `behaviours` want it.
+
+    `web_address` returns where pastes can be opened, None while nobody could, and `lifetime` how
+    long they are kept.
+    """
 
     def __init__(
         self,
         log: ChatLog,
         pastes: Pastes,
-        link: Callable[[str], str | None],
+        behaviours: BehaviourResolver,
+        web_address: Callable[[], str | None],
         lifetime: Callable[[], timedelta],
     ) -> None:
-        self._log, self._pastes, self._link, self._lifetime = log, pastes, link, lifetime
+        self._log, self._pastes, self._behaviours = log, pastes, behaviours
+        self._web_address, self._lifetime = web_address, lifetime
+
+    def target(self, network: Network, place: Place, *, private: bool = False) -> Target:
+        """Return where something goes that nobody has asked for."""
+        behaviour = self._behaviours.resolve(place)
+        return Target(
+            network=network,
+            place=place,
+            private=private,
+            nick="",
+            answers=None,
+            budget=behaviour.line_budget,
+            prefix=behaviour.command_prefix,
+            logged=behaviour.logging,
+        )
+
+    def target_of(self, request: CommandRequest) -> Target:
+        """Return where the reply to `request` goes. It is logged only where the request is."""
+        target = self.target(request.network, request.place, private=request.private)
+        logged = target.logged and request.pending_event.event is not None
+        return replace(target, nick=request.nick, answers=request.pending_event, logged=logged)
+
+    async def reply(self, request: CommandRequest, text: str) -> None:
+        """Say `text` to the person who gave `request`; nothing, when it is empty."""
+        if not text:
+            return
+        target = self.target_of(request)
+        if isinstance(text, PrivateReply) and not request.who.bridged:
+            await self.notice(target, text)
+        else:
+            await self.say(target, text)
 
     def lines(self, target: Target, text: str) -> list[OutgoingLine]:
-        """The lines that `text` makes, addressed to the person; `/me ...` makes an action."""
+        """Return the lines of `text`, addressed to the person; `/me ...` makes an action."""
         clean = sanitize(text)
         network, channel = target.network, target.place.channel
         first: list[OutgoingLine] = []
@@ -139,6 +177,10 @@ class MessageSender:
                 nick, kind = target.network.nick, EventType.NOTICE
                 self._log.write(bot_event(place, nick, line, private=True, kind=kind))
 
+    def _link(self, key: str) -> str | None:
+        address = self._web_address()
+        return f"{address}/paste/{key}" if address else None
+
     async def _send(self, target: Target, lines: Sequence[OutgoingLine]) -> bool:
         network, place = target.network, target.place
         for line in lines:
@@ -157,14 +199,24 @@ class MessageSender:
         return True
 
 
+def without_highlight(nick: str) -> str:
+    """Return a nick with a zero-width space, which does not highlight its owner."""
+    return f"{nick[:1]}\u200b{nick[1:]}"
+
+
+def strip_address(text: str, nick: str) -> str:
+    """Return `text` without the `nick:` that a model may begin with, as we say that ourselves."""
+    return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
+
+
 def sanitize(text: str) -> str:
-    """`text` without control and formatting codes, direction overrides and towers of marks."""
+    """Remove control and formatting codes, direction overrides and towers of marks."""
     whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
     return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
 
 
 def _escape_commands(network: Network, channel: str, line: str) -> list[str]:
-    """A line that services or another bot would take for a command begins with a blank."""
+    """Put a blank before a line that services or another bot would take for a command."""
     return network.split(channel, f" {line}") if _COMMAND.match(line) else [line]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from harnesses.core.tendril.turn_result import TurnResult
-from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target
+from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target, strip_address
 
 
 class StreamingReply:
@@ -26,11 +25,11 @@ class StreamingReply:
 
     @property
     def has_begun(self) -> bool:
-        """Whether something has been said."""
+        """True when something has been said."""
         return self._first is not None
 
     async def on_text(self, text: str) -> None:
-        """Take one more piece of what the model writes; an empty one: it begins anew."""
+        """Take one more piece of what the model writes; with an empty one it starts over."""
         if not text:
             self._text = ""
         if not self._text:
@@ -54,8 +53,3 @@ class StreamingReply:
 
     def _clean(self, text: str) -> str:
         return strip_address(text.lstrip(), self._target.nick)
-
-
-def strip_address(text: str, nick: str) -> str:
-    """`text` without the `nick:` that a model may begin with, as we say that ourselves."""
-    return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)

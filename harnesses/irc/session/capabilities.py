@@ -50,7 +50,7 @@ class CapabilityNegotiation:
         return self.sts.port if self.sts and not self._encrypted else None
 
     def start(self) -> Message:
-        """The first line of a connection."""
+        """Return the first line of a connection."""
         return Message("CAP", ("LS", "302"))
 
     def receive(self, message: Message) -> list[Message]:
@@ -70,6 +70,7 @@ class CapabilityNegotiation:
             case "DEL":
                 self.enabled.difference_update(named)
             case "ACK":
+                # CAP END waits for every REQ: the server may answer them in any number of lines.
                 self._unanswered -= 1
                 return self._on_ack(named) + self._end()
             case "NAK":
@@ -105,7 +106,7 @@ class CapabilityNegotiation:
 
     def _on_ack(self, names: Iterable[str]) -> list[Message]:
         for name in names:
-            if name.startswith("-"):
+            if name.startswith("-"):  # an ACK may also take a capability back
                 self.enabled.discard(name[1:])
             else:
                 self.enabled.add(name)

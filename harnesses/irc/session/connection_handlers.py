@@ -64,6 +64,7 @@ def _welcome(state: ConnectionState, message: Message) -> list[IrcEvent]:
     state.registered = True
     state.capabilities.on_welcome()
     state.source = Source(message.param(0) or state.source.nick)
+    # Many servers end 001 with our own nick!user@host, which tells how long our lines may be.
     mask = Source.parse(message.param(-1).rpartition(" ")[2])
     if mask.host and state.is_me(mask.nick):
         state.source = Source(state.source.nick, mask.user, mask.host)
@@ -71,6 +72,7 @@ def _welcome(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _isupport(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    # Between our nick and "are supported by this server"; 005 may come several times.
     state.roster.isupport = state.isupport.with_tokens(message.params[1:-1])
     return []
 

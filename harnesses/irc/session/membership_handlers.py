@@ -1,4 +1,4 @@
-"""Who comes, goes, and is called what."""
+"""Handlers of JOIN, PART, KICK, QUIT, NICK and of the numerics about members."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import structlog
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.session import nick_recovery
-from harnesses.irc.session.channels import Member
-from harnesses.irc.session.state import ConnectionState, Handler, tagged_time
+from harnesses.irc.session.state import ConnectionState, Handler, Member, tagged_time
 
 log = structlog.get_logger()
 
@@ -23,7 +22,8 @@ def _join(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if state.is_me(source.nick):
         state.roster.enter(name, tagged_time(message))
         state.source = source if source.host else state.source
-    # extended-join adds the account, "*" for none
+    # https://ircv3.net/specs/extensions/extended-join adds the account, "*" for none; where it is
+    # not enabled there is no second parameter.
     account = message.param(1).removeprefix("*") or message.tags.get("account") or None
     state.roster.add(name, Member(source.nick, source.user, source.host, account))
     _ask_who(state, name, source.nick)
@@ -67,18 +67,20 @@ def _kick(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _quit(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    # QUIT and NICK name no channel: what each channel's log is to have must be read off the roster
+    # before the person is removed from it.
     events = _everywhere(state, "QUIT", message, message.param(0))
     for event in events:
         state.roster.remove(event.target, event.nick)
-    nick_recovery.on_nick_free(state, _identity_text(message))
+    nick_recovery.on_nick_free(state, _nick_of(message))
     return events
 
 
 def _nick(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    old, new = _identity_text(message), message.param(0)
+    old, new = _nick_of(message), message.param(0)
     events = _everywhere(state, "NICK", message, new)
     state.roster.rename(old, new)
-    if state.is_me(old):
+    if state.is_me(old):  # the server has the last word on our nick, whoever changed it
         state.source = Source(new, state.source.user, state.source.host)
         nick_recovery.on_nick_change(state)
     elif state.isupport.fold(old) != state.isupport.fold(new):
@@ -87,14 +89,14 @@ def _nick(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _account(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    for channel in state.roster.shared_channels(_identity_text(message)):
-        member = channel.members[state.isupport.fold(_identity_text(message))]
+    for channel in state.roster.shared_channels(_nick_of(message)):
+        member = channel.members[state.isupport.fold(_nick_of(message))]
         member.account = message.param(0).removeprefix("*") or None
     return []
 
 
 def _chghost(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    nick, user, host = _identity_text(message), message.param(0), message.param(1)
+    nick, user, host = _nick_of(message), message.param(0), message.param(1)
     if state.is_me(nick):
         state.source = Source(state.source.nick, user, host)
     for channel in state.roster.shared_channels(nick):
@@ -104,6 +106,7 @@ def _chghost(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _own_host(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    # 396, RPL_VISIBLEHOST: some servers send `user@host`, most the host alone.
     user, _, host = message.param(1).rpartition("@")
     state.source = Source(state.source.nick, user or state.source.user, host)
     return []
@@ -115,6 +118,7 @@ def _offline(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _names(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    # Counted from the end: some servers leave out the channel's symbol (`=`, `*`, `@`).
     state.roster.add_names(message.param(-2), message.param(-1))
     return []
 
@@ -139,6 +143,7 @@ def _join_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
 def _remove_member(state: ConnectionState, name: str, nick: str) -> None:
     if state.is_me(nick):
         state.roster.leave(name)
+        # Does nothing when we have left by ourselves: then it is not wanted any more.
         state.join(name, state.settings.rejoin_after)
     else:
         state.roster.remove(name, nick)
@@ -147,11 +152,11 @@ def _remove_member(state: ConnectionState, name: str, nick: str) -> None:
 def _everywhere(
     state: ConnectionState, kind: EventType, message: Message, text: str
 ) -> list[IrcEvent]:
-    names = [channel.name for channel in state.roster.shared_channels(_identity_text(message))]
+    names = [channel.name for channel in state.roster.shared_channels(_nick_of(message))]
     return [state.event(kind, message, name, name, text) for name in names]
 
 
-def _identity_text(message: Message) -> str:
+def _nick_of(message: Message) -> str:
     return message.source.nick if message.source else ""
 
 

@@ -15,13 +15,15 @@ ASK_EVERY, GHOST_TAKES = 300.0, 3.0
 
 
 def start_recovery(state: ConnectionState) -> None:
-    """We are welcome: if it is not by the nick we want, look out for that."""
+    """Watch for the nick we want, if we were welcomed by another one."""
+    # A nick longer than NICKLEN may be cut by the server without a word; that is no other nick.
     cut = state.isupport.nicklen if "NICKLEN" in state.isupport.tokens else None
     nick = state.settings.nick[:cut]
     if state.is_me(nick):
         return
     state.lost_nick = nick
     if (password := state.settings.nickserv_password) and not state.sasl.betrayed:
+        # GHOST ends the holder's connection; services take a moment before the nick is free.
         ghost = f"GHOST {nick} {password.get_secret_value()}"
         state.send("PRIVMSG", "NickServ", ghost, urgent=True)
         _ask(state, GHOST_TAKES)
@@ -32,27 +34,27 @@ def start_recovery(state: ConnectionState) -> None:
 
 
 def on_nick_free(state: ConnectionState, nick: str) -> None:
-    """`nick` is nobody's now."""
+    """Take the nick we want when it is the one that has become free."""
     missed = state.lost_nick
     if missed and state.isupport.fold(nick) == state.isupport.fold(missed):
         state.send("NICK", missed)
 
 
 def on_offline(state: ConnectionState, message: Message) -> None:
-    """731: these, of those we watch, are not there."""
+    """Handle 731 (MONITOR): these, of the nicks we watch, are offline."""
     for nick in message.param(-1).split(","):
         on_nick_free(state, nick.partition("!")[0])
 
 
 def on_nick_change(state: ConnectionState) -> None:
-    """Our nick has changed: what we wanted is ours now, or somebody wants us called so."""
+    """Handle a change of our nick: we have the wanted one, or somebody wants us called so."""
     if state.lost_nick and "MONITOR" in state.isupport.tokens:
         state.send("MONITOR", "-", state.lost_nick)
     state.lost_nick = None
 
 
 def on_nick_in_use(state: ConnectionState) -> None:
-    """The nick is still taken; where nobody will tell us when it is not, ask again."""
+    """Ask again later for a nick that is still taken, where MONITOR cannot tell when it is free."""
     if state.lost_nick and "MONITOR" not in state.isupport.tokens:
         _ask(state, ASK_EVERY)
 

@@ -44,7 +44,7 @@ class NickPicker:
         return Message("NICK", (self._wanted,))
 
     def next_nick(self, invalid: bool) -> QueuedMessage:
-        """The next nick after a refusal: one line a refusal, and from the third on it waits.
+        """Return the next nick after a refusal: one line a refusal, and from the third on it waits.
 
         `invalid` means that the server takes no such nick at all; a short plain one follows.
         """

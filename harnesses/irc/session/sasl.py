@@ -29,10 +29,10 @@ class Mechanism(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether the server may call it a success now."""
+        """True when the server may call it a success now."""
 
     def answer(self, challenge: bytes) -> bytes:
-        """The answer to a challenge; the first challenge is empty. Raises SaslFailed."""
+        """Return the answer to a challenge; the first challenge is empty. Raises SaslFailed."""
 
 
 Makers = Mapping[str, Callable[[], Mechanism]]
@@ -40,7 +40,7 @@ Makers = Mapping[str, Callable[[], Mechanism]]
 
 
 def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
-    """What the settings have credentials for, in the order of `sasl` or from strong to weak.
+    """Return the mechanisms that there are credentials for, in the order of `sasl` or of strength.
 
     PLAIN, which says the password itself, goes over an unencrypted connection only when `sasl`
     names it.
@@ -54,8 +54,8 @@ def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
         key = settings.sasl_key.get_secret_value()
         makers["ECDSA-NIST256P-CHALLENGE"] = lambda: _Ecdsa(user, key)
     if user and password is not None:
-        makers["SCRAM-SHA-512"] = lambda: Scram("sha512", user, password)
-        makers["SCRAM-SHA-256"] = lambda: Scram("sha256", user, password)
+        makers["SCRAM-SHA-512"] = lambda: Scram("SCRAM-SHA-512", user, password)
+        makers["SCRAM-SHA-256"] = lambda: Scram("SCRAM-SHA-256", user, password)
         if encrypted or settings.sasl:
             makers["PLAIN"] = lambda: _PlainOrExternal(f"{user}\0{user}\0{password}")
     return {name: makers[name] for name in settings.sasl or makers if name in makers}
@@ -105,7 +105,7 @@ LONGEST = 64 * 1024
 
 
 def chunks(answer: bytes) -> Iterator[Message]:
-    """The AUTHENTICATE messages that carry an answer."""
+    """Yield the AUTHENTICATE messages that carry an answer."""
     text = base64.b64encode(answer).decode()
     for start in range(0, len(text), CHUNK):
         yield Message("AUTHENTICATE", (text[start : start + CHUNK],))
@@ -130,12 +130,12 @@ class Sasl:
 
     @property
     def wanted(self) -> bool:
-        """Whether we have anything to authenticate with."""
+        """True when we have anything to authenticate with."""
         return bool(self._makers)
 
     @property
     def running(self) -> bool:
-        """Whether an authentication is under way."""
+        """True when an authentication is under way."""
         return self._mechanism is not None
 
     def start(self, offered: str) -> list[Message]:
@@ -178,6 +178,7 @@ class Sasl:
         return []
 
     def _answer_challenge(self, mechanism: Mechanism, chunk: str) -> list[Message]:
+        # "+" alone is an empty chunk: an empty message, or the end of one of a multiple of 400.
         self._received += chunk.removeprefix("+") if len(chunk) == 1 else chunk
         if len(chunk) == CHUNK and len(self._received) < LONGEST:
             return []

@@ -9,24 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from importlib.metadata import version
 
 import structlog
 
-from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.session import connection_handlers, membership_handlers, message_handlers
-from harnesses.irc.session.channels import Roster
+from harnesses.irc.session import connection_handlers, membership_handlers
 from harnesses.irc.session.registration import QueuedMessage
-from harnesses.irc.session.state import ConnectionState, Handler, utc_now
+from harnesses.irc.session.state import PAST, ConnectionState, Handler, Roster, utc_now
 from harnesses.irc.session.sts import Sts
 from harnesses.irc.settings import NetworkSettings
 
 log = structlog.get_logger()
 
+CTCP_EVERY = 2.0
+"""Seconds between two CTCP answers; what comes faster is not answered."""
+
+_UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
+
 
 class Session:
-    """What we know of a connection, and what the protocol wants said.
+    """The state machine of a connection: messages in, events and messages out.
 
     `channels` are those to be in, with their keys or ""; the caller may change the mapping at any
     time. What is to be sent collects until `pop_outgoing` is called. `encrypted` says that nobody
@@ -55,12 +60,12 @@ class Session:
 
     @property
     def source(self) -> Source:
-        """Who we are for the others; user and host are None while unknown."""
+        """Our source as others see it; user and host are None while unknown."""
         return self._state.source
 
     @property
     def isupport(self) -> ISupport:
-        """What the server has said about itself."""
+        """The server's ISUPPORT tokens."""
         return self._state.isupport
 
     @property
@@ -75,35 +80,36 @@ class Session:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the server has welcomed us and its message of the day is over."""
+        """True when the server has welcomed us and its message of the day is over."""
         return self._state.ready
 
     @property
     def is_joined(self) -> bool:
-        """Whether we are in every channel that we want to be in."""
+        """True when we are in every channel that we want to be in."""
         return self.is_ready and all(
             self.roster.channel(name) for name in self._state.desired_channels
         )
 
     @property
     def error(self) -> str | None:
-        """What the server said in its ERROR, which is its last line."""
+        """The text of the server's ERROR, which is its last line."""
         return self._state.error
 
     @property
     def encrypted(self) -> bool:
-        """Whether the connection is encrypted."""
+        """True when the connection is encrypted."""
         return self._state.encrypted
 
     @property
     def sts(self) -> Sts | None:
-        """What the server has announced about transport security."""
+        """The strict transport security that the server has announced."""
         return self._state.capabilities.sts
 
     @property
     def upgrade(self) -> int | None:
         """The port to go to, with TLS, before another word is said here."""
-        return self._state.capabilities.upgrade
+        capabilities = self._state.capabilities
+        return capabilities.upgrade if capabilities.sts else None
 
     def start(self) -> None:
         """Begin: to be called once, when the connection stands.
@@ -116,17 +122,21 @@ class Session:
             connection_handlers.introduce(state)
 
     def pop_outgoing(self) -> list[QueuedMessage]:
-        """What is to be sent since the last call, in order."""
+        """Return the messages to send since the last call, in order."""
         outgoing, self._state.outgoing = self._state.outgoing, []
         return outgoing
 
     def receive(self, message: Message) -> list[IrcEvent]:
         """Take one message of the server; return what happened, in order."""
-        state = self._state
-        return [event for each in state.multiline.feed(message) for event in self._handle(each)]
+        # Only lines of a batch can be part of a multiline message; all others go straight on.
+        if message.command == "BATCH" or "batch" in message.tags:
+            whole = self._state.multiline.feed(message)
+            return [event for each in whole for event in self._handle(each)]
+        return self._handle(message)
 
     def _handle(self, message: Message) -> list[IrcEvent]:
-        labelled = self._state.labels.on_message(message)
+        # labeled-response: the answer to one line has its label, that of several is a batch of it.
+        labelled = "label" in message.tags and self._state.labels.on_message(message)
         labelled |= self._state.batch_type(message) == "labeled-response"
         if labelled and message.command in ("PRIVMSG", "NOTICE"):
             return []  # whoever said it knows
@@ -136,7 +146,7 @@ class Session:
         return handler(self._state, message) if handler else []
 
     def label(self) -> str | None:
-        """A label for a line that is to be echoed; None where the server does not do that."""
+        """Return a label for a line that is to be echoed; None where the server does not."""
         return self._state.labels.label() if self._state.echoing else None
 
     def wrote(self, line: str) -> None:
@@ -144,8 +154,8 @@ class Session:
         self._state.sent_lines.add(line)
 
     def receipts(self) -> list[tuple[str, bool]]:
-        """The labels answered since the last call, each with whether its line went through."""
-        return self._state.labels.pop_results()
+        """Return the labels answered since the last call, with whether the line went through."""
+        return self._state.labels.pop_results() if self._state.echoing else []
 
 
 def _ping(state: ConnectionState, message: Message) -> list[IrcEvent]:
@@ -185,6 +195,77 @@ def _error(state: ConnectionState, message: Message) -> list[IrcEvent]:
     return []
 
 
+def _talk(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    target, text = message.param(0), message.param(1)
+    kind: EventType = "NOTICE" if message.command == "NOTICE" else "PRIVMSG"
+    if text.startswith("\x01"):
+        # https://modern.ircdocs.horse/ctcp: the closing \x01 may be missing
+        word, _, rest = text.strip("\x01").partition(" ")
+        if word.upper() != "ACTION":
+            _ctcp(state, message, word.upper(), rest)
+            return []
+        kind, text = "ACTION", rest
+    if not state.registered:
+        return []  # "*** Looking up your hostname"
+    event = state.event(kind, message, state.isupport.channel_of(target), target, text)
+    if event.own and state.isupport.fold(target) == "nickserv":
+        return []  # an echo of what we told services, which may be a password
+    return [event]
+
+
+def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> None:
+    # https://modern.ircdocs.horse/ctcp: a query comes as PRIVMSG and is answered by NOTICE; a CTCP
+    # NOTICE is an answer, and to answer that too would be a loop.
+    answers = {"VERSION": f"Terrarium {version('terrarium')}", "PING": rest}
+    last, now = state.ctcp_answered, state.now()
+    if message.command == "NOTICE" or not message.source or word not in answers:
+        return
+    if state.is_me(message.source.nick):
+        return
+    if state.batch_type(message) or (last and (now - last).total_seconds() < CTCP_EVERY):
+        return
+    state.ctcp_answered = now
+    answer = f"{word} {answers[word]}".translate(_UNSENDABLE).strip()
+    state.send("NOTICE", message.source.nick, f"\x01{answer}\x01")
+
+
+def _mode(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    name = state.isupport.channel_of(message.param(0))
+    text = " ".join(message.params[1:])
+    for letter, nick, on in state.isupport.mode_changes(message.params[1:]) if name else ():
+        if name and letter in state.isupport.prefix.values():
+            state.roster.change_mode(name, nick, letter, on=on)
+    return [state.event("MODE", message, name, name, text)] if name else []
+
+
+def _topic(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    name, text = message.param(0), message.param(1)
+    _set_topic(state, name, text)
+    return [state.event("TOPIC", message, name, name, text)]
+
+
+def _topic_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    _set_topic(state, message.param(1), message.param(2))
+    return []
+
+
+def _set_topic(state: ConnectionState, name: str, text: str) -> None:
+    if channel := state.roster.channel(name):
+        channel.topic = text
+
+
+def _batch(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    # https://ircv3.net/specs/extensions/batch: "+ref" opens, "-ref" closes. A batch within one of
+    # the past is of the past, whatever its own type.
+    reference = message.param(0)
+    if reference.startswith("+"):
+        outer = state.batch_type(message)
+        state.batches[reference[1:]] = outer if outer in PAST else message.param(1)
+    else:
+        state.batches.pop(reference[1:], None)
+    return []
+
+
 HANDLERS: Mapping[str, Handler] = {
     "PING": _ping,
     "ERROR": _error,
@@ -192,5 +273,10 @@ HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
     **connection_handlers.HANDLERS,
     **membership_handlers.HANDLERS,
-    **message_handlers.HANDLERS,
+    "PRIVMSG": _talk,
+    "NOTICE": _talk,
+    "MODE": _mode,
+    "TOPIC": _topic,
+    "332": _topic_is,
+    "BATCH": _batch,
 }

@@ -1,19 +1,18 @@
-"""What is known of one connection, shared by those who handle its messages."""
+"""State of one connection, shared by the handlers of its messages: channels, members, ourselves."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from harnesses.irc.protocol.echo_labels import LabelTracker
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.input_too_long import SentLines
 from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.protocol.multiline import MultilineAssembler
+from harnesses.irc.protocol.sent_lines import LabelTracker, SentLines
 from harnesses.irc.session.capabilities import ECHO, CapabilityNegotiation
-from harnesses.irc.session.channels import Roster
 from harnesses.irc.session.registration import NickPicker, QueuedMessage
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.settings import NetworkSettings
@@ -25,10 +24,10 @@ PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
 """Batches of things that happened before now."""
 
 SKEW = timedelta(seconds=1)
-"""How far the clocks of a network's servers may be apart."""
+"""The most that the clocks of a network's servers may be apart."""
 
 AHEAD, BEHIND = timedelta(minutes=5), timedelta(days=1)
-"""How far a server's clock may be from ours to be believed; the log is in the order of time, so a
+"""The most that a server's clock may be from ours to be believed: the log is in order of time, so a
 line of next year would stay its last one for a year."""
 
 REMEMBERED = 1000
@@ -43,8 +42,122 @@ BOT_TAGS = frozenset({"bot", "draft/bot", "inspircd.org/bot"})
 
 
 def utc_now() -> datetime:
-    """The time, aware."""
+    """Return the time in UTC."""
     return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Member:
+    """Someone in a channel; `modes` are the letters of PREFIX that they have there."""
+
+    nick: str
+    user: str | None = None
+    host: str | None = None
+    account: str | None = None
+    bot: bool = False
+    modes: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class JoinedChannel:
+    """A channel that we are in; `names` collects a NAMES reply until its end.
+
+    `joined` is when we came, by the server's clock; None where that is not told, and from the first
+    line on that was said since.
+    """
+
+    name: str
+    joined: datetime | None = None
+    topic: str = ""
+    members: dict[str, Member] = field(default_factory=dict)
+    names: dict[str, Member] = field(default_factory=dict)
+
+
+class Roster:
+    """Channels and members under the server's own idea of which names are the same.
+
+    `isupport` may be replaced at any time before the first channel is joined.
+    """
+
+    def __init__(self) -> None:
+        self.isupport = ISupport()
+        self._channels: dict[str, JoinedChannel] = {}
+
+    @property
+    def channels(self) -> list[str]:
+        """The names of the channels we are in, in the order of joining."""
+        return [channel.name for channel in self._channels.values()]
+
+    def channel(self, name: str) -> JoinedChannel | None:
+        """Return the channel `name`, in any spelling, if we are in it."""
+        return self._channels.get(self._fold(name))
+
+    def shared_channels(self, nick: str) -> list[JoinedChannel]:
+        """Return the channels that we share with `nick`."""
+        return [c for c in self._channels.values() if self._fold(nick) in c.members]
+
+    def member(self, nick: str) -> Member | None:
+        """Return `nick` as known from any channel."""
+        return next((c.members[self._fold(nick)] for c in self.shared_channels(nick)), None)
+
+    def enter(self, name: str, joined: datetime | None = None) -> None:
+        """Add `name` to the channels that we are in."""
+        self._channels[self._fold(name)] = JoinedChannel(name, joined)
+
+    def leave(self, name: str) -> None:
+        """Remove `name` from the channels that we are in."""
+        self._channels.pop(self._fold(name), None)
+
+    def clear(self) -> None:
+        """Forget all channels, as the connection is gone."""
+        self._channels.clear()
+
+    def add(self, name: str, member: Member) -> None:
+        """Add a member who has joined `name`."""
+        if channel := self.channel(name):
+            channel.members[self._fold(member.nick)] = member
+
+    def remove(self, name: str, nick: str) -> None:
+        """Remove a member who has left `name`."""
+        if channel := self.channel(name):
+            channel.members.pop(self._fold(nick), None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a member everywhere."""
+        for channel in self.shared_channels(old):
+            member = channel.members.pop(self._fold(old))
+            member.nick = new
+            channel.members[self._fold(new)] = member
+
+    def change_mode(self, name: str, nick: str, mode: str, *, on: bool) -> None:
+        """Give `nick` the member mode `mode` in `name`, or take it."""
+        channel = self.channel(name)
+        if channel and (member := channel.members.get(self._fold(nick))):
+            member.modes = member.modes | {mode} if on else member.modes - {mode}
+
+    def is_operator(self, name: str, nick: str) -> bool:
+        """Return whether `nick` is an operator of `name`, or more than that."""
+        channel = self.channel(name)
+        member = channel.members.get(self._fold(nick)) if channel else None
+        return bool(member and member.modes & self.isupport.operator_modes)
+
+    def add_names(self, name: str, names: str) -> None:
+        """Take one 353 line: nicks, with all their symbols, or whole `nick!user@host`."""
+        if channel := self.channel(name):
+            for word in names.split():
+                source = Source.parse(self.isupport.without_prefix(word))
+                known = channel.members.get(self._fold(source.nick)) or Member(source.nick)
+                known.user, known.host = source.user or known.user, source.host or known.host
+                known.modes = self.isupport.modes_of(word)
+                channel.names[self._fold(source.nick)] = known
+
+    def end_names(self, name: str) -> None:
+        """Take the 366 after them: they are everybody who is there."""
+        if (channel := self.channel(name)) and channel.names:
+            channel.members, channel.names = channel.names, {}
+
+    def _fold(self, name: str) -> str:
+        return self.isupport.fold(name)
 
 
 class ConnectionState:
@@ -90,11 +203,11 @@ class ConnectionState:
 
     @property
     def isupport(self) -> ISupport:
-        """What the server has said about itself."""
+        """The server's ISUPPORT tokens."""
         return self.roster.isupport
 
     def is_me(self, nick: str) -> bool:
-        """Whether `nick` is ours, under the server's case mapping."""
+        """Return whether `nick` is ours, under the server's case mapping."""
         return self.isupport.fold(nick) == self.isupport.fold(self.source.nick)
 
     def send(self, command: str, *params: str, urgent: bool = False, idle: bool = False) -> None:
@@ -128,11 +241,13 @@ class ConnectionState:
 
     @property
     def echoing(self) -> bool:
-        """Whether the server shows us what has become of our lines."""
+        """True when the server shows us what has become of our lines."""
         return self.capabilities.enabled >= ECHO
 
     def is_replayed(self, message: Message) -> bool:
-        """Whether it happened before now: in a batch of the past, before we came, or twice."""
+        """Return whether it is old: in a batch of the past, from before we came, or repeated."""
+        # Bouncers and servers replay history in three ways: in a batch; as plain lines whose time
+        # is before our JOIN; and with a msgid that we have seen already.
         if self.batch_type(message) in PAST:
             return True
         if message.command not in ("PRIVMSG", "NOTICE"):
@@ -156,13 +271,13 @@ class ConnectionState:
         return channel not in self.desired_channels or self.roster.channel(channel) is not None
 
     def batch_type(self, message: Message) -> str | None:
-        """The type of the batch that `message` is part of."""
+        """Return the type of the batch that `message` is part of."""
         return self.batches.get(message.tags.get("batch", ""))
 
     def event(
         self, kind: EventType, message: Message, channel: str | None, target: str, text: str = ""
     ) -> IrcEvent:
-        """The event that `message` stands for; its channel is spelled as when we joined."""
+        """Return the event that `message` stands for; its channel is spelled as when we joined."""
         source = message.source or Source("")
         known = self.roster.channel(channel) if channel else None
         return IrcEvent(
@@ -183,7 +298,7 @@ class ConnectionState:
         )
 
     def _time(self, message: Message) -> datetime:
-        """When it happened: as the server says, unless its clock is wrong."""
+        """Return the time as the server says, unless its clock is wrong."""
         told, now = tagged_time(message), self.now()
         return told if told and -BEHIND <= told - now <= AHEAD else now
 
@@ -199,7 +314,7 @@ class ConnectionState:
 
 
 def tagged_time(message: Message) -> datetime | None:
-    """The server-time tag (https://ircv3.net/specs/extensions/server-time), always UTC."""
+    """Return the server-time tag (https://ircv3.net/specs/extensions/server-time), always UTC."""
     try:
         found = datetime.fromisoformat(message.tags.get("time", ""))
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)

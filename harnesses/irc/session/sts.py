@@ -17,7 +17,7 @@ from harnesses.irc.protocol.errors import IrcError
 
 @dataclass(frozen=True, slots=True)
 class Sts:
-    """What a server announces: where TLS is, and for how many seconds to insist on it."""
+    """The announcement of a server: its TLS port, and for how many seconds to insist on it."""
 
     port: int | None
     duration: int | None
@@ -53,7 +53,7 @@ class StsPolicies:
         self._policies = _read(path) if path and path.exists() else {}
 
     def port(self, host: str) -> int | None:
-        """The port on which `host` must be spoken to, with TLS; None when nothing is known."""
+        """Return the port on which `host` demands TLS; None when nothing is known."""
         policy = self._policies.get(host.lower())
         if policy and policy.expires > self._clock():
             return policy.port
@@ -65,7 +65,7 @@ class StsPolicies:
         self._upgrades[host.lower()] = port
 
     def store(self, host: str, port: int, duration: int) -> None:
-        """`host` has said so over TLS; a duration of 0 takes it back."""
+        """Store what `host` has announced over TLS; a duration of 0 takes it back."""
         if duration:
             expires = self._clock() + duration
             self._policies[host.lower()] = Policy(port, duration, expires)
@@ -75,7 +75,7 @@ class StsPolicies:
         self._write()
 
     def renew(self, host: str) -> None:
-        """A connection that `host` spoke TLS on is over: its time starts anew."""
+        """Restart the time of a policy when a connection to `host` over TLS has ended."""
         if policy := self._policies.get(host.lower()):
             expires = self._clock() + policy.duration
             self._policies[host.lower()] = replace(policy, expires=expires)

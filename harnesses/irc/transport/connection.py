@@ -1,28 +1,45 @@
-"""The asyncio side of one connection, and irc3's bot on top of it.
-
-irc3 is here for its plugins. Its own connection loses bytes, does not know tags, floods and
-reconnects by itself; so bytes go through our `IrcConnection` to our session first, and the bot gets
-the line afterwards, without tags. What a plugin sends goes out through our splitting and pacing.
-"""
+"""One connection from its first line to its last: socket, session, send queue and watchdog."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING
+import ssl
+from collections.abc import Callable, Collection
+from typing import Protocol
 
-from harnesses.irc.protocol.errors import UntrustedCertificate
-from harnesses.irc.protocol.message import LineBuffer
-from harnesses.irc.transport.irc3_compat import LOGGING, irc3
-from harnesses.irc.transport.send_queue import Sent
+import structlog
+
+from harnesses.irc.protocol.errors import InvalidMessage, UntrustedCertificate
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.message import LineBuffer, parse, strip_tags
+from harnesses.irc.session.session import Session
+from harnesses.irc.transport.send_queue import RATE, SendQueue, Sent
 from harnesses.irc.transport.tls import fingerprint
 
-if TYPE_CHECKING:
-    from harnesses.irc.transport.network import Network
+log = structlog.get_logger()
 
-REPLACED = ("core", "sasl", "autojoins", "userlist")
-"""Plugins of irc3 whose work is done here; other plugins may require them, and get us."""
+CONNECT_WITHIN, GOODBYE_WITHIN = 30.0, 2.0
+"""Seconds for a connection to stand, and for the other side of TLS to end it with us."""
+
+
+class PluginHost(Protocol):
+    """Runs the plugins of a network: told of its connections, its nick, and each line without
+    tags. A network without plugins has none."""
+
+    def on_connected(self, connection: IrcConnection) -> None:
+        """Take a new connection."""
+
+    def on_ready(self) -> None:
+        """Take note that the server has welcomed us."""
+
+    def on_closed(self) -> None:
+        """Take note that the connection is gone."""
+
+    def on_line(self, line: str, nick: str) -> None:
+        """Take a line of the server; `nick` is ours after it."""
+
+    def on_sent(self, line: str) -> None:
+        """Take a line of our own that has gone out."""
 
 
 class IrcConnection(asyncio.Protocol):
@@ -79,71 +96,157 @@ class IrcConnection(asyncio.Protocol):
             self.transport.abort()
 
 
-class Bot(irc3.IrcBot):  # type: ignore[misc]
-    """irc3's bot without its own connection: plugins are called, and send through `network`."""
+class IrcClient:
+    """A session on a connection.
 
-    logging_config = LOGGING
+    `on_event` gets each event in the order of arrival, `changed` is called after each line; then
+    come the `plugins`, where there are some.
+    Of `trusted` fingerprints, when there are any, the server's certificate must have one.
+    `silence` is the time in seconds without a word of the server after which we ask; after as
+    much again it counts as gone.
+    """
 
-    def __init__(self, network: Network, plugins: Iterable[str]) -> None:
-        self._network = network
-        super().__init__(loop=asyncio.get_running_loop(), asynchronous=False)
-        self.registry.includes.update(f"irc3.plugins.{name}" for name in REPLACED)
-        self.include(*plugins)
-        self.on_nick_change(network.nick)
+    def __init__(
+        self,
+        session: Session,
+        on_event: Callable[[IrcEvent], None],
+        changed: Callable[[], None],
+        plugins: PluginHost | None,
+        silence: float,
+        trusted: Collection[str] = (),
+        rate: float = RATE,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._session, self._plugins, self._silence = session, plugins, silence
+        self._on_event, self._changed = on_event, changed
+        self._connection = IrcConnection(self._on_open, self._on_line, trusted)
+        self._send_queue = SendQueue(self._write, rate)
+        self._opening = asyncio.timeout(CONNECT_WITHIN)
+        self._receipts: dict[str, Sent] = {}
+        self._heard = self._loop.time()
+        self._pings: dict[str, asyncio.Future[None]] = {}
 
-    def on_connected(self, connection: IrcConnection) -> None:
-        """A connection stands."""
-        self.protocol = connection
-        self.notify("connection_made")
+    def __repr__(self) -> str:
+        state = "open" if self._connection.transport else "not open"
+        return f"<IrcClient {self._session.network} as {self._session.nick}, {state}>"
 
-    def on_nick_change(self, nick: str) -> None:
-        """Our nick is `nick` now: events that mention it listen to the new one."""
-        if self.config["nick"] != nick:
-            self.config["nick"] = nick
-            self.recompile()
+    async def open(self, server: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Connect. Raises OSError (a TimeoutError is one) or UnicodeError for an odd name."""
+        async with self._opening:
+            await self._loop.create_connection(
+                lambda: self._connection,
+                server,
+                port,
+                ssl=tls,
+                ssl_shutdown_timeout=GOODBYE_WITHIN if tls else None,
+            )
 
-    def recompile(self) -> None:
-        """Compile all events anew. irc3's own does not store what it has compiled, and takes a
-        nick for a regular expression."""
-        config = {**self.config, "nick": re.escape(self.config["nick"])}
-        for iotype, compiled in self.registry.events_re.items():
-            events = self.registry.events[iotype]
-            compiled[:] = [(regexp, events[regexp][0].compile(config)) for regexp, _ in compiled]
+    async def wait_closed(self) -> Exception | None:
+        """Watch over the connection until it is gone; return why, if the server did not close it.
 
-    @property
-    def channels(self) -> dict[str, set[str]]:
-        """The nicks by channel, as irc3's own `userlist` offers them."""
-        return {name: set(self._network.members(name)) for name in self._network.channels}
+        A server that falls silent is asked with a PING, and dropped when it does not answer.
+        """
+        asked_at = 0.0
+        while not self._connection.lost.done():
+            now = self._loop.time()
+            idle, asked = now - self._heard, asked_at > self._heard
+            if asked and idle >= 2 * self._silence:
+                log.warning("irc.silent", network=self._session.network, seconds=round(idle))
+                self._connection.abort()
+            elif not asked and idle >= self._silence:
+                asked, asked_at = True, now
+                self.send_line("PING :alive", urgent=True)
+            patience = self._silence * (2 if asked else 1) - idle
+            await asyncio.wait([self._connection.lost], timeout=max(patience, 0.01))
+        return self._connection.lost.result()
 
-    def send_line(self, data: str, nowait: bool = False) -> Sent:
-        """Send one raw line; a plugin cannot overtake, `nowait` or not."""
-        return self._network.send_line(data)
+    async def wait_disconnected(self, within: float) -> None:
+        """Wait until the server has closed the connection; after `within` seconds drop it.
 
-    def send(self, data: str) -> None:
-        """Send raw lines."""
-        for line in data.rstrip("\r\n").split("\n"):
-            self._network.send_line(line)
+        One that does not stand yet is not waited for: `open` fails.
+        """
+        if not self._connection.transport:
+            if not self._opening.expired():
+                self._opening.reschedule(self._loop.time())
+            return
+        await asyncio.wait([self._connection.lost], timeout=within)
+        self._connection.abort()
 
-    def privmsg(self, target: str, message: str, nowait: bool = False) -> Sent | None:
-        """Send a text, cut into lines."""
-        return self._network.say("PRIVMSG", target, message)
+    def send_line(self, line: str, urgent: bool = False) -> Sent:
+        """Send a line as soon as pacing lets it go."""
+        return self._send_queue.send(line, urgent)
 
-    def notice(self, target: str, message: str, nowait: bool = False) -> Sent | None:
-        """Send a notice, cut into lines."""
-        return self._network.say("NOTICE", target, message)
+    async def lag(self) -> float:
+        """Return the seconds until the server answers. Does not return while it does not."""
+        began = self._loop.time()
+        token, answered = f"lag-{began}", self._loop.create_future()
+        self._pings[token] = answered
+        try:
+            self.send_line(f"PING :{token}", urgent=True)
+            await answered
+        finally:
+            del self._pings[token]
+        return self._loop.time() - began
 
-    def action(self, target: str, message: str, nowait: bool = False) -> Sent | None:
-        """Send an action, cut into lines."""
-        return self._network.say("ACTION", target, message)
+    def ack(self, label: str) -> Sent:
+        """Return a future that tells whether the line with this label went through."""
+        return self._receipts.setdefault(label, self._loop.create_future())
 
-    def join(self, target: str) -> None:
-        """Join a channel and stay."""
-        self._network.join(target)
+    def close(self) -> None:
+        """Drop the connection and all that waits for it."""
+        self._send_queue.close()
+        for receipt in self._receipts.values():
+            if not receipt.done():
+                receipt.set_result(False)
+        self._receipts.clear()
+        self._connection.abort()
+        self._session.roster.clear()
+        if self._plugins:
+            self._plugins.on_closed()
 
-    def part(self, target: str, reason: str | None = None) -> None:
-        """Leave a channel for good."""
-        self._network.part(target, reason or "")
+    def _on_open(self, connection: IrcConnection) -> None:
+        self._heard = self._loop.time()
+        self._send_queue.open()
+        if self._plugins:
+            self._plugins.on_connected(connection)
+        self._session.start()
+        self._flush()
 
-    def quit(self, reason: str | None = None) -> None:
-        """Leave the network for good."""
-        self._network.close(reason or "")
+    def _on_line(self, line: str) -> None:
+        self._heard = self._loop.time()
+        if not (message := parse(line)):
+            return
+        pinged = self._pings.get(message.param(-1)) if message.command == "PONG" else None
+        if pinged and not pinged.done():
+            pinged.set_result(None)
+        for event in self._session.receive(message):
+            self._on_event(event)
+        for label, through in self._session.receipts():
+            if (receipt := self._receipts.pop(label, None)) and not receipt.done():
+                receipt.set_result(through)
+        self._flush()
+        self._changed()
+        if self._plugins:
+            self._plugins.on_line(strip_tags(line), self._session.nick)
+        # An STS upgrade (https://ircv3.net/specs/extensions/sts) forbids another word in the clear,
+        # and ERROR is the last that a server says.
+        if self._session.upgrade or self._session.error is not None:
+            self._connection.abort()
+
+    def _flush(self) -> None:
+        for outgoing in self._session.pop_outgoing():
+            try:
+                line = outgoing.message.render()
+            except InvalidMessage as error:
+                log.warning("irc.unsendable", network=self._session.network, error=str(error))
+                continue
+            if outgoing.delay:
+                self._send_queue.later(outgoing.delay, line, outgoing.urgent, outgoing.unless)
+            else:
+                self._send_queue.send(line, outgoing.urgent, outgoing.idle)
+
+    def _write(self, line: str) -> None:
+        self._connection.write(line)
+        self._session.wrote(line)
+        if self._plugins:
+            self._plugins.on_sent(strip_tags(line))

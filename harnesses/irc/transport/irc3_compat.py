@@ -1,7 +1,7 @@
 """irc3 and irc3d, imported without what their import does to the whole process.
 
 Importing irc3 sets the class of all later loggers and replaces `asyncio.sleep` and `asyncio.wait`;
-making a bot or a server configures all logging anew, which `LOGGING` prevents.
+making a bot or a server reconfigures all logging, which `LOGGING` prevents.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -16,12 +16,11 @@ from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCer
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.line_splitting import budget, split
 from harnesses.irc.protocol.message import Message
-from harnesses.irc.session.channels import Member
 from harnesses.irc.session.session import Session
+from harnesses.irc.session.state import Member
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
-from harnesses.irc.transport.client import IrcClient
-from harnesses.irc.transport.connection import Bot
+from harnesses.irc.transport.connection import IrcClient, PluginHost
 from harnesses.irc.transport.send_queue import Sent
 from harnesses.irc.transport.tls import tls_context
 from terrarium.backoff import Backoff
@@ -52,10 +51,9 @@ _UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to r
 class Network:
     """Connects, stays connected, and tells what happens.
 
-    `on_event` is called synchronously, in the order of arrival; what it raises ends `run`. Our
-    own messages are no events: `privmsg` and its like return what went out. `connected` is set
+    Our own messages are no events: `privmsg` and its like return what went out. `connected` is set
     while the server has us registered, `all_joined` while we are in all the channels we want.
-    `plugins` are modules with irc3 plugins, `policies` remembers which servers insist on TLS.
+    `plugins` makes the host of its plugins, `policies` remembers which servers insist on TLS.
     Raises IrcError when the settings name no server.
     """
 
@@ -63,9 +61,8 @@ class Network:
         self,
         name: str,
         settings: NetworkSettings,
-        on_event: Callable[[IrcEvent], None],
         *,
-        plugins: Iterable[str] = (),
+        plugins: Callable[[Network], PluginHost] | None = None,
         policies: StsPolicies | None = None,
         backoff: Backoff | None = None,
         silence: float = SILENCE,
@@ -74,11 +71,11 @@ class Network:
             raise IrcError(f"the network {name} has no server; set its key `server`")
         self.name, self._server = name, settings.server
         self.connected, self.all_joined = asyncio.Event(), asyncio.Event()
-        self._settings, self._on_event, self._plugins = settings, on_event, tuple(plugins)
+        self._settings, self._make_plugins = settings, plugins
         self._policies = policies or StsPolicies()
         self._backoff = backoff or Backoff(*RECONNECT, jitter=random.random)
         self._silence = silence
-        self._wanted = dict(_name_and_key(channel) for channel in settings.channels)
+        self._wanted = dict(name_and_key(channel) for channel in settings.channels)
         self._session = Session(name, settings, self._wanted)
         self._client: IrcClient | None = None
         self._port = settings.port
@@ -105,59 +102,73 @@ class Network:
         return self._session.roster.channels
 
     def members(self, channel: str) -> list[str]:
-        """The nicks in `channel`, sorted; none when we are not there."""
+        """Return the nicks in `channel`, sorted; none when we are not there."""
         known = self._session.roster.channel(channel)
         return sorted((m.nick for m in known.members.values()), key=str.casefold) if known else []
 
     def is_channel(self, name: str) -> bool:
-        """Whether `name` is that of a channel here."""
+        """Return whether `name` is that of a channel here."""
         return self._session.isupport.is_channel(name)
 
     def member(self, channel: str, nick: str) -> Member | None:
-        """`nick` as known in `channel`, if they are there and we are."""
+        """Return `nick` as known in `channel`, if they are there and we are."""
         known = self._session.roster.channel(channel)
         return known.members.get(self.fold(nick)) if known else None
 
     def is_operator(self, channel: str) -> bool:
-        """Whether we are an operator of `channel`."""
+        """Return whether we are an operator of `channel`."""
         return self._session.roster.is_operator(channel, self.nick)
 
     def topic(self, channel: str) -> str:
-        """The topic of `channel`; empty where there is none, or we are not there."""
+        """Return the topic of `channel`; empty where there is none, or we are not there."""
         known = self._session.roster.channel(channel)
         return known.topic if known else ""
+
+    @property
+    def settings(self) -> NetworkSettings:
+        """The settings that the next connection uses."""
+        return self._settings
+
+    def reaches(self, target: str) -> bool:
+        """Return whether a channel, in which we have to be, or a person can be written to."""
+        if not self.is_channel(target):
+            return self.connected.is_set()
+        return self._session.roster.channel(target) is not None
 
     def configure(self, settings: NetworkSettings) -> None:
         """Use other settings from the next connection on."""
         self._settings = settings
 
     def fold(self, name: str) -> str:
-        """`name` in the form in which equal nicks and channels are equal strings here."""
+        """Return `name` in the form in which equal nicks and channels are equal strings here."""
         return self._session.isupport.fold(name)
 
     async def lag(self) -> float | None:
-        """Seconds until the server answers, or None when it does not in good time."""
+        """Return the seconds until the server answers, or None when it does not in good time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAG_WITHIN):
                 return await self._client.lag() if self._client else None
         return None
 
     async def until_joined(self) -> None:
-        """Wait until we are in every channel we want; for ever, when one does not let us in."""
+        """Wait until we are in every channel we want, however long one does not let us in."""
         await self.all_joined.wait()
 
-    async def run(self) -> None:
-        """Be on the network until `quit`."""
-        bot = Bot(self, self._plugins)
+    async def run(self, on_event: Callable[[IrcEvent], None]) -> None:
+        """Be on the network until `quit`.
+
+        `on_event` is called synchronously, in the order of arrival; what it raises ends this.
+        """
+        plugins = self._make_plugins(self) if self._make_plugins else None
         while not self._closing.is_set():
             self._port, encrypted = self._endpoint()
             self._noted = None
             self._session = Session(self.name, self._settings, self._wanted, encrypted=encrypted)
-            changed = functools.partial(self._on_change, bot)
+            changed = functools.partial(self._on_change, plugins)
             trusted = self._settings.tls_fingerprints
             rate = self._settings.lines_per_second
             client = IrcClient(
-                self._session, bot, self._on_event, changed, self._silence, trusted, rate
+                self._session, on_event, changed, plugins, self._silence, trusted, rate
             )
             self._client = client
             try:
@@ -177,15 +188,15 @@ class Network:
         return await self._delivered_lines(self._say("PRIVMSG", target, text, echoed=True))
 
     async def notice(self, target: str, text: str) -> list[str]:
-        """Like `privmsg`, as a NOTICE."""
+        """Send `text` as `privmsg` does, as a NOTICE."""
         return await self._delivered_lines(self._say("NOTICE", target, text, echoed=True))
 
     async def action(self, target: str, text: str) -> list[str]:
-        """Like `privmsg`, as an action; the lines returned are without its CTCP wrapping."""
+        """Send `text` as `privmsg` does, as an action; returned lines have no CTCP wrapping."""
         return await self._delivered_lines(self._say("ACTION", target, text, echoed=True))
 
     def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
-        """The lines that `text` to `target` makes, as `privmsg` (or `command`) would send them."""
+        """Return the lines of `text` to `target`, as `privmsg` (or `command`) would send them."""
         space = budget(self._session.isupport, self._session.source, command, target)
         return split(text, space)
 
@@ -237,7 +248,7 @@ class Network:
             await self._client.wait_disconnected(QUIT_WITHIN)
 
     def _endpoint(self) -> tuple[int, bool]:
-        """The port to connect to, and whether by TLS: as set, or as the server insists."""
+        """Return the port to connect to, and whether by TLS: as set, or as the server insists."""
         settings = self._settings
         insisted = None if settings.tls else self._policies.port(self._server)
         return insisted or settings.port, settings.tls or insisted is not None
@@ -274,12 +285,13 @@ class Network:
             async with asyncio.timeout(delay):
                 await self._closing.wait()
 
-    def _on_change(self, bot: Bot) -> None:
+    def _on_change(self, plugins: PluginHost | None) -> None:
         self._note_sts()
         if self._session.is_ready and not self.connected.is_set():
             self.connected.set()
             log.info("irc.connected", network=self.name, nick=self.nick)
-            bot.notify("server_ready")
+            if plugins:
+                plugins.on_ready()
         self._note_joined()
 
     def _note_joined(self) -> None:
@@ -336,13 +348,14 @@ class _SentLine:
     receipt: Sent | None
 
     async def is_delivered(self) -> bool:
-        """Whether it did; a server that does not say so in time is believed to have it."""
+        """Return whether it went through; a server that does not say in time is believed."""
         if self.receipt is None:
             return True
         done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_WITHIN)
         return not done or self.receipt.result()
 
 
-def _name_and_key(channel: str) -> tuple[str, str]:
+def name_and_key(channel: str) -> tuple[str, str]:
+    """Split a channel of the settings, "#name key", into name and key; the key may be ""."""
     name, _, key = channel.strip().partition(" ")
     return name, key.strip()

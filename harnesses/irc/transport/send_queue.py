@@ -25,7 +25,7 @@ BYTES_A_TOKEN = 300
 
 
 def cost(size: int) -> float:
-    """Tokens that a line of `size` bytes costs: servers count lines and bytes both."""
+    """Return the tokens that a line of `size` bytes costs: servers count lines and bytes both."""
     return 1.0 + max(0, size - FREE_BYTES) / BYTES_A_TOKEN
 
 
@@ -53,12 +53,12 @@ class TokenBucketQueue(Generic[T]):
         """Add an item that takes `size` bytes on the wire."""
         if urgent:
             self._urgent.append(item)
-        else:  # no line may cost more than a full bucket, or it would wait for ever
+        else:  # no line may cost more than a full bucket, or it would never go out
             queue = self._idle if idle else self._waiting
             queue.append((min(cost(size), self._burst), item))
 
     def pop(self) -> T | None:
-        """The next item that may go now, or None."""
+        """Return the next item that may go now, or None."""
         if self._urgent:
             return self._urgent.popleft()
         self._fill()
@@ -70,7 +70,7 @@ class TokenBucketQueue(Generic[T]):
         return item
 
     def delay(self) -> float | None:
-        """Seconds until `pop` has an item; None when nothing waits."""
+        """Return the seconds until `pop` has an item; None when nothing waits."""
         if self._urgent:
             return 0.0
         self._fill()

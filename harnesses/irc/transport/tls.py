@@ -1,4 +1,4 @@
-"""How a connection is encrypted, and whose certificate is good enough."""
+"""TLS contexts, and certificates that are trusted by fingerprint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harnesses.irc.settings import NetworkSettings
 
 
 def tls_context(settings: NetworkSettings) -> ssl.SSLContext:
-    """For the connections of a network.
+    """Return the TLS context for the connections of a network.
 
     With `tls_fingerprints` the certificate itself is known and no authority is asked; without
     `tls_verify` any certificate is taken. Raises OSError when `tls_cert` cannot be used.
@@ -25,7 +25,7 @@ def tls_context(settings: NetworkSettings) -> ssl.SSLContext:
 
 
 def fingerprint(transport: asyncio.BaseTransport) -> str | None:
-    """SHA-256 of the other side's certificate, in hexadecimal; None without TLS."""
+    """Return the SHA-256 of the other side's certificate, in hexadecimal; None without TLS."""
     connection = transport.get_extra_info("ssl_object")
     certificate = connection.getpeercert(binary_form=True) if connection else None
     return hashlib.sha256(certificate).hexdigest() if certificate else None

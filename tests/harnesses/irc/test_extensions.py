@@ -46,8 +46,8 @@ async def test_lines_of_another_year_are_logged_in_the_order_of_their_coming(
                 "PING :done",
             )
             await wire.until("PONG")
-            await tendril.log.flush()
-            events = await tendril.log.find(Query(scope=PUBLIC, nick="alice"))
+            await tendril.services.log.flush()
+            events = await tendril.services.log.find(Query(scope=PUBLIC, nick="alice"))
     texts = [event.text for event in sorted(events, key=lambda event: event.id)]
     assert texts == ["of tomorrow", "of now", "of the last day", "of no time"]
     now = time.time()
@@ -72,13 +72,13 @@ async def test_what_is_said_after_a_servers_clock_was_put_back_is_answered_and_f
             wire = await serving
             await wire.say(f"{at(1)}:alice!a@h PRIVMSG #c :.ping")
             assert await wire.until("PRIVMSG #c") == "PRIVMSG #c :alice: pong"
-            await tendril.log.flush()
-            [before] = await tendril.log.find(Query(scope=PUBLIC, nick="alice"))
+            await tendril.services.log.flush()
+            [before] = await tendril.services.log.find(Query(scope=PUBLIC, nick="alice"))
             await wire.say(f"{at(-60)}:bob!b@h PRIVMSG #c :.ping")
             assert await wire.until("PRIVMSG #c") == "PRIVMSG #c :bob: pong"
-            await tendril.log.flush()
+            await tendril.services.log.flush()
             newer = Query(scope=PUBLIC, after_id=before.id, own=False)
-            assert [event.nick for event in await tendril.log.find(newer)] == ["bob"]
+            assert [event.nick for event in await tendril.services.log.find(newer)] == ["bob"]
 
 
 async def test_a_question_of_several_lines_is_answered_once_and_logged_line_by_line(
@@ -105,8 +105,8 @@ async def test_a_question_of_several_lines_is_answered_once_and_logged_line_by_l
                 "BATCH -7",
             )
             assert await wire.until("PRIVMSG #c") == "PRIVMSG #c :alice: Because."
-            await tendril.log.flush()
-            events = await tendril.log.find(Query(scope=PUBLIC, nick="alice"))
+            await tendril.services.log.flush()
+            events = await tendril.services.log.find(Query(scope=PUBLIC, nick="alice"))
     assert [event.text for event in events] == [".terrarium why is", ".ping an odd word?"]
     [request] = script.requests
     asked = request["messages"][-1]["content"]

@@ -90,7 +90,7 @@ async def test_a_reply_does_not_wait_for_the_log_and_is_logged_behind_its_questi
         config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
         async with irc_tendril(config) as tendril, irc_client(ircd.port, "alice") as alice:
             await alice.join(ROOM)
-            await tendril.log.flush()
+            await tendril.services.log.flush()
             with closing(sqlite3.connect(log_path(config), isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
                 for _ in range(2):

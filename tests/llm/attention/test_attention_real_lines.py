@@ -1,4 +1,4 @@
-"""Hours of a real channel, second by second: how often attention wakes, and at what cost."""
+"""Hours of a real channel, second by second: how often, and for whom, the rule wakes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from llm.attention.attention import COOLDOWN, Attention
+from llm.attention.attention import COOLDOWN, Attention, Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
-from llm.attention.token_budget import LEAST, WEARY, TokenBudget
-from llm.attention.trigger import Trigger
-from llm.attention.trigger_kinds import TriggerKind
 from storage.chat_log.event import Place
 
 PLACE = Place("irc", "#ubuntu")
@@ -34,45 +31,31 @@ def real_lines() -> list[tuple[datetime, str, str]]:
     ]
 
 
-def wakes(attention: Attention, cost: int, hours: int = 3) -> Iterator[Trigger]:
-    """What wakes while the channel talks, and after; a run costs so many tokens, and is at once
-    over."""
-    lines = real_lines()
+def wakes(attention: Attention, hours: int = 3) -> Iterator[Trigger]:
+    """What wakes while the channel talks, and after; a run is at once over."""
+    lines, channel = real_lines(), attention.channel(PLACE)
     now, end = lines[0][0], lines[-1][0] + timedelta(hours=hours)
     while now < end:
         while lines and lines[0][0] <= now:
             time, nick, text = lines.pop(0)
-            attention.on_message(
-                PLACE, MessageFeatures.extract(text, nick, time.timestamp()), "terra"
-            )
-        for trigger in attention.tick(now, 1.0):
+            channel.on_message(MessageFeatures.extract(text, nick, time), "terra")
+        for trigger in attention.tick(now):
             yield trigger
-            attention.energy.spend(cost)
             attention.finish(trigger)
-        assert LEAST <= attention.energy.level <= 1
         now += timedelta(seconds=1)
 
 
 def test_on_a_busy_channel_it_wakes_for_those_who_asked_and_at_most_twice_an_hour() -> None:
-    found = list(wakes(Attention(TokenBudget(200_000, 0.25)), cost=3_000))
+    found = list(wakes(Attention()))
     assert len(found) >= 3
     for one, next_one in pairwise(found):
         assert next_one.time - one.time >= COOLDOWN
     askers = {nick.lower() for _, nick, text in real_lines() if "?" in text}
-    asked = [trigger for trigger in found if trigger.kind is TriggerKind.CONTACT]
-    assert {trigger.person for trigger in asked} <= askers
-    assert len(found) - len(asked) == sum(trigger.kind is TriggerKind.SILENCE for trigger in found)
-
-
-def test_when_runs_are_dear_energy_makes_them_rare() -> None:
-    cheap = list(wakes(Attention(TokenBudget(10**9, 0.25)), cost=100_000))
-    attention = Attention(TokenBudget(100_000, 0.01))
-    dear = list(wakes(attention, cost=100_000))
-    assert len(dear) == 1 < len(cheap)
-    assert attention.energy.level < WEARY
+    assert {trigger.person for trigger in found} <= askers
+    assert {trigger.kind for trigger in found} == {TriggerKind.CONTACT}
 
 
 def test_after_the_talk_there_is_nothing_left_to_look_at() -> None:
-    attention = Attention(TokenBudget(200_000, 0.25))
-    list(wakes(attention, cost=0))
+    attention = Attention()
+    list(wakes(attention))
     assert not attention

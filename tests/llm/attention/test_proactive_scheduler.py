@@ -8,12 +8,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from llm.attention.acknowledgements import Acknowledgement, AcknowledgementState
+from llm.attention.attention import Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
-from llm.attention.proactive_scheduler import ProactiveScheduler
-from llm.attention.settings import AttentionSettings
-from llm.attention.trigger import Trigger
-from llm.attention.trigger_kinds import TriggerKind
+from llm.attention.proactive_scheduler import DAILY_TOKENS, ProactiveScheduler
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.attention_state import AttentionStore, Signal
@@ -30,9 +27,9 @@ class Mind:
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[Trigger] = asyncio.Queue()
-        self.ends: asyncio.Queue[Acknowledgement | None] = asyncio.Queue()
+        self.ends: asyncio.Queue[datetime | None] = asyncio.Queue()
 
-    async def think(self, trigger: Trigger) -> Acknowledgement | None:
+    async def think(self, trigger: Trigger) -> datetime | None:
         self.asked.put_nowait(trigger)
         return await self.ends.get()
 
@@ -41,35 +38,14 @@ class Mind:
             return await self.asked.get()
 
 
-class HastyClock(ManualClock):
-    """Sleeps are over at once, as much too late as `late` says."""
-
-    def __init__(self, late: Callable[[int], float]) -> None:
-        super().__init__(NOON)
-        self.late, self.slept, self.goal = late, 0, 10**9
-        self.reached = asyncio.Event()
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept += 1
-        await self.advance(timedelta(seconds=seconds + self.late(self.slept)))
-        if self.slept >= self.goal:
-            self.reached.set()
-
-    async def sleeps(self, times: int) -> None:
-        """Wait until the sleeper has slept so many times."""
-        self.goal = times
-        async with asyncio.timeout(20):
-            await self.reached.wait()
-
-
 @asynccontextmanager
 async def heart(
     path: Path, clock: Clock, mind: Mind, tokens: Callable[[], int] = int
 ) -> AsyncIterator[ProactiveScheduler]:
     """A heart that beats."""
     async with Database.open(path / "irc.db") as database:
-        store, settings = AttentionStore(database), AttentionSettings()
-        beating = await ProactiveScheduler.restore(store, settings, clock, tokens, mind.think)
+        store = AttentionStore(database)
+        beating = await ProactiveScheduler.restore(store, clock, tokens, mind.think)
         task = asyncio.create_task(beating.run())
         try:
             yield beating
@@ -95,40 +71,19 @@ async def until(clock: ManualClock, happened: Callable[[], bool]) -> None:
             await clock.advance(SECOND)
 
 
-async def test_ticks_are_a_second_apart_however_late_each_one_comes(tmp_path: Path) -> None:
-    clock = HastyClock(lambda number: 0.3)
-    async with heart(tmp_path, clock, Mind()) as beating:
-        beating.on_message(
-            FROGS, MessageFeatures.extract("hello", "ada", NOON.timestamp()), "terra"
-        )
-        await clock.sleeps(500)
-        passed = (clock.now() - NOON).total_seconds()
-        assert abs(passed - beating.beats) < 2
-
-
-async def test_ticks_that_a_sleeping_machine_has_missed_are_left_out(tmp_path: Path) -> None:
-    clock = HastyClock(lambda number: 600.0 if number == 5 else 0.0)
-    async with heart(tmp_path, clock, Mind()) as beating:
-        beating.on_message(
-            FROGS, MessageFeatures.extract("hello", "ada", NOON.timestamp()), "terra"
-        )
-        await clock.sleeps(100)
-        assert (clock.now() - NOON).total_seconds() > 690
+def question() -> MessageFeatures:
+    return MessageFeatures.extract("how do I mount a cd?", "ada", NOON)
 
 
 async def test_the_heart_stands_still_while_there_is_nothing_to_look_at(tmp_path: Path) -> None:
-    clock = HastyClock(lambda number: 0.0)
-    async with heart(tmp_path, clock, Mind()) as beating:
+    clock = ManualClock(NOON)
+    async with heart(tmp_path, clock, Mind(), lambda: DAILY_TOKENS) as beating:
         for _ in range(100):
             await asyncio.sleep(0)
         assert beating.beats == 0
-        beating.on_message(
-            FROGS, MessageFeatures.extract("hello", "ada", NOON.timestamp()), "terra"
-        )
-        await clock.sleeps(3601)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert clock.now() < NOON + HOUR + 5 * SECOND  # an hour after the last word
+        beating.on_message(FROGS, question(), "terra")
+        await until(clock, lambda: not beating.is_awake)
+        assert clock.now() < NOON + HOUR / 2 + 5 * SECOND  # until nobody waits for an answer
 
 
 async def test_signals_that_come_while_the_model_thinks_wait_and_survive_a_restart(
@@ -181,20 +136,19 @@ async def test_what_was_put_off_stays_put_off_over_a_restart(tmp_path: Path) -> 
     mind, clock = Mind(), ManualClock(NOON)
     async with heart(tmp_path, clock, mind) as beating:
         await beating.signal(Signal(TriggerKind.THOUGHT, FROGS, NOON, person="ada"))
-        trigger = await mind.wake()
-        mind.ends.put_nowait(
-            Acknowledgement(AcknowledgementState.DEFERRED, trigger.value, NOON + 2 * HOUR)
-        )
+        await mind.wake()
+        mind.ends.put_nowait(NOON + 2 * HOUR)
         await beating.mute(TOADS)
-        await beating.signal(Signal(TriggerKind.PLUGIN, TOADS, NOON))
-        await until(clock, lambda: beating.beats > 5)
+        await until(clock, lambda: not beating.running_count)
     async with heart(tmp_path, clock, mind) as beating:
         await clock.set(NOON + HOUR)
+        await beating.signal(direct(TOADS))
         await until(clock, lambda: beating.beats > 5)
         assert mind.asked.empty()
         await beating.unmute(TOADS)
+        await beating.signal(Signal(TriggerKind.DIRECT, TOADS, clock.now(), person="ada"))
         await until(clock, lambda: not mind.asked.empty())
-        assert (await mind.wake()).kind is TriggerKind.PLUGIN
+        assert (await mind.wake()).place == TOADS
         await clock.set(NOON + 2 * HOUR)
         await until(clock, lambda: not mind.asked.empty())
         assert (await mind.wake()).kind is TriggerKind.THOUGHT
@@ -213,21 +167,14 @@ async def test_a_newer_thought_about_somebody_takes_the_place_of_the_old_one(
         assert not beating.pending_signals
 
 
-async def test_tokens_cost_energy_and_midnight_does_not_give_it_back(tmp_path: Path) -> None:
-    today = 0
-    clock = ManualClock(NOON)
-    async with heart(tmp_path, clock, Mind(), lambda: today) as beating:
-        beating.on_message(
-            FROGS, MessageFeatures.extract("hello", "ada", NOON.timestamp()), "terra"
-        )
-        await clock.asleep()
-        today = 100_000
-        beats = beating.beats
-        await until(clock, lambda: beating.beats > beats)
-        assert 0.49 < beating.energy < 0.51
-        today = 40_000  # of the new day
-        beats = beating.beats
-        await until(clock, lambda: beating.beats > beats + 60)  # by then it is noted
-        assert 0.29 < beating.energy < 0.31
-    async with heart(tmp_path, ManualClock(clock.now() + HOUR), Mind()) as beating:
-        assert 0.53 < beating.energy < 0.57
+async def test_questions_are_left_to_people_when_the_tokens_of_a_day_are_used(
+    tmp_path: Path,
+) -> None:
+    today, mind, clock = DAILY_TOKENS, Mind(), ManualClock(NOON)
+    async with heart(tmp_path, clock, mind, lambda: today) as beating:
+        beating.on_message(FROGS, question(), "terra")
+        await until(clock, lambda: clock.now() > NOON + HOUR / 6)
+        assert mind.asked.empty()
+        today = 0  # of the new day
+        await until(clock, lambda: not mind.asked.empty())
+        assert (await mind.wake()).kind is TriggerKind.CONTACT

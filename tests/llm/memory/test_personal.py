@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.irc.policy.command_request import ParsedCommand, parse_command
+from harnesses.irc.policy.requests import ParsedCommand, parse_command
 from llm.intents.introduction import TOPICS, Introduction
 from llm.memory.personal import Statement, statement_in
 

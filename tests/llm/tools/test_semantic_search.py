@@ -142,12 +142,12 @@ async def test_the_site_and_the_bot_offer_what_is_near_in_meaning(tmp_path: Path
     semantic = {"storage": {"semantic": True}}
     async with ScriptedOpenAI() as script, agent_server({"upstream": script.url}) as url:
         async with alice_in(tmp_path, url, **semantic) as (alice, tendril):
-            await asyncio.gather(*(tendril.log.append(event) for event in events))
+            await asyncio.gather(*(tendril.services.log.append(event) for event in events))
             await alice.say(ROOM, "we cook dinner in the big kitchen tonight")
             await ask(alice, ".ping")
-            await tendril.log.flush()
-            assert tendril.semantic_index is not None
-            await tendril.semantic_index.catch_up()
+            await tendril.services.log.flush()
+            assert tendril.services.semantic_index is not None
+            await tendril.services.semantic_index.catch_up()
             answer = await ask(alice, ".search preparing a meal")
             assert answer == "Nobody wrote that; near in meaning:"
             line = await alice.expect(rf":Terra!\S+ PRIVMSG {ROOM} :(.*)$")

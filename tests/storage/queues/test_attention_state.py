@@ -16,7 +16,7 @@ FROGS, TOADS = Place("irc", "#frogs"), Place("irc", "#toads")
 async def test_signals_wait_in_order_over_a_restart_until_they_are_done(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "irc.db") as database:
         store = AttentionStore(database)
-        first = await store.add_signal(Signal("thought", FROGS, NOON, 0.5, "ada", 7))
+        first = await store.add_signal(Signal("thought", FROGS, NOON, "ada", 7))
         second = await store.add_signal(Signal("plugin_event", FROGS, NOON))
         third = await store.add_signal(Signal("plugin_event", FROGS, NOON))
         await store.mark_done([second])
@@ -24,22 +24,20 @@ async def test_signals_wait_in_order_over_a_restart_until_they_are_done(tmp_path
         assert (await AttentionStore(database).load()).signals == (first, third)
 
 
-async def test_a_restart_finds_energy_pauses_and_what_was_put_off(tmp_path: Path) -> None:
+async def test_a_restart_finds_pauses_and_what_was_put_off(tmp_path: Path) -> None:
     hour = NOON + timedelta(hours=1)
-    deferred, suppressed = Snooze("thought", FROGS, 0.4, hour), Snooze("thought", TOADS)
+    deferred, suppressed = Snooze("thought", FROGS, hour), Snooze("thought", TOADS)
     async with Database.open(tmp_path / "irc.db") as database:
         store = AttentionStore(database)
         assert await store.load() == AttentionState()
-        await store.put_off(Snooze("thought", FROGS, 0.1, NOON))
+        await store.put_off(Snooze("thought", FROGS, NOON))
         await store.put_off(deferred)
         await store.put_off(suppressed)
         await store.record_contact(FROGS, NOON)
-        await store.record_energy(0.625, NOON)
+        await store.expire(NOON + timedelta(seconds=1))
     async with Database.open(tmp_path / "irc.db") as database:
         store = AttentionStore(database)
-        assert await store.load() == AttentionState(
-            0.625, NOON, {FROGS: NOON}, (deferred, suppressed)
-        )
+        assert await store.load() == AttentionState({FROGS: NOON}, (deferred, suppressed))
         await store.lift(TOADS)
         assert (await store.load()).put_off == (deferred,)
 
@@ -49,7 +47,7 @@ async def test_what_nobody_has_dealt_with_for_a_day_is_dropped(tmp_path: Path) -
         store = AttentionStore(database)
         await store.add_signal(Signal("thought", FROGS, NOON - timedelta(hours=25)))
         young = await store.add_signal(Signal("thought", FROGS, NOON - timedelta(hours=23)))
-        await store.put_off(Snooze("thought", FROGS, 0.4, NOON - timedelta(seconds=1)))
+        await store.put_off(Snooze("thought", FROGS, NOON - timedelta(seconds=1)))
         await store.record_contact(FROGS, NOON - timedelta(hours=25))
-        await store.record_energy(1.0, NOON)
-        assert await store.load() == AttentionState(1.0, NOON, signals=(young,))
+        await store.expire(NOON)
+        assert await store.load() == AttentionState(signals=(young,))

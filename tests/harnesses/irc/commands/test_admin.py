@@ -178,7 +178,7 @@ async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Pa
             await root.expect("root: pong")
             write(ircd.port, 'command_prefix = "?"\n')
             async with asyncio.timeout(PATIENCE):
-                while tendril.settings.command_prefix != "?":  # noqa: ASYNC110 - files are quiet
+                while tendril.networks.settings.command_prefix != "?":  # noqa: ASYNC110 - files are quiet
                     await asyncio.sleep(0.01)
             await root.say(ROOM, "?ping")
             await root.expect("root: pong")

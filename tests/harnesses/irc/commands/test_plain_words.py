@@ -89,7 +89,7 @@ async def test_what_is_remembered_in_one_place_is_not_told_in_another(tmp_path: 
         await alice.join(OTHER)
         await ask(alice, ".remember pin 4711")
         assert "called pin" in await told(alice, ".recall pin", OTHER)
-        async with irc_client(tendril.settings.port, "bob") as bob:
+        async with irc_client(tendril.networks.settings.port, "bob") as bob:
             await bob.join(ROOM)
             assert "called pin" in await told(bob, ".recall pin")
 

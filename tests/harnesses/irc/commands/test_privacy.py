@@ -35,8 +35,8 @@ async def told(client: IrcClient, words: str, room: str = ROOM) -> str:
 
 
 async def texts(tendril: IrcTendril) -> list[str]:
-    await tendril.log.flush()
-    found = await tendril.log.find(Query(scope=EVERYTHING, limit=1_000))
+    await tendril.services.log.flush()
+    found = await tendril.services.log.find(Query(scope=EVERYTHING, limit=1_000))
     return [f"{event.nick}: {event.text}" for event in found if event.text]
 
 
@@ -100,7 +100,7 @@ async def test_what_an_opted_out_person_said_before_is_not_shown_to_the_model(
         await alice.say(ROOM, f"once I said {SECRET}")
         await alice.say(ROOM, ".ping")
         await alice.expect("alice: pong")
-        await tendril.opt_outs.add("irc", "Alice", None)
+        await tendril.services.opt_outs.add("irc", "Alice", None)
         await alice.send("NICK bob")
         await alice.say(ROOM, ".terrarium what was said?")
         await alice.expect("bob: Fine")
@@ -179,13 +179,13 @@ async def test_somebody_else_under_the_nick_can_erase_nothing(tmp_path: Path) ->
         await alice.expect("alice: pong")
         await alice.send("QUIT")
         await alice.wait_closed()
-        async with IrcClient(tendril.settings.port, "alice") as thief:
+        async with IrcClient(tendril.networks.settings.port, "alice") as thief:
             await thief.send("NICK alice")
             await thief.send("USER mallory 0 * :Mallory")
             await thief.expect(" (376|422) ")
             await thief.join(ROOM)
             answer = await told(thief, ".forget me")
-        found = await tendril.log.find(Query(scope=EVERYTHING, nick="alice", limit=100))
+        found = await tendril.services.log.find(Query(scope=EVERYTHING, nick="alice", limit=100))
         assert any(SECRET in event.text for event in found)
         assert "1 events are yours" in answer or "nothing that I know" in answer
 

@@ -12,9 +12,8 @@ from harnesses.irc.channel_settings import (
     key_of,
     value_of,
 )
-from harnesses.irc.policy.bots_and_relays import BotLoopDetector, KickCounter
 from harnesses.irc.policy.rate_limit import TokenBuckets
-from harnesses.irc.protocol.identity import Identity, matches_any
+from harnesses.irc.policy.requests import BotLoopDetector, Identity, KickCounter, matches_any
 from harnesses.irc.replies.sender import sanitize
 from storage.chat_log.event import Place
 from tests.kit.irc_session import WELCOME, Story

@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.irc.tendril import IrcTendril
-from llm.attention.trigger_kinds import TriggerKind
+from llm.attention.attention import TriggerKind
 from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
@@ -53,7 +53,7 @@ class World:
         while self.clock.now() < end and not until():
             before = self.beats + 1
             await self.clock.advance(STEP)
-            if self.tendril.proactive.scheduler.is_awake:
+            if self.tendril.events.proactive.scheduler.is_awake:
                 await self.until(functools.partial(self._has_beaten, before))
 
     def _has_beaten(self, times: int) -> bool:
@@ -67,18 +67,19 @@ class World:
 
     @property
     def beats(self) -> int:
-        return self.tendril.proactive.scheduler.beats
+        return self.tendril.events.proactive.scheduler.beats
 
     def waits(self, kind: TriggerKind) -> int:
         """How many signals of a kind wait."""
         return sum(
-            signal.kind == kind for signal in self.tendril.proactive.scheduler.pending_signals
+            signal.kind == kind
+            for signal in self.tendril.events.proactive.scheduler.pending_signals
         )
 
     @property
     def woken(self) -> int:
         """How often there was reason to ask the model."""
-        return len(self.tendril.proactive.scheduler.wakes)
+        return len(self.tendril.events.proactive.scheduler.wakes)
 
     @property
     def asked(self) -> int:
@@ -143,7 +144,7 @@ async def test_in_test_mode_it_only_notes_what_it_would_have_said(tmp_path: Path
         assert noted["text"] == "alice: mount /cdrom"
         await it.bob.say(ROOM, ".status")
         await it.bob.expect(
-            r"energy 100%, 0 signals wait, last woken at 12:05 UTC by proactive_contact;"
+            r"0 signals wait, last woken at 12:05 UTC by proactive_contact;"
             r" would have said: alice: mount /cdrom$"
         )
         assert not any(line.startswith("alice:") for line in it.said())
@@ -172,7 +173,7 @@ async def test_passing_mentions_may_be_met_with_silence_and_count_for_the_pause(
         await it.until(lambda: it.waits(TriggerKind.DIRECT) > 0)
         await it.passes(MINUTE, lambda: it.woken > 0)
         await it.script.arrived(1)
-        await it.until(lambda: not it.tendril.proactive.scheduler.running_count)
+        await it.until(lambda: not it.tendril.events.proactive.scheduler.running_count)
         await it.says(it.alice, "poor Terra")
         await it.passes(20 * MINUTE)
         assert (it.asked, it.said()) == (1, [])
@@ -241,7 +242,7 @@ async def test_what_the_model_puts_off_comes_up_when_its_time_has_come(tmp_path:
         await it.says(it.bob, "I wonder whether Terra knows")
         await it.until(lambda: it.waits(TriggerKind.DIRECT) > 0)
         await it.passes(MINUTE, lambda: it.woken > 0)
-        await it.until(lambda: not it.tendril.proactive.scheduler.running_count)
+        await it.until(lambda: not it.tendril.events.proactive.scheduler.running_count)
         await it.passes(115 * MINUTE)
         assert (it.asked, it.said()) == (1, [])
         it.script.say("I know now.")

@@ -141,14 +141,14 @@ async def test_a_fault_in_the_listener_ends_the_network() -> None:
     async with ngircd() as ircd:
         settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
         with pytest.raises(ZeroDivisionError):
-            await Network("net", settings, broken).run()
+            await Network("net", settings).run(broken)
 
 
 async def test_a_cancelled_network_leaves_nothing_open() -> None:
     async with ngircd() as ircd, asyncio.timeout(PATIENCE):
         settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
-        network = Network("net", settings, Ears())
-        run = asyncio.create_task(network.run())
+        network = Network("net", settings)
+        run = asyncio.create_task(network.run(Ears()))
         await network.until_joined()
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
@@ -166,7 +166,7 @@ async def test_irc3_does_not_change_the_process() -> None:
 
 def test_a_network_without_a_server_says_so() -> None:
     with pytest.raises(IrcError, match="libera has no server"):
-        Network("libera", NetworkSettings(), Ears())
+        Network("libera", NetworkSettings())
 
 
 async def test_tls_works_and_a_false_certificate_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.transport.network import Network
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_network import Ears, joined, running
+from tests.kit.irc_tendril import irc_config, irc_tendril
 from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, inspircd, ngircd
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
@@ -223,6 +225,26 @@ async def test_plugins_of_irc3_work_and_hear_our_nick_of_today(nick: str, tmp_pa
             assert match[1] == "three"
     finally:
         sys.path.remove(str(tmp_path))
+
+
+async def test_plugins_of_the_configuration_hear_what_is_said(tmp_path: Path) -> None:
+    (tmp_path / "echo_plugin_of_config.py").write_text(PLUGIN)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        async with embedded_ircd() as ircd, irc_client(ircd.port, "alice") as alice:
+            irc = {"plugins": ["echo_plugin_of_config"], "channels": ["#c"]}
+            config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9/v1", irc=irc)
+            async with irc_tendril(config):
+                await alice.join("#c")
+                await alice.say("#c", "Terra: one")
+                await alice.expect(r"PRIVMSG #c :alice Terra Terra alice \['ready'\]: one")
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+def test_irc3_is_not_loaded_where_there_are_no_plugins() -> None:
+    code = "import sys, harnesses.irc.tendril; sys.exit('irc3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("kind", [inspircd, ngircd, embedded_ircd])

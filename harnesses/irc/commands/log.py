@@ -1,0 +1,63 @@
+"""Commands about the log of a channel: search and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from harnesses.irc.policy.requests import Command, CommandRequest, parse_command
+from harnesses.irc.replies.sender import without_highlight
+from harnesses.irc.services import BotServices
+from llm.tools.semantic_search import nearest_events
+from storage.chat_log.event import Event, Scope
+from storage.chat_log.query import Query
+from storage.search.models import Order, SearchQuery
+
+_SHOWN = 3  # lines of a search
+_LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
+
+
+class LogCommands:
+    """The commands by name; `is_known` tells whether there is a command of a name."""
+
+    def __init__(self, services: BotServices, is_known: Callable[[str], bool]) -> None:
+        self._services, self._is_known = services, is_known
+        self.known: Mapping[str, Command] = {"search": self.search, "stats": self.stats}
+
+    async def search(self, request: CommandRequest) -> str:
+        """search WORDS: find lines of this channel"""
+        if not request.words:
+            return f"Search for what? {self._services.prefix(request.place)}search WORDS"
+        before = await request.pending_event.wait_visible() or None
+        within = Query(scope=request.scope, own=False, before_id=before, limit=_LOOKED_AT)
+        page = await self._services.log.search(
+            SearchQuery(text=request.words, within=within, order=Order.TIME)
+        )
+        events = [hit.event for hit in reversed(page.hits)]
+        found = [event for event in events if not self._is_command(event, request)]
+        if found:
+            return "\n".join(map(_quote, found[-_SHOWN:]))
+        meant = await nearest_events(self._services.semantic_index, request.words, within)
+        near = [event for event in meant if not self._is_command(event, request)][:_SHOWN]
+        if not near:
+            return "Nothing found."
+        return "\n".join(["Nobody wrote that; near in meaning:", *map(_quote, near)])
+
+    async def stats(self, request: CommandRequest) -> str:
+        """stats: how much is said here, and by whom"""
+        await request.pending_event.wait_visible()
+        stats = await self._services.log.stats(
+            Query(scope=Scope.from_places(request.place), own=False)
+        )
+        top = ", ".join(f"{without_highlight(nick)} {count:,}" for nick, count in stats.top)
+        since = f" since {stats.first:%Y-%m-%d}" if stats.first else ""
+        return f"{stats.lines:,} lines by {stats.people:,} people{since}; most by {top}"
+
+    def _is_command(self, event: Event, request: CommandRequest) -> bool:
+        """Return whether a line is a command, which nobody searches for."""
+        prefix = self._services.prefix(request.place)
+        found = parse_command(event.text, prefix=prefix, nick="", private=False)
+        return found is not None and self._is_known(found.command)
+
+
+def _quote(event: Event) -> str:
+    return f"[{event.time:%Y-%m-%d %H:%M}] <{without_highlight(event.nick)}> {event.text}"

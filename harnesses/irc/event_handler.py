@@ -1,0 +1,110 @@
+"""Handling of IRC events: each is logged in order of arrival, then answered if it is to be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.irc.commands.privacy import UNLOGGED
+from harnesses.irc.commands.registry import Commands
+from harnesses.irc.policy.log_records import place_of, split_lines, to_log_event
+from harnesses.irc.policy.requests import (
+    Command,
+    CommandRequest,
+    Decision,
+    KickCounter,
+    PrivateReply,
+)
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
+from harnesses.irc.questions.log_view import LogViews
+from harnesses.irc.questions.proactive import ProactiveSpeech
+from harnesses.irc.reminders import create_service
+from harnesses.irc.services import BotServices
+from harnesses.irc.transport.network import Network
+from storage.chat_log.event import Place
+
+_log = structlog.get_logger()
+
+
+class EventHandler:
+    """The commands, questions, reminders and unasked speech of the bot, fed by events."""
+
+    def __init__(self, services: BotServices) -> None:
+        self._services = services
+        self._log_views = LogViews(services)
+        self._reminders = create_service(services)
+        self._kick_counter = KickCounter(asyncio.get_running_loop().time)
+        self.proactive = ProactiveSpeech(services, self._log_views)
+        self._questions = QuestionHandler(
+            services, self._log_views, self.proactive, self._reminders
+        )
+        self._commands = Commands(services, self._questions, self.proactive, self._reminders)
+
+    async def prepare(self) -> None:
+        """Restore what a restart must not lose. Raises StorageError."""
+        await self.proactive.prepare()
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what has to run beside the handling of events, until cancelled."""
+        return [
+            self._reminders.run(),
+            self.proactive.scheduler.run(),
+            self._log_views.keep_threads_current(),
+        ]
+
+    def on_event(self, event: IrcEvent) -> None:
+        """Log an event, and answer it when it is a command or a question."""
+        services = self._services
+        network, policy = services.networks[event.network], services.policy
+        event, who = policy.speaker(network, event)
+        place = place_of(event)
+        behaviour = services.behaviours.resolve(place)
+        asked = policy.parse_trigger(network, event, who, behaviour.command_prefix)
+        line = to_log_event(event)
+        # Commands about one's own data are not logged, whatever else is.
+        may_log = behaviour.logging and not (asked and asked.command in UNLOGGED)
+        keeps = may_log and services.opt_outs.opt_out_rules.keeps(line)
+        first, *_ = [services.log.write(each) for each in (split_lines(line) if keeps else [None])]
+        self._log_views.changed.add(place)
+        if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
+            self._on_kick(network, event.channel or "")
+        is_watched = keeps and behaviour.proactive != "off" and _is_said_to_all(event)
+        if is_watched and policy.should_process(network, event, who):
+            request = policy.request(network, event, who, event.text, first)
+            self.proactive.on_message(request, asked=asked is not None)
+        command = self._commands.known.get(asked.command) if asked else None
+        if asked and command:
+            request = policy.request(network, event, who, asked.words, first)
+            self._answer(command, request)
+
+    def _answer(self, command: Command, request: CommandRequest) -> None:
+        services = self._services
+        match services.policy.decide(request):
+            case Decision.YES:
+                services.spawn(self._run(command, request))
+            case Decision.TELL:
+                services.spawn(services.sender.reply(request, PrivateReply(SLOWLY)))
+
+    async def _run(self, command: Command, request: CommandRequest) -> None:
+        async def execute() -> TurnResult:
+            return TurnResult(await command(request))
+
+        result = await self._services.tendril.catch_errors(execute)
+        await self._services.sender.reply(request, result.text)
+        self._services.policy.note_reply(request)
+
+    def _on_kick(self, network: Network, channel: str) -> None:
+        place = Place(network.name, network.fold(channel))
+        self._services.spawn(self.proactive.mute(place))
+        if self._kick_counter.limit_reached(place):
+            _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
+            network.part(channel)
+
+
+def _is_said_to_all(event: IrcEvent) -> bool:
+    return event.channel is not None and event.type in ("PRIVMSG", "ACTION")

@@ -1,0 +1,30 @@
+"""Retention: what is older than the log may be is removed, now and every hour."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import structlog
+
+from storage.db.database import Database
+from storage.db.errors import StorageError
+from storage.log import ChatLog
+from storage.privacy.retention import expire
+from storage.settings import StorageSettings
+
+_EVERY = 3600.0  # seconds
+
+_log = structlog.get_logger()
+
+
+async def run_retention(database: Database, log: ChatLog, settings: StorageSettings) -> None:
+    """Remove expired events until cancelled."""
+    while True:
+        try:
+            removed = await expire(database, log, settings, datetime.now(UTC))
+        except StorageError as error:  # another hour is soon enough
+            _log.error("irc.not_expired", error=str(error))
+        else:
+            _log.info("irc.expired", events=removed)
+        await asyncio.sleep(_EVERY)

@@ -1,0 +1,163 @@
+"""Turns that nobody asked for: one reason of the scheduler becomes a turn of the model.
+
+The model is told why it runs, and that it may stay silent. In test mode what it would have said is
+only noted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import structlog
+
+from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.irc.policy.log_records import channel_key, conversation_id, scope_of
+from harnesses.irc.questions.log_view import LogViews
+from harnesses.irc.questions.tools import ChannelTools, persona_values
+from harnesses.irc.replies.sender import Target, strip_address
+from harnesses.irc.services import BotServices
+from harnesses.irc.transport.network import Network
+from llm.attention.attention import Trigger, TriggerKind
+from storage.chat_log.event import Event, Place, Scope
+from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.query import Query
+
+NOBODY = "nobody"
+"""The asker in prompts when nobody has asked."""
+
+_SILENT = ' If there is nothing useful to say, answer only {"response": ""}; that is often best.'
+
+_PASSING = (
+    "%s did not ask you, but named you in passing: %s\nSay something only if it helps." + _SILENT
+)
+_FOLLOW_UP = (
+    "A while ago you had a conversation with %s here. If something of it was left open, say in one"
+    " sentence what is worth adding, or ask how it went." + _SILENT
+)
+_UNANSWERED = (
+    "Nobody has answered the question that %s asked all a few minutes ago. If you know the answer,"
+    " give it in a sentence or two." + _SILENT
+)
+_NOTHING = TurnResult("")
+
+_log = structlog.get_logger()
+
+
+FollowUp = Callable[[Trigger, TurnResult], Awaitable[None]]
+"""Takes the result of a turn about somebody's line, to come back to them in time."""
+
+
+class UnaskedTurns:
+    """Runs turns for triggers; `would_say` has the last text of each channel in test mode."""
+
+    def __init__(self, services: BotServices, log_views: LogViews, follow_up: FollowUp) -> None:
+        self._services, self._log_views, self._follow_up = services, log_views, follow_up
+        self.would_say: dict[Place, str] = {}
+
+    async def run(self, trigger: Trigger) -> TurnResult:
+        """Run the model for `trigger` and say its answer. The answer is empty when the reason has
+        gone: switched off, forgotten, or the person has left."""
+        place, network = trigger.place, self._services.networks.get(trigger.place.network)
+        if network is None or not network.reaches(place.channel):
+            return _NOTHING
+        behaviour = self._services.behaviours.resolve(place)
+        if behaviour.proactive == "off" or not behaviour.logging:
+            return _NOTHING
+        is_follow_up = trigger.kind is TriggerKind.THOUGHT
+        if is_follow_up and not network.member(place.channel, trigger.person):
+            return _NOTHING
+        line = await self._line(trigger) if trigger.event_id else None
+        if trigger.event_id and line is None:
+            return _NOTHING
+        said = None if is_follow_up else line
+        return await self._turn(trigger, network, said, is_test=behaviour.proactive == "test")
+
+    async def _line(self, trigger: Trigger) -> Event | None:
+        """Return the line that the trigger is about, unless it has been forgotten."""
+        query = Query(
+            scope=Scope.from_places(trigger.place), ids=frozenset({trigger.event_id}), limit=1
+        )
+        (found,) = await self._services.log.for_model(query)
+        return found[0] if found else None
+
+    async def _turn(
+        self, trigger: Trigger, network: Network, said: Event | None, *, is_test: bool
+    ) -> TurnResult:
+        services, place = self._services, trigger.place
+        behaviour = services.behaviours.resolve(place)
+        member = network.member(place.channel, trigger.person)
+        nick = said.nick if said else member.nick if member else trigger.person
+        room = channel_key(place, network.fold)
+        is_personal = said is not None or trigger.kind is TriggerKind.THOUGHT
+        anchor = said.id if said else round(time.time() * 1000)  # ids of the log follow time
+        scope = scope_of(place, services.settings.channel_groups)
+
+        async def deliver(result: TurnResult) -> None:
+            if result.ok and result.text:
+                target = self._target(trigger, network, nick, said)
+                await self._say(trigger, target, result.text, is_test=is_test)
+            if said and result.ok and not is_test:
+                await self._follow_up(trigger, result)
+
+        return await services.tendril.turn(
+            TurnRequest(
+                conversation=conversation_id(place, nick, network.fold) if is_personal else room,
+                who=said.nick if said and trigger.kind is TriggerKind.REACTION else NOBODY,
+                text=_text(trigger.kind, nick, said),
+                person=trigger.person,
+                room=room,
+                log_window=self._log_views.before(place, anchor, nick if is_personal else ""),
+                tools=[
+                    self._log_views.tools(place, scope, anchor),
+                    ChannelTools(network, place.channel),
+                ],
+                values=persona_values(network, place.channel),
+                persona=behaviour.persona,
+                model=behaviour.model,
+                priority="background",
+                profile=trigger.profile,
+                keeps=said is not None and not is_test,
+                wants_status=said is not None,
+                deliver=deliver,
+            )
+        )
+
+    def _target(self, trigger: Trigger, network: Network, nick: str, said: Event | None) -> Target:
+        target = self._services.sender.target(network, trigger.place)
+        answers = None
+        if said:
+            answers = PendingEvent(said)
+            answers.mark_visible(said.id)
+        return replace(target, nick=nick if trigger.person else "", answers=answers)
+
+    async def _say(self, trigger: Trigger, target: Target, text: str, *, is_test: bool) -> None:
+        """Say the answer, or only note it in test mode."""
+        text = strip_address(text.lstrip(), target.nick)
+        log = _log.bind(kind=trigger.kind.value, channel=trigger.place.channel)
+        if is_test:
+            self.would_say[trigger.place] = target.address + text
+            log.info("attention.would_say", text=target.address + text)
+        elif await self._services.sender.say(target, text):
+            self._services.policy.note_reply_to(target.network, target.nick)
+            log.info("attention.said", characters=len(text))
+
+
+def _text(kind: TriggerKind, nick: str, said: Event | None) -> str:
+    """Return what the model is asked: a line of somebody, or the reason why it runs."""
+    match kind:
+        case TriggerKind.REACTION if said:
+            return said.text
+        case TriggerKind.DIRECT if said:
+            return passing_mention(said.nick, said.text)
+        case TriggerKind.THOUGHT:
+            return _FOLLOW_UP % nick
+        case _:
+            return _UNANSWERED % nick
+
+
+def passing_mention(nick: str, text: str) -> str:
+    """Return a prompt that tells the model that `nick` has spoken of it, and not to it."""
+    return _PASSING % (nick, text)

@@ -1,0 +1,127 @@
+"""Services that the parts of the IRC tendril share while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from harnesses.core.permalinks import web_address
+from harnesses.core.tendril.base import Tendril
+from harnesses.irc.channel_settings import (
+    AdminOverrides,
+    BehaviourResolver,
+    ChannelBehaviour,
+    load_channel_settings,
+)
+from harnesses.irc.policy.requests import RequestPolicy
+from harnesses.irc.replies.sender import MessageSender
+from harnesses.irc.settings import IrcSettings
+from harnesses.irc.transport.networks import Networks
+from llm.tools.semantic_search import SemanticIndex
+from storage.chat_log.event import Place
+from storage.chat_log.opt_outs import OptOuts
+from storage.log import ChatLog
+from storage.privacy.audit_log import AuditLog
+from storage.queues.pastes import Pastes
+from storage.settings import StorageSettings
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+Cancel = Callable[[Callable[[str], bool]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class BotServices:
+    """The services that commands, questions and unasked speech work with.
+
+    `tendril` is what every tendril has: turns, conversations, memory, the clock, the configuration
+    of the moment. `behaviours` are the settings of each channel, `overrides` what admins have
+    chosen beside them, `policy` decides who is answered. `spawn` runs work beside the rest, which
+    must not raise; `cancel` ends the answers in all conversations whose name fits; `started` is
+    the time of the event loop's clock when all this began.
+    """
+
+    tendril: Tendril
+    networks: Networks
+    log: ChatLog
+    opt_outs: OptOuts
+    audit: AuditLog
+    overrides: AdminOverrides
+    behaviours: BehaviourResolver
+    policy: RequestPolicy
+    sender: MessageSender
+    semantic_index: SemanticIndex | None
+    spawn: Spawn
+    cancel: Cancel
+    started: float
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, tendril: Tendril, networks: Networks, spawn: Spawn, cancel: Cancel
+    ) -> AsyncIterator[BotServices]:
+        """Open the log, and restore what admins and people have chosen. Raises StorageError."""
+        clock = asyncio.get_running_loop().time
+        database = tendril.database
+        behaviours, overrides = await load_channel_settings(database)
+        opt_outs = OptOuts(database)
+        await opt_outs.load()
+        semantic = tendril.config.section(StorageSettings).semantic
+        async with ChatLog.open(database) as log:
+            sender = MessageSender(
+                log,
+                Pastes(database),
+                behaviours,
+                lambda: web_address(tendril.config, networks.servers),
+                lambda: timedelta(hours=networks.settings.paste_hours),
+            )
+            services = cls(
+                tendril=tendril,
+                networks=networks,
+                log=log,
+                opt_outs=opt_outs,
+                audit=AuditLog(database),
+                overrides=overrides,
+                behaviours=behaviours,
+                policy=RequestPolicy(networks.settings, overrides, clock),
+                sender=sender,
+                semantic_index=SemanticIndex(tendril.client, database) if semantic else None,
+                spawn=spawn,
+                cancel=cancel,
+                started=clock(),
+            )
+            services.configure()
+            for name, network in networks.items():
+                for channel, key in overrides.channels(name).items():
+                    network.part(channel) if key is None else network.join(channel, key)
+            yield services
+
+    def configure(self) -> None:
+        """Follow the configuration that the networks follow already."""
+        settings, agent = self.networks.settings, self.tendril.agent
+        self.policy.configure(settings)
+        default = ChannelBehaviour(
+            command_prefix=settings.command_prefix,
+            line_budget=settings.line_budget,
+            model=agent.model,
+            max_context_messages=agent.max_context_messages,
+        )
+        for name, network in self.networks.items():
+            self.behaviours.configure(name, default, network.settings.channel, network.fold)
+
+    def prefix(self, place: Place) -> str:
+        """Return what a command begins with at a place."""
+        return self.behaviours.resolve(place).command_prefix
+
+    @property
+    def settings(self) -> IrcSettings:
+        """The table `[irc]` as it is now."""
+        return self.networks.settings
+
+    @property
+    def web_address(self) -> str | None:
+        """The address where people on these networks can open pages; None while nobody could."""
+        return web_address(self.tendril.config, self.networks.servers)

@@ -1,0 +1,76 @@
+"""All networks of the tendril, made from the configuration and following it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from harnesses.irc.session.sts import StsPolicies
+from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
+from harnesses.irc.transport.connection import PluginHost
+from harnesses.irc.transport.network import Network, name_and_key
+from terrarium.config import Config, ConfigError
+
+
+class Networks(dict[str, Network]):
+    """The networks by name; `settings` is the table `[irc]`. Raises ConfigError."""
+
+    def __init__(self, config: Config) -> None:
+        self.settings = config.section(IrcSettings)
+        policies = StsPolicies(config.data / "sts.json")
+        plugins = _plugin_host(self.settings.plugins)
+        super().__init__(
+            (name, Network(name, settings, plugins=plugins, policies=policies))
+            for name, settings in networks(config).items()
+        )
+
+    @property
+    def servers(self) -> list[str]:
+        """The servers' names or addresses, as configured."""
+        return [network.server for network in self.values()]
+
+    def check(self, config: Config) -> None:
+        """Raise ConfigError when `config` cannot be followed while running."""
+        config.section(IrcSettings)
+        if set(networks(config)) != set(self):
+            raise ConfigError("another set of networks needs a restart")
+
+    def configure(self, config: Config) -> None:
+        """Follow another configuration, which `check` has let through; how to connect counts from
+        the next connection on, channels are joined and left at once."""
+        self.settings = config.section(IrcSettings)
+        for name, settings in networks(config).items():
+            network = self[name]
+            before = network.settings
+            network.configure(settings)
+            _move(network, before, settings)
+
+    async def quit(self, reason: str) -> None:
+        """Leave all networks, in two seconds at most."""
+        async with asyncio.TaskGroup() as tasks:
+            for network in self.values():
+                tasks.create_task(network.quit(reason))
+
+    @property
+    def incomplete(self) -> list[Network]:
+        """The networks where we are not yet in all channels."""
+        return [network for network in self.values() if not network.all_joined.is_set()]
+
+
+def _plugin_host(modules: tuple[str, ...]) -> Callable[[Network], PluginHost] | None:
+    """Return what runs the irc3 plugins of a network; irc3 is loaded only where there are some."""
+    if not modules:
+        return None
+    from harnesses.irc.transport.irc3_bot import Irc3Bot
+
+    return lambda network: Irc3Bot(network, modules)
+
+
+def _move(network: Network, before: NetworkSettings, after: NetworkSettings) -> None:
+    """Join and leave channels that the configuration has gained and lost."""
+    for channel in after.channels:
+        if channel not in before.channels:
+            network.join(*name_and_key(channel))
+    for channel in before.channels:
+        if channel not in after.channels:
+            network.part(name_and_key(channel)[0])
