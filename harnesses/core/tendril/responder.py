@@ -24,7 +24,7 @@ from llm.client.settings import AgentSettings
 from llm.client.token_counter import TokenCounter
 from llm.client.token_usage import ANSWER
 from llm.log_questions.answers import QuotedAnswer
-from llm.memory.memory import RoomMemory
+from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
 from llm.messages.message import Message
 from llm.messages.sections import PromptSection

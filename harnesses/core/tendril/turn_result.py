@@ -11,7 +11,7 @@ import structlog
 from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.turn_request import Deliver
 from llm.agent.outcome import Deferral, Outcome
-from llm.memory.memory import RoomMemory
+from llm.memory.room import RoomMemory
 from llm.messages.message import Message, Status, Usage
 from storage.db.errors import StorageError
 from storage.db.transactions import await_shielded
