@@ -151,7 +151,6 @@ async def ours(data: Path, url: str) -> AsyncIterator[Ours]:
         "api_url": url,
         "max_tokens": _ANSWER,
         "personas": {Ours.name: str(_IRC)},
-        "model_timeout": _PATIENCE,
         "timeout": _PATIENCE,
     }
     bot = Ours(Config({"agent": agent}, None, data))

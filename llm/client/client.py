@@ -114,6 +114,10 @@ class AgentClient:
         """Go by other settings from now on; the server stays the one it was."""
         self._settings = settings
 
+    def model_of(self, options: RequestOptions) -> str:
+        """Return the name of the model that a request with `options` asks for."""
+        return options.model or self._settings.model
+
     async def chat(
         self,
         messages: Sequence[Message],
@@ -232,7 +236,7 @@ class AgentClient:
         choice: ToolChoice,
     ) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": options.model or self._settings.model,
+            "model": self.model_of(options),
             "messages": [wire(message) for message in messages],
             "temperature": _coalesce(options.temperature, self._settings.temperature),
             "max_tokens": _coalesce(options.max_tokens, self._settings.max_tokens),

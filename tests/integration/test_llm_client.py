@@ -210,7 +210,7 @@ async def test_a_silent_server_is_given_up_and_told_so() -> None:
     async with ScriptedOpenAI() as script:
         script.hang("Well")
         with pytest.raises(TimedOut):
-            await chat(script.url, model_timeout=0.2)
+            await chat(script.url, timeout=0.5)
         await script.client_gone()
 
 

@@ -12,9 +12,9 @@ from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.tracing import trace_of
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
-from llm.agent.agent_loop import AgentLoop
+from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.direct_answers import direct_answer, quoted_answer
-from llm.agent.limits import UNASKED
+from llm.agent.limits import UNASKED, RunLimits
 from llm.agent.outcome import Outcome
 from llm.agent.reviewer import Reviewer
 from llm.agent.trace import Trace
@@ -102,7 +102,9 @@ class Responder:
                 await context.load()
                 turn = await self._turn(request, options, prompt, queue, trace)
                 outcome = await self._run_turn(turn, context, quoted)
-                outcome = await self._review(request, turn.options, outcome)
+                if request.review and outcome.text:
+                    reviewer = Reviewer(self._client, turn.options)
+                    outcome = await reviewer.review(request.text, outcome)
                 if budget.is_small and quoted and quoted.is_sure:
                     outcome = outcome.ending_with(quoted.lines[:1])
             trace.outcome = outcome
@@ -206,12 +208,12 @@ class Responder:
         """The run of the model that answers."""
         return AgentLoop(
             self._client,
-            self._settings(),
             prompt.toolbox,
             options,
-            None if self._review_over(request) is not None else request.on_text,
-            queue.take_followups,
-            profile=request.profile,
+            RunLimits.from_settings(self._settings(), request.profile),
+            callbacks=LoopCallbacks(
+                None if request.review else request.on_text, queue.take_followups
+            ),
             smart=await self._catalog.smart(),
             trace=trace,
         )
@@ -242,19 +244,6 @@ class Responder:
                 raise
             _log.warning("turn.quoted_only", reason=type(error).__name__, error=str(error))
             return Outcome.without_model(quoted.text)
-
-    def _review_over(self, request: TurnRequest) -> int | None:
-        """The characters from which on an answer gets a second look; None: none does."""
-        return 0 if request.review else self._settings().review_over or None
-
-    async def _review(
-        self, request: TurnRequest, options: RequestOptions, outcome: Outcome
-    ) -> Outcome:
-        """The outcome, or a better one if it is long enough for a second look."""
-        over = self._review_over(request)
-        if over is None or len(outcome.text) <= over:
-            return outcome
-        return await Reviewer(self._client, options).review(request.text, outcome)
 
     def _clock_section(self, question: str) -> list[PromptSection]:
         """The time of day of whoever asks, where the question is about time: beside each question
