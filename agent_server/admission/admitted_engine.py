@@ -23,13 +23,13 @@ from agent_server.errors import ApiError, Unsupported
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import RequestContext, current_request
 from agent_server.metering.usage_recorder import UsageRecorder
-from agent_server.usage import RequestUsage
 from terrarium.cancellation import ScopeCancelled
+from terrarium.usage import TokenUsage
 
 SAYING = ("content", "reasoning_content", "tool_calls")
 """What of a delta people or programs wait for."""
 
-NOTHING = RequestUsage()
+NOTHING = TokenUsage()
 
 
 @dataclass(slots=True)
@@ -44,14 +44,14 @@ class EngineCall:
     variant: str | None = None
     pieces: int = 0
     first: float | None = None
-    usage: RequestUsage | None = None
+    usage: TokenUsage | None = None
 
     def observe(self, chunk: Chunk) -> None:
         """Take note of a part of the answer."""
         if self.first is None and _says_something(chunk):
             self.first = time.monotonic()
         if isinstance(usage := chunk.get("usage"), dict):
-            read = RequestUsage.from_wire(usage)
+            read = TokenUsage.from_wire(usage)
             self.usage = read if self.usage is None else self.usage.beside(read)
         if chunk.get("choices"):
             self.pieces += 1
@@ -60,9 +60,9 @@ class EngineCall:
         """What the model behind the engine `name` is called by those who ask for it."""
         return f"{name}:{self.variant}" if self.variant else name
 
-    def total_usage(self) -> RequestUsage:
+    def total_usage(self) -> TokenUsage:
         """What it took; an estimate where the answer broke off, nothing where none came."""
-        return self.usage or (RequestUsage(self.prompt, self.pieces) if self.pieces else NOTHING)
+        return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NOTHING)
 
 
 def _says_something(chunk: Chunk) -> bool:
@@ -139,7 +139,7 @@ class AdmittedEngine:
         call = await self._acquire(body)
         try:
             answer = await self._engine.embeddings(body)
-            call.usage = RequestUsage.from_wire(answer.get("usage") or {})
+            call.usage = TokenUsage.from_wire(answer.get("usage") or {})
             return answer
         finally:
             self._release(call)

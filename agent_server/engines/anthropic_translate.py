@@ -13,7 +13,7 @@ from agent_server.engine_protocol import Chunk
 from agent_server.engines.errors import event_to_api_error
 from agent_server.errors import InvalidRequest
 from agent_server.schemas.messages import plain
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 Body = Mapping[str, Any]
 
@@ -194,12 +194,12 @@ class MessageStream:
         counts = _mapping(holder.get("usage"))
         self._usage |= {key: n for key, n in counts.items() if isinstance(n, int)}
 
-    def _total(self) -> RequestUsage:
+    def _total(self) -> TokenUsage:
         """There what came from the cache and what went into it are counted beside the prompt."""
         cached = self._usage.get("cache_read_input_tokens", 0)
         fresh = self._usage.get("input_tokens", 0)
         written = self._usage.get("cache_creation_input_tokens", 0)
-        return RequestUsage(fresh + written + cached, self._usage.get("output_tokens", 0), cached)
+        return TokenUsage(fresh + written + cached, self._usage.get("output_tokens", 0), cached)
 
 
 def _chunk(delta: dict[str, Any], finish: str | None = None) -> Chunk:

@@ -9,7 +9,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from agent_server.metering.request_context import RequestContext
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 
 class AdmissionState(Protocol):
@@ -122,7 +122,7 @@ class Metrics:
         self,
         context: RequestContext,
         model: str,
-        used: RequestUsage,
+        used: TokenUsage,
         first: float | None,
         ended: float,
     ) -> None:

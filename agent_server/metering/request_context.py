@@ -7,8 +7,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_server.usage import RequestUsage
 from storage.usage.api_keys import Key
+from terrarium.usage import TokenUsage
 
 ANYBODY = Key("anonymous")
 """Who sends requests to a server that has no keys."""
@@ -30,7 +30,7 @@ class RequestContext:
     began: float = field(default_factory=time.monotonic)
     attempts: int = 0
     queue_seconds: float = 0.0
-    usage: RequestUsage | None = None
+    usage: TokenUsage | None = None
 
     def log_fields(self) -> dict[str, Any]:
         """For the log: who, and what it took. Seconds are rounded to milliseconds."""

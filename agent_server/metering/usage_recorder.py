@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 
 from agent_server.settings.prices import Price
-from agent_server.usage import RequestUsage
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from storage.usage.write_behind import WriteBehindCounter
+from terrarium.usage import TokenUsage
 
 
 class UsageRecorder:
@@ -20,7 +20,7 @@ class UsageRecorder:
         self._table: UsageTable | None = None
         self._tally: WriteBehindCounter[UsageKey] = WriteBehindCounter(self._write)
 
-    def record(self, tendril: str, model: str, used: RequestUsage, *, requests: int = 1) -> None:
+    def record(self, tendril: str, model: str, used: TokenUsage, *, requests: int = 1) -> None:
         """Count what a request took."""
         price = self._prices.get(model)
         cost = price.cost(used) if price else 0.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_server.engine_protocol import Chunks
 from agent_server.metering.request_context import current_request
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 LEAST = 32
 """Tokens read afresh under which the time says more about everything else."""
@@ -62,7 +62,7 @@ class PromptSpeed:
                     self.note(*timings)
                     timed = True
                 elif first and not timed and chunk.get("usage"):
-                    usage = RequestUsage.from_wire(chunk["usage"])
+                    usage = TokenUsage.from_wire(chunk["usage"])
                     self.note(usage.prompt - usage.cached, first)
                     timed = True
                 yield chunk

@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import Any
 
 from agent_server.engine_protocol import Chunk, Chunks
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 
 @dataclass(slots=True)
@@ -36,11 +36,11 @@ async def stamp_chunks(chunks: Chunks, meta: ChunkMeta) -> Chunks:
 
     llama.cpp sends a usage for each choice of n > 1, and fields of its own.
     """
-    total: RequestUsage | None = None
+    total: TokenUsage | None = None
     async with aclosing(chunks):
         async for chunk in chunks:
             if chunk.get("usage"):
-                usage = RequestUsage.from_wire(chunk["usage"])
+                usage = TokenUsage.from_wire(chunk["usage"])
                 total = usage if total is None else total.beside(usage)
             if choices := chunk.get("choices"):
                 wire = [_choice(choice) for choice in choices]

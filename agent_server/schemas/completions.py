@@ -20,7 +20,7 @@ from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions
 from agent_server.schemas.chat_answer import ChunkMeta
 from agent_server.schemas.strict import StrictRequest
 from agent_server.schemas.token_inputs import Input
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 MOST_PROMPTS = 64
 DEFAULT_LENGTH = 16
@@ -91,13 +91,13 @@ class CompletionRequest(Sampling, StrictRequest):
 
 async def stream_completions(ask: Ask, request: CompletionRequest) -> Chunks:
     """Stream what follows each prompt, in the form of chat chunks; the usage of all comes last."""
-    total, each = RequestUsage(), request.n or 1
+    total, each = TokenUsage(), request.n or 1
     for place, body in enumerate(request.bodies()):
-        spent = RequestUsage()
+        spent = TokenUsage()
         async with aclosing(ask(body)) as chunks:
             async for chunk in chunks:
                 if chunk.get("usage"):
-                    spent = spent.beside(RequestUsage.from_wire(chunk["usage"]))
+                    spent = spent.beside(TokenUsage.from_wire(chunk["usage"]))
                 choices = [_as_chat(choice, place * each) for choice in chunk.get("choices", ())]
                 if choices:
                     yield {"choices": choices}

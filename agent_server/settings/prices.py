@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_server.usage import RequestUsage
 from terrarium.config import Settings
+from terrarium.usage import TokenUsage
 
 PER = 1_000_000
 """Prices are for so many tokens."""
@@ -25,7 +25,7 @@ class Price(BaseModel):
     )
     completion: float = Field(0, ge=0, description="a million tokens of answers")
 
-    def cost(self, used: RequestUsage) -> float:
+    def cost(self, used: TokenUsage) -> float:
         """What `used` costs."""
         cached = self.prompt if self.cached is None else self.cached
         fresh = used.prompt - used.cached

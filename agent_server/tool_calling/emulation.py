@@ -12,7 +12,7 @@ from agent_server.tool_calling import schema
 from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict
 from agent_server.tool_calling.parser import CallReader
 from agent_server.tool_calling.prompt import render, section
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
 """Sends a body to the engine; think blocks are already split off."""
@@ -42,7 +42,7 @@ def answer_with_tools(ask: Ask, body: Mapping[str, Any]) -> Chunks:
         return _auto(ask, prepared, tools, several=_several(body))
     if choice != "required":
         tools = _tools_named(tools, choice["function"]["name"])
-    return _force_call(ask, prepared, schema.one_call(tools), RequestUsage())
+    return _force_call(ask, prepared, schema.one_call(tools), TokenUsage())
 
 
 async def _auto(
@@ -68,9 +68,7 @@ async def _auto(
         if words := detector.words.rstrip():
             yield _chunk({"content": words})
         calls = _schema(tools, verdict, several=several)
-        async with aclosing(
-            _force_call(ask, body, calls, RequestUsage(completion=tokens))
-        ) as answer:
+        async with aclosing(_force_call(ask, body, calls, TokenUsage(completion=tokens))) as answer:
             async for chunk in answer:
                 yield chunk
     for each in held if not isinstance(verdict, DetectedCall) else ():
@@ -78,7 +76,7 @@ async def _auto(
 
 
 async def _force_call(
-    ask: Ask, body: Mapping[str, Any], calls: Mapping[str, Any], spent: RequestUsage
+    ask: Ask, body: Mapping[str, Any], calls: Mapping[str, Any], spent: TokenUsage
 ) -> Chunks:
     """Ask for a call that follows the schema, and emit it as `tool_calls`.
 
@@ -91,7 +89,7 @@ async def _force_call(
             piece = _text(chunk)
             text, finish = text + piece, _finish_reason(chunk) or finish
             if chunk.get("usage"):
-                usage = RequestUsage.from_wire(chunk["usage"])
+                usage = TokenUsage.from_wire(chunk["usage"])
             if reasoning := _reasoning(chunk):
                 yield _chunk({"reasoning_content": reasoning})
             for delta in calls_made.feed(piece):
@@ -103,7 +101,7 @@ async def _force_call(
     made = calls_made.count and finish != "length"
     yield _chunk({}, "tool_calls" if made else finish)
     if usage is not None:
-        first = RequestUsage(usage.prompt, spent.completion) if spent.completion else RequestUsage()
+        first = TokenUsage(usage.prompt, spent.completion) if spent.completion else TokenUsage()
         yield {"choices": [], "usage": (first + usage).as_wire()}
 
 

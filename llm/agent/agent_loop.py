@@ -18,8 +18,9 @@ from llm.agent.tool_executor import ToolExecutor
 from llm.agent.trace import Trace, now
 from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
 from llm.messages.errors import ModelError
-from llm.messages.message import Message, ModelReply, Usage
+from llm.messages.message import Message, ModelReply
 from llm.tools.toolbox import Toolbox
+from terrarium.usage import TokenUsage
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Takes the steps of the run so far, returns the whole prompt, fitted to the model's window."""
@@ -83,7 +84,7 @@ class AgentLoop:
         self._guard = Guardrails(self._limits, full.options)
         self._execution = ToolExecutor(full, self._guard, self._trace, self._seconds_left)
         self._steps: list[Message] = []
-        self._usage = Usage()
+        self._usage = TokenUsage()
         self._iterations = 0
         self._deadline = 0.0
 

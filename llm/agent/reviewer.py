@@ -17,7 +17,8 @@ from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from llm.messages.escaping import escape_tags
-from llm.messages.message import Message, Usage
+from llm.messages.message import Message
+from terrarium.usage import TokenUsage
 
 GOOD = 8
 """The score from which on a draft is good enough."""
@@ -58,7 +59,7 @@ class Reviewer:
     def __init__(self, client: AgentClient, options: RequestOptions) -> None:
         self._client = client
         self._options = replace(options, purpose="review")
-        self.usage = Usage()
+        self.usage = TokenUsage()
 
     async def review(self, request: str, outcome: Outcome) -> Outcome:
         """How a turn ended, with a better text where there is one."""

@@ -24,10 +24,10 @@ import structlog
 
 from llm.agent.guardrails import Key
 from llm.agent.outcome import Outcome
-from llm.messages.message import Usage
 from storage.chat_log.pending_event import PendingEvent
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect, Run, RunEnd, Step
+from terrarium.usage import TokenUsage
 
 _log = structlog.get_logger()
 
@@ -150,7 +150,7 @@ class Trace:
                 store.end_effect(run, effect) if happened else store.drop_effect(run, effect.key)
             )
 
-    def record_model_call(self, model: str, usage: Usage, began: float, calls: int) -> None:
+    def record_model_call(self, model: str, usage: TokenUsage, began: float, calls: int) -> None:
         """The model has answered, with so many calls of tools."""
         cost = (usage.prompt, usage.cached, usage.completion)
         self.steps.append(Step("model", model, True, _since(began), _words(calls), *cost))
@@ -178,10 +178,10 @@ class Trace:
         )
         await self._persist(self._store.end(self._run, ended, self.steps))
 
-    def _total_usage(self) -> Usage:
-        usage = Usage()
+    def _total_usage(self) -> TokenUsage:
+        usage = TokenUsage()
         for step in self.steps:
-            usage += Usage(step.prompt, step.completion, step.cached)
+            usage += TokenUsage(step.prompt, step.completion, step.cached)
         return usage
 
     async def _persist(self, writing: Awaitable[None]) -> None:

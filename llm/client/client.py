@@ -19,10 +19,11 @@ from llm.client.response import OnText as OnText
 from llm.client.schemas import CountAnswer, EmbeddingsAnswer, ModelCard
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, RequestRejected, TimedOut, Unreachable
-from llm.messages.message import Message, ModelReply, Usage, wire
+from llm.messages.message import Message, ModelReply, wire
 from llm.parsing.stream_parser import StreamParser
 from terrarium.http.pool import ConnectionPool
 from terrarium.sse import EventTooLong
+from terrarium.usage import TokenUsage
 
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
@@ -73,7 +74,7 @@ class RequestOptions:
         return {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
 
 
-Spend = Callable[[RequestOptions, Usage], None]
+Spend = Callable[[RequestOptions, TokenUsage], None]
 """Is told what every answer of the model has cost."""
 
 

@@ -10,11 +10,12 @@ from pydantic import ValidationError
 
 from llm.client.schemas import CallPart, Chunk, Delta, error_in_stream, error_of
 from llm.messages.errors import ModelError, RequestRejected, TimedOut, Unreachable
-from llm.messages.message import Message, ModelReply, ToolCall, Usage
+from llm.messages.message import Message, ModelReply, ToolCall
 from llm.parsing.stream_parser import StreamParser
 from terrarium.http.connection import ConnectionBroken, HttpConnection
 from terrarium.http.pool import ConnectFailed, ConnectionPool
 from terrarium.sse import EventData
+from terrarium.usage import TokenUsage
 
 OK = 200
 FAREWELL = 0.05
@@ -104,7 +105,7 @@ class ResponseAccumulator:
         self._thought = ""
         self._left = _LONGEST
         self._calls: dict[int, ToolCall] = {}
-        self._usage = Usage()
+        self._usage = TokenUsage()
         self._pieces = 0
         self._done = False
 
@@ -127,7 +128,7 @@ class ResponseAccumulator:
         if chunk.error:
             raise error_in_stream(chunk.error)
         if chunk.usage:
-            self._usage = chunk.usage.usage()
+            self._usage = TokenUsage.from_wire(chunk.usage)
         for choice in chunk.choices:
             await self._add_delta(choice.delta)
             self._done = self._done or choice.finish_reason is not None
@@ -159,12 +160,12 @@ class ResponseAccumulator:
             index = position if part.index is None else part.index
             self._calls[index] = _merge_call(self._calls.get(index), part)
 
-    def _estimate_usage(self) -> Usage:
+    def _estimate_usage(self) -> TokenUsage:
         """The tokens of an answer that was left before its end, where the server counts them."""
         if not self.is_full:
             return self._usage
         characters = sum(len(message.get("content") or "") for message in self._prompt)
-        return Usage(characters // _CHARACTERS, self._pieces)
+        return TokenUsage(characters // _CHARACTERS, self._pieces)
 
     def _within(self, text: str | None) -> str:
         """As much of `text` as is still read."""

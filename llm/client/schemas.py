@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
@@ -15,7 +16,6 @@ from llm.messages.errors import (
     TimedOut,
     Unreachable,
 )
-from llm.messages.message import Usage
 
 
 class FunctionPart(BaseModel):
@@ -48,25 +48,6 @@ class Choice(BaseModel):
     finish_reason: str | None = None
 
 
-class PromptDetails(BaseModel):
-    """How much of the prompt came from the engine's cache."""
-
-    cached_tokens: int | None = None
-
-
-class UsagePart(BaseModel):
-    """Tokens of the whole answer."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: PromptDetails | None = None
-
-    def usage(self) -> Usage:
-        """As the rest of the package counts."""
-        details = self.prompt_tokens_details or PromptDetails()
-        return Usage(self.prompt_tokens, self.completion_tokens, details.cached_tokens or 0)
-
-
 class ErrorPart(BaseModel):
     """An OpenAI error object."""
 
@@ -78,7 +59,7 @@ class Chunk(BaseModel):
     """One server-sent event of a streamed chat, or an answer that comes whole."""
 
     choices: list[Choice] = Field(default_factory=list)
-    usage: UsagePart | None = None
+    usage: dict[str, Any] | None = None
     error: ErrorPart | None = None
 
 

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 
 from llm.client.client import RequestOptions
-from llm.messages.message import Usage
 from storage.db.database import Database
 from storage.usage.token_spending import Spending, TokenSpend
 from storage.usage.usage import UsageAmount
 from storage.usage.write_behind import WriteBehindCounter
+from terrarium.usage import TokenUsage
 
 ANSWER = "answer"
 """The purpose of answers to people; what nobody has asked for has the profile of its run (see
@@ -52,7 +52,7 @@ class TokenAccounting:
         async with accounting._tally.writing():
             yield accounting
 
-    def record(self, options: RequestOptions, usage: Usage) -> None:
+    def record(self, options: RequestOptions, usage: TokenUsage) -> None:
         """Count what an answer of the model took."""
         expense = TokenSpend(self._roll_over(), options.room, options.session, options.purpose)
         amount = UsageAmount(1, usage.prompt, usage.cached, usage.completion)

@@ -1,4 +1,4 @@
-"""What passes between a tendril and the model: messages, tool calls, replies, usage."""
+"""Messages between a tendril and the model, with tool calls and replies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llm.messages.escaping import escape_tags
+from terrarium.usage import TokenUsage
 
 Status = Literal["active", "awaiting_answer", "closed", "idle"]
 """How it is with a conversation, as the model sees it."""
@@ -44,22 +45,6 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens, as the server counted them; `cached` are the prompt's that were not read anew."""
-
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class ModelReply:
     """One answer of the model: text for people, what it thought, the tools it wants, how it is
     with the conversation; `silent` when it wants to say nothing, `is_call` when it only tried to
@@ -68,7 +53,7 @@ class ModelReply:
     text: str = ""
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     status: Status | None = None
     silent: bool = False
     is_call: bool = False

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent_server.admission.scheduler import Scheduler
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import RequestContext
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 from tests.docs.reference import ROOT
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/terrarium.json").read_text(encoding="utf-8"))
@@ -27,7 +27,7 @@ def exported() -> dict[str, set[str]]:
     metrics.count_response("/v1/chat/completions", 200, 1.0)
     metrics.observe_wait(context, "terra", 0.1)
     now = time.monotonic()
-    metrics.count_usage(context, "terra", RequestUsage(10, 5, 3), now, now + 1)
+    metrics.count_usage(context, "terra", TokenUsage(10, 5, 3), now, now + 1)
     families = text_string_to_metric_families(metrics.exposition().decode())
     found: dict[str, set[str]] = {}
     for family in families:

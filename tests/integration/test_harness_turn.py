@@ -17,10 +17,10 @@ from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
-from llm.messages.message import Usage
 from llm.prompt.guidance import CORE, TOOLS
 from llm.tools.toolbox import ToolOptions, tool
 from terrarium.config import Config, ConfigError
+from terrarium.usage import TokenUsage
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril
@@ -56,7 +56,9 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
             result = await tendril.turn(
                 TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
             )
-            assert result == TurnResult("Seven.", ok=True, usage=Usage(14 + len(HELPS.split()), 1))
+            assert result == TurnResult(
+                "Seven.", ok=True, usage=TokenUsage(14 + len(HELPS.split()), 1)
+            )
         async with small(tmp_path, script.url) as tendril:
             await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="Sure?"))
         first, second = script.requests

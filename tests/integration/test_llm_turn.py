@@ -17,9 +17,10 @@ from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.errors import RequestRejected
-from llm.messages.message import Message, Usage
+from llm.messages.message import Message
 from llm.tools.toolbox import Toolbox, tool
 from terrarium.config import Config
+from terrarium.usage import TokenUsage
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 ASKED: list[Message] = [{"role": "user", "content": "who is here?"}]
@@ -102,7 +103,7 @@ async def test_an_answer_without_tools_ends_the_turn() -> None:
         script.say("Nobody.")
         outcome = await run(script)
         assert outcome == Outcome(
-            "Nobody.", ({"role": "assistant", "content": "Nobody."},), Usage(3, 1), 1, False
+            "Nobody.", ({"role": "assistant", "content": "Nobody."},), TokenUsage(3, 1), 1, False
         )
         assert "tools" not in script.requests[0]
 

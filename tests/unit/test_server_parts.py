@@ -16,10 +16,10 @@ from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
 from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict, detect
 from agent_server.tool_calling.schema import LONGEST_TEXT, any_of, many_calls, one_call
-from agent_server.usage import RequestUsage
 from terrarium.config import Config, ConfigError
 from terrarium.sse import LONGEST as LONGEST_EVENT
 from terrarium.sse import EventData, EventTooLong
+from terrarium.usage import TokenUsage
 
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:
@@ -167,23 +167,23 @@ def test_an_event_without_an_end_is_refused() -> None:
 def test_a_usage_that_is_no_count_is_nothing(wrong: Any) -> None:
     details = {"cached_tokens": wrong}
     counts = {"prompt_tokens": wrong, "completion_tokens": wrong}
-    assert RequestUsage.from_wire({**counts, "prompt_tokens_details": details}) == RequestUsage()
-    assert RequestUsage.from_wire({**counts, "prompt_tokens_details": wrong}) == RequestUsage()
+    assert TokenUsage.from_wire({**counts, "prompt_tokens_details": details}) == TokenUsage()
+    assert TokenUsage.from_wire({**counts, "prompt_tokens_details": wrong}) == TokenUsage()
 
 
 def test_no_more_tokens_come_from_the_cache_than_the_prompt_has() -> None:
     usage = {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}
-    assert RequestUsage.from_wire(usage) == RequestUsage(3, 0, 3)
+    assert TokenUsage.from_wire(usage) == TokenUsage(3, 0, 3)
 
 
 def test_usage_adds_up_over_asks_and_counts_a_shared_prompt_once() -> None:
-    one, two = RequestUsage(10, 3, 8), RequestUsage(10, 4, 9)
-    assert one + two == RequestUsage(20, 7, 17)
-    assert one.beside(two) == RequestUsage(10, 7, 9)
-    assert RequestUsage.from_wire(one.as_wire()) == one
-    assert RequestUsage.from_wire(
-        {"prompt_tokens": 1, "prompt_tokens_details": None}
-    ) == RequestUsage(1, 0, 0)
+    one, two = TokenUsage(10, 3, 8), TokenUsage(10, 4, 9)
+    assert one + two == TokenUsage(20, 7, 17)
+    assert one.beside(two) == TokenUsage(10, 7, 9)
+    assert TokenUsage.from_wire(one.as_wire()) == one
+    assert TokenUsage.from_wire({"prompt_tokens": 1, "prompt_tokens_details": None}) == TokenUsage(
+        1, 0, 0
+    )
 
 
 def model(**values: Any) -> ModelSettings:

@@ -15,7 +15,7 @@ from agent_server.http.error_responses import anthropic_error
 from agent_server.http.json_encoding import sse_event
 from agent_server.http.streaming import Events, log_stream_error
 from agent_server.schemas.chat_answer import ChunkMeta
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 Event = dict[str, Any]
 
@@ -36,7 +36,7 @@ class MessageBuilder:
         self._blocks = 0
         self._open: tuple[str, int] | None = None  # the kind of the block, the index of its call
         self._finish: Mapping[str, Any] = {}
-        self._usage = RequestUsage()
+        self._usage = TokenUsage()
 
     def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """The message, from a gathered chat answer. Raises EngineUnavailable."""
@@ -51,7 +51,7 @@ class MessageBuilder:
             function = call["function"]
             value = _arguments(function["arguments"])
             blocks.append({**_tool_use_block(call["id"], function["name"]), "input": value})
-        usage = _usage(RequestUsage.from_wire(answer["usage"] or {}))
+        usage = _usage(TokenUsage.from_wire(answer["usage"] or {}))
         return {**self._start(), "content": blocks, **_stop(choice), "usage": usage}
 
     async def events(self, first: Chunk, chunks: Chunks) -> Events:
@@ -73,13 +73,13 @@ class MessageBuilder:
 
     def _beginning(self) -> Iterator[Event]:
         empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
-        message = {**self._start(), **empty, "usage": _usage(RequestUsage())}
+        message = {**self._start(), **empty, "usage": _usage(TokenUsage())}
         yield {"type": "message_start", "message": message}
         yield {"type": "ping"}
 
     def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
-            self._usage = RequestUsage.from_wire(chunk["usage"])
+            self._usage = TokenUsage.from_wire(chunk["usage"])
         for choice in chunk["choices"]:
             delta = choice["delta"]
             thought, text = delta.get("reasoning_content"), delta.get("content")
@@ -151,7 +151,7 @@ def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
     return {"stop_reason": reason, "stop_sequence": None}
 
 
-def _usage(usage: RequestUsage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     """Here `input_tokens` are those that did not come from the cache."""
     return {
         "input_tokens": usage.prompt - usage.cached,

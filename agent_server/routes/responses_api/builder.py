@@ -18,7 +18,7 @@ from agent_server.http.streaming import Events, log_stream_error
 from agent_server.routes.responses_api.output_item import DELTAS, OutputItem, logprob, new_item
 from agent_server.routes.responses_api.schemas import ResponseRequest
 from agent_server.schemas.chat_answer import ChunkMeta
-from agent_server.usage import RequestUsage
+from terrarium.usage import TokenUsage
 
 Event = dict[str, Any]
 
@@ -41,7 +41,7 @@ class ResponseBuilder:
         self._finish = "stop"
         self._status = "in_progress"
         self._error: dict[str, Any] | None = None
-        self._usage: RequestUsage | None = None
+        self._usage: TokenUsage | None = None
 
     async def whole(self, chunks: Chunks) -> dict[str, Any]:
         """Take all chunks; returns the response."""
@@ -106,7 +106,7 @@ class ResponseBuilder:
 
     def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
-            self._usage = RequestUsage.from_wire(chunk["usage"])
+            self._usage = TokenUsage.from_wire(chunk["usage"])
         for choice in chunk["choices"]:
             delta = choice["delta"]
             if delta.get("reasoning_content"):
@@ -189,7 +189,7 @@ class ResponseBuilder:
         return {"type": kind, "sequence_number": self._sequence - 1, **rest}
 
 
-def _usage(usage: RequestUsage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     """Engines do not tell how many tokens were thoughts."""
     return {
         "input_tokens": usage.prompt,

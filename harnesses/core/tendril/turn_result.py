@@ -12,9 +12,10 @@ from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.turn_request import Deliver
 from llm.agent.outcome import Deferral, Outcome
 from llm.memory.room import RoomMemory
-from llm.messages.message import Message, Status, Usage
+from llm.messages.message import Message, Status
 from storage.db.errors import StorageError
 from storage.db.transactions import await_shielded
+from terrarium.usage import TokenUsage
 
 _log = structlog.get_logger()
 
@@ -31,7 +32,7 @@ class TurnResult:
 
     text: str
     ok: bool = True
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     messages: tuple[Message, ...] = field(default=(), compare=False)
     status: Status | None = None
     deferral: Deferral | None = None

@@ -1,4 +1,4 @@
-"""The tokens a request cost."""
+"""Token usage of requests to a model."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class RequestUsage:
-    """Tokens of prompt and answer; `cached` of the prompt's tokens were already computed."""
+class TokenUsage:
+    """Tokens of prompt and completion; `cached` of the prompt came from the engine's cache."""
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
 
-    def __add__(self, other: RequestUsage) -> RequestUsage:
-        """Add up two asks."""
-        return RequestUsage(
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        """Add the usage of another request."""
+        return TokenUsage(
             self.prompt + other.prompt,
             self.completion + other.completion,
             self.cached + other.cached,
         )
 
-    def beside(self, other: RequestUsage) -> RequestUsage:
+    def beside(self, other: TokenUsage) -> TokenUsage:
         """Add another choice of the same prompt, which counts once."""
-        return RequestUsage(
+        return TokenUsage(
             max(self.prompt, other.prompt),
             self.completion + other.completion,
             max(self.cached, other.cached),
         )
 
     @classmethod
-    def from_wire(cls, usage: Mapping[str, Any]) -> RequestUsage:
+    def from_wire(cls, usage: Mapping[str, Any]) -> TokenUsage:
         """Read the `usage` object of an engine; what is no count there is 0 here."""
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
