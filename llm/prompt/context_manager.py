@@ -20,8 +20,7 @@ from llm.messages.sections import PromptSection, render_sections, within
 from llm.messages.user_message import Question
 from llm.prompt.log_window import EventSlice, LogWindow, WindowContents
 from storage.chat_log.event import Event
-from storage.memory.conversations import PromptWindow, Turn
-from storage.protocols import ConversationStore
+from storage.memory.conversations import Conversations, PromptWindow, Turn
 
 _DROPPED = "[left out: too long]"
 _CHARACTERS = 3  # of a token, at least, in most texts
@@ -36,7 +35,7 @@ Counter = Callable[[Sequence[Message]], Awaitable[TokenCountResult]]
 class Conversation:
     """Where a prompt's memory is kept: under `name` in `store`, with `person`, in `room`."""
 
-    store: ConversationStore
+    store: Conversations
     name: str
     room: str = ""
     person: str = ""

@@ -96,8 +96,7 @@ class Worker:
 
     async def _execute(self, job: Job) -> None:
         try:
-            (result,) = await asyncio.gather(self._run_limited(job), return_exceptions=True)
-            await self._settle(job, result)
+            await self._attempt(job)
         except asyncio.CancelledError:  # we are to stop: that is no fault of the job
             with suppress(StorageError):
                 await asyncio.shield(self._jobs.postpone(job, self._clock.now()))
@@ -107,21 +106,19 @@ class Worker:
         self._running -= 1
         self._jobs.changed.set()
 
-    async def _run_limited(self, job: Job) -> object:
-        async with asyncio.timeout(LEASE.total_seconds()):
-            return await self._handlers[job.kind](job)
-
-    async def _settle(self, job: Job, result: object) -> None:
-        if not isinstance(result, BaseException):
+    async def _attempt(self, job: Job) -> None:
+        """Run the handler of a job and store how that ended. Raises StorageError."""
+        try:
+            async with asyncio.timeout(LEASE.total_seconds()):
+                result = await self._handlers[job.kind](job)
+        except (Unreachable, Busy):
+            await self._jobs.postpone(job, self._clock.now() + _AWAY)
+        except Exception as error:  # noqa: BLE001 -- whatever a job raises costs it an attempt
+            _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=True)
+            await self._jobs.fail(job, type(error).__name__)
+        else:
             await self._jobs.finish(job, result)
             _log.info("worker.done", kind=job.kind, job=job.id)
-        elif isinstance(result, Unreachable | Busy):
-            await self._jobs.postpone(job, self._clock.now() + _AWAY)
-        elif isinstance(result, Exception):
-            _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=result)
-            await self._jobs.fail(job, type(result).__name__)
-        else:
-            raise result
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

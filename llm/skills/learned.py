@@ -10,8 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.messages.sections import PromptSection
-from llm.skills.shelf import SkillRegistry
-from llm.skills.skill import Skill
+from llm.skills.registry import Skill, SkillRegistry
 from llm.tools.toolbox import ToolError, tool
 from storage.memory.taught_skills import SkillTable, TaughtSkill
 from terrarium.front_matter import NAME
