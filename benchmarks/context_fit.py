@@ -24,8 +24,7 @@ from scipy.optimize import minimize
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
 from llm.threads import links, ranking
 from llm.threads.links import Features
-from llm.threads.model import ThreadModel
-from llm.threads.rarity import words
+from llm.threads.model import ThreadModel, words
 from llm.threads.threads import Threads
 
 MODEL = Path(links.__file__).with_name("model.json")

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
+from pydantic import Field
 
-from llm.agent.control_tools import DeferTool, EscalateTool
 from llm.agent.guardrails import Guardrails
-from llm.agent.history_compaction import compact_steps
 from llm.agent.limits import RunLimits
-from llm.agent.outcome import Outcome
+from llm.agent.outcome import Deferral, Outcome
 from llm.agent.tool_executor import ToolExecutor
 from llm.agent.trace import Trace, now
 from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
 from llm.messages.errors import ModelError
 from llm.messages.message import Message, ModelReply
-from llm.tools.toolbox import Toolbox
+from llm.tools.toolbox import Toolbox, tool
 from terrarium.usage import TokenUsage
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
@@ -33,11 +33,47 @@ SPEECHLESS = "I have no good answer to that."
 _IN_WORDS: Message = {"role": "user", "content": "Answer in plain words, without calling anything."}
 """Follows an answer that was only the call of a tool that does not exist."""
 
-_CONFIDENCE, _FORCED, _LONG = 0.8, 0.2, 0.1
-_MANY = 3  # iterations, beyond which an answer is less sure
-_DOUBTED = 0.6  # an answer below is asked for again
+_DOUBTFUL_FROM = 4  # iterations, from which on a forced answer is doubtful
+
+# Of a run with more than ten steps, the first two and the last five are shown as they are.
+_LONG = 10
+_FIRST, _LAST = 2, 5
 
 _log = structlog.get_logger()
+
+
+Reason = Annotated[str, Field(max_length=300, description="why, in a few words")]
+
+
+class EscalateTool:
+    """A tool that hands the run to a better model; it is offered where there is one."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+
+    @tool(quiet=True)
+    async def escalate(self, reason: Reason) -> str:
+        """Hand a question that is too hard for you to a model that knows more."""
+        self.is_requested = True
+        return f"handed on: {reason}"
+
+
+class DeferTool:
+    """A tool that ends a run without an answer; it is offered where nobody waits for one."""
+
+    def __init__(self) -> None:
+        self.deferral: Deferral | None = None
+
+    @tool(quiet=True)
+    async def defer(
+        self,
+        signal: Annotated[str, Field(max_length=64, description="what it is about")],
+        hours: Annotated[float, Field(gt=0, le=24, description="how long to wait")],
+        reason: Reason,
+    ) -> str:
+        """Say nothing now, and look at it again later, or earlier when it has grown."""
+        self.deferral = Deferral(signal, hours, reason)
+        return "deferred"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +192,8 @@ class AgentLoop:
         return self._outcome(reply, forced=True)
 
     def _is_doubtful(self) -> bool:
-        """Return if the estimated confidence in a forced answer is too low."""
-        long = self._iterations + 1 > _MANY
-        return _CONFIDENCE - _FORCED - (_LONG if long else 0.0) < _DOUBTED
+        """Return if a forced answer now comes after too many iterations."""
+        return self._iterations + 1 >= _DOUBTFUL_FROM
 
     async def _escalate(self, fit: Fit, first: ModelReply) -> ModelReply:
         """Return the answer of the `smart` model; `first` when it has none."""
@@ -191,3 +226,34 @@ class AgentLoop:
             self._deferring.deferral,
             self.options.model,
         )
+
+
+def compact_steps(steps: Sequence[Message]) -> list[Message]:
+    """Shorten the messages of a long run: of more than ten steps, each a reply with its results,
+    those in the middle become counts by tool. What people added meanwhile stays."""
+    starts = [at for at, message in enumerate(steps) if message["role"] == "assistant"]
+    if len(starts) <= _LONG:
+        return list(steps)
+    begin, end = starts[_FIRST], starts[-_LAST]
+    middle = steps[begin:end]
+    said = [message for message in middle if message["role"] == "user"]
+    note: Message = {"role": "user", "content": _counts(middle)}
+    return [*steps[:begin], note, *said, *steps[end:]]
+
+
+def _counts(middle: Iterable[Message]) -> str:
+    """Render how often each tool has worked and failed."""
+    tools: dict[str, str] = {}
+    worked: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for message in middle:
+        for call in message.get("tool_calls", ()):
+            tools[call["id"]] = call["function"]["name"]
+        if message["role"] == "tool":
+            count = failed if message.get("failed") else worked
+            count[tools[message["tool_call_id"]]] += 1
+    lines = [
+        f"{name}: {worked[name]} worked, {failed[name]} failed"
+        for name in dict.fromkeys(tools.values())
+    ]
+    return "\n".join(["<steps>", "steps between, by tool:", *lines, "</steps>"])

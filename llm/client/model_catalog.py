@@ -18,7 +18,7 @@ from collections.abc import Callable
 import structlog
 
 from llm.client.client import AgentClient
-from llm.client.schemas import ModelCard
+from llm.client.response import ModelCard
 from llm.messages.errors import ModelError, RequestRejected
 
 FAST, SMART = "fast", "smart"

@@ -25,8 +25,7 @@ import structlog
 from pydantic import BaseModel, Field
 
 from llm.skills.hint import Hint, HintContext, WorkedOut, hint_in
-from llm.threads.model import load_model
-from llm.threads.rarity import InverseDocumentFrequency, words
+from llm.threads.model import InverseDocumentFrequency, load_model, words
 from llm.tools.toolbox import tools_in
 from terrarium.config import ConfigError
 from terrarium.front_matter import NAME, parse

@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterable
 from operator import itemgetter
 
-from llm.threads.bins import Bins, WeightLayout, Weights
-from llm.threads.reply import KINDS, MOST_SHARED, RELATIONS, ReplyFeatures
-from llm.threads.utterance import MOST_WORDS, Utterance
+from llm.threads.model import Bins, WeightLayout, Weights
+from llm.threads.reply import KINDS, MOST_SHARED, MOST_WORDS, RELATIONS, ReplyFeatures, Utterance
 
 NEAR = 120  # lines back in which the parent is looked for
 _MOST_PARENTS = 6

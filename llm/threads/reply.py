@@ -1,11 +1,27 @@
-"""One line, seen as a reply to lines before it."""
+"""Lines of a channel as the models of threads see them: one by itself, and one as a reply."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from llm.threads.utterance import Utterance
+MOST_WORDS = 20
+"""Beyond that, a line is just long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """Number `n` of the lines that people said; people are numbers of `People`."""
+
+    n: int
+    minute: int
+    speaker: int
+    addressee: int | None
+    named: frozenset[int]
+    words: frozenset[str]
+    length: int  # in words, at most MOST_WORDS
+    asks: bool
+
 
 SAME, ADDRESSED, ANOTHER, CIRCLE, ANYBODY = RELATIONS = range(5)
 """Who said an earlier line: whoever speaks now; whom they address; somebody else although they

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.client.schemas import CapabilitiesPart, ModelCard
+from llm.client.response import CapabilitiesPart, ModelCard
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
 from llm.messages.user_message import Question

@@ -18,10 +18,9 @@ from llm.agent.limits import UNASKED, RunLimits
 from llm.agent.outcome import Outcome
 from llm.agent.reviewer import Reviewer
 from llm.agent.trace import Trace
-from llm.client.client import AgentClient, RequestOptions, TokenCountResult
+from llm.client.client import AgentClient, RequestOptions, TokenCounter, TokenCountResult
 from llm.client.model_catalog import ModelCatalog
 from llm.client.settings import AgentSettings
-from llm.client.token_counter import TokenCounter
 from llm.client.token_usage import ANSWER
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory

@@ -36,7 +36,7 @@ from llm.attention.proactive_scheduler import ProactiveScheduler
 from llm.attention.settings import AttentionSettings
 from llm.attention.trigger import Trigger
 from llm.attention.trigger_kinds import TriggerKind
-from llm.parsing.structured_output import FOLLOW_UP
+from llm.parsing.stream_parser import FOLLOW_UP
 from llm.prompt.log_window import LogWindow
 from llm.tools.log_search import LogTools
 from storage.chat_log.event import Event, Place, Scope
