@@ -30,7 +30,7 @@ from llm.messages.sections import PromptSection
 from llm.prompt.budget import PromptBudget
 from llm.prompt.builder import Prompt, PromptBuilder, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
-from llm.prompt.context_manager import Conversation, PromptContext
+from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow
 from llm.prompt.persona import Persona
 from llm.prompt.question_cues import is_about_time
@@ -170,14 +170,16 @@ class Responder:
         conversation = Conversation(
             self._conversations, request.conversation, memory.room, memory.person
         )
-        found = quoted.events if quoted else ()
+        given = PromptInput(
+            conversation,
+            prompt.system,
+            request.question(),
+            log_window,
+            quoted.events if quoted else (),
+        )
         if budget.is_small:
             return CompactPromptContext(
-                conversation,
-                prompt.system,
-                request.question(),
-                log_window,
-                found,
+                given,
                 notes=prompt.hints,
                 is_unsure=quoted is not None and not quoted.is_sure,
                 budget=budget,
@@ -185,11 +187,7 @@ class Responder:
             )
         stable, own = await memory.sections(request.text)
         return PromptContext(
-            conversation,
-            prompt.system,
-            request.question(),
-            log_window,
-            found=found,
+            given,
             stable=stable,
             beside=(*own, *prompt.beside, *self._clock_section(request.text)),
             budget=budget.tokens,
