@@ -1,4 +1,4 @@
-"""How a turn ended."""
+"""The outcome of a turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from terrarium.usage import TokenUsage
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """What the model wants to look at again: a signal, after some hours, and why."""
+    """A wish of the model to look at a `signal` again after some hours, with its reason."""
 
     signal: str
     hours: float

@@ -59,11 +59,11 @@ class TokenCountResult:
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """What goes with every request of one run: whose it is, how urgent, and what differs from the
-    configuration: the model, the temperature, the longest answer in tokens and in sentences.
+    """The options of all requests of one run.
 
-    `purpose` says what its tokens are spent on ("answer", or a kind of work beside answers, as
-    "summary", "facts", "review"), and `room` where.
+    None and "" are "as configured"; `max_tokens` and `sentences` limit the answer. `purpose` is
+    what its tokens are accounted under ("answer", or a kind of work beside answers, as "summary",
+    "facts", "review"), and `room` where.
     """
 
     session: str
@@ -77,14 +77,14 @@ class RequestOptions:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
-        """As HTTP headers; a session name may have any letters."""
+        """Return the HTTP headers; a session name may have any letters."""
         session = self.session.encode("ascii", "backslashreplace").decode()
         session = "".join(char if char.isprintable() else "?" for char in session)
         return {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
 
 
 Spend = Callable[[RequestOptions, TokenUsage], None]
-"""Is told what every answer of the model has cost."""
+"""Is told the usage of every answer."""
 
 
 class AgentClient:
@@ -102,7 +102,7 @@ class AgentClient:
     async def open(
         cls, settings: AgentSettings, spend: Spend | None = None
     ) -> AsyncIterator[AgentClient]:
-        """A client for the server that `settings` name; `spend` is told what answers cost.
+        """Open a client for the server in `settings`; `spend` is told the usage of each answer.
 
         Raises ConfigError for a key that HTTP cannot carry.
         """
@@ -121,7 +121,7 @@ class AgentClient:
             await connection_pool.close()
 
     def configure(self, settings: AgentSettings) -> None:
-        """Go by other settings from now on; the server stays the one it was."""
+        """Use other settings from now on; the server stays the same."""
         self._settings = settings
 
     def model_of(self, options: RequestOptions) -> str:
@@ -171,7 +171,7 @@ class AgentClient:
     async def count(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
     ) -> TokenCountResult:
-        """How many tokens the model would read. Estimated for a server that cannot tell.
+        """Count the tokens that the model would read; estimate them for a server that cannot.
 
         Raises ModelError.
         """
@@ -193,8 +193,8 @@ class AgentClient:
     async def embed(
         self, texts: Sequence[str], options: RequestOptions, *, query: bool = False
     ) -> tuple[str, list[list[float]]]:
-        """The vectors of texts, or of one question (`query`) about such texts, and the name of
-        the model that made them. Raises ModelError."""
+        """Return the name of the embedding model and the vectors of texts, or of one question
+        (`query`) about such texts. Raises ModelError."""
         body = {"input": list(texts), "input_type": "query" if query else "passage"}
         content = await _with_retry(lambda: self._ask("POST", "/v1/embeddings", body, options))
         answer = _validate(EmbeddingsAnswer, content)
@@ -203,7 +203,7 @@ class AgentClient:
         return answer.model, answer.vectors()
 
     async def model(self, name: str) -> ModelCard | None:
-        """What the server says of a model or an alias; None when it has none of that name.
+        """Return the card of a model or an alias; None if the server has none of that name.
 
         Raises ModelError.
         """
@@ -225,7 +225,7 @@ class AgentClient:
         body: dict[str, Any] | None = None,
         options: RequestOptions | None = None,
     ) -> bytes:
-        """The body of a successful answer. Raises ModelError."""
+        """Return the body of a successful answer. Raises ModelError."""
         async with self._answering(method, path, body, options) as answer:
             if answer.status != OK:
                 raise await answer.error()
@@ -271,8 +271,8 @@ class AgentClient:
 async def _with_retry(
     work: Callable[[], Awaitable[T]], tried: Sequence[ResponseAccumulator] = ()
 ) -> T:
-    """What `work` returns, asked again while the server is away or full and nobody has read a
-    piece of an answer."""
+    """Return the result of `work`, retried while the server is away or full, unless a piece of an
+    answer was shown already."""
     try:
         return await work()
     except (Busy, Unreachable) as error:
@@ -321,7 +321,7 @@ class _Known:
     count: TokenCountResult
 
     def most(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int | None:
-        """The most tokens that a prompt may have which begins with this one."""
+        """Return the most tokens of a prompt that begins with this one; None if it does not."""
         length = len(self.messages)
         if tools != self.tools or tuple(messages[:length]) != self.messages:
             return None
@@ -329,7 +329,7 @@ class _Known:
 
 
 class TokenCounter:
-    """Counts the prompts of conversations, which grow by their end.
+    """Counts the tokens of conversations, whose prompts grow at the end.
 
     No token is shorter than a byte, so what has been added since the last count bounds the new
     one: while even that leaves room, the bound is as good as the number.
@@ -346,7 +346,7 @@ class TokenCounter:
         tools: Sequence[dict[str, Any]],
         reserve: int,
     ) -> TokenCountResult:
-        """The tokens of `call`'s prompt: the number itself, or a bound that leaves `reserve` free.
+        """Return the tokens of a prompt: the number, or an upper bound that leaves `reserve` free.
 
         Raises ModelError.
         """
@@ -363,10 +363,10 @@ class TokenCounter:
         return count
 
     def forget(self, options: RequestOptions) -> None:
-        """Count anew the next time: the server did not agree."""
+        """Count again the next time, as the server did not agree."""
         self._known.pop((options.session, options.model), None)
 
 
 def _most(message: Message) -> int:
-    """The most tokens that a message may add to a prompt."""
+    """Return the most tokens that a message may add to a prompt."""
     return _FRAME + len(str(wire(message)).encode("utf-8", "replace"))

@@ -42,7 +42,7 @@ class CallPart(BaseModel):
 
 
 class Delta(BaseModel):
-    """What a chunk adds to the answer."""
+    """The part that a chunk adds to the answer."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -79,7 +79,7 @@ class CountAnswer(BaseModel):
 
 
 class CapabilitiesPart(BaseModel):
-    """What a model can do; `tools` is "forced" for one that is too small to choose a tool.
+    """The abilities of a model; `tools` is "forced" for one that is too small to choose a tool.
     `chooses_tools` is null as long as the server has not tested whether it decides well when to use
     one."""
 
@@ -110,9 +110,9 @@ class ModelCard(BaseModel):
 
     @property
     def chooses_tools(self) -> bool | None:
-        """Whether the model decides well when to use a tool; None is "not known yet".
+        """True if the model decides well when to use a tool; None while it is not known.
 
-        A server that says nothing of it has a model that is taken to.
+        A model of a server that says nothing of it is assumed to.
         """
         able = self.capabilities
         if able.tools == "forced":
@@ -134,7 +134,7 @@ class EmbeddingsAnswer(BaseModel):
     data: list[VectorPart]
 
     def vectors(self) -> list[list[float]]:
-        """The vectors in the order of their texts."""
+        """Return the vectors in the order of their texts."""
         return [part.embedding for part in sorted(self.data, key=lambda part: part.index)]
 
 
@@ -145,7 +145,7 @@ class ErrorAnswer(BaseModel):
 
 
 def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
-    """The error that an answer other than 200 stands for; names of `headers` are in lower case."""
+    """Make the error of an answer other than 200; names of `headers` are in lower case."""
     reason = _reason(content)
     if reason.code == "context_length_exceeded":
         return ContextTooLong(reason.message)
@@ -159,7 +159,7 @@ def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ModelEr
 
 
 def error_in_stream(reason: ErrorPart) -> ModelError:
-    """The error that ended an answer after it had begun."""
+    """Make the error that ended an answer after it had begun."""
     if reason.code == "context_length_exceeded":
         return ContextTooLong(reason.message)
     return Unreachable(reason.message)
@@ -193,12 +193,12 @@ class HttpResponse:
         self.headers: Mapping[str, str] = connection.headers
 
     async def read(self) -> bytes:
-        """What has come of the body since the last time; nothing at its end."""
+        """Return what has come of the body since the last time; b"" at its end."""
         with _translate_errors():
             return await self._connection.read()
 
     async def read_all(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         body = bytearray()
         while piece := await self.read():
             body += piece
@@ -207,7 +207,7 @@ class HttpResponse:
         return bytes(body)
 
     async def error(self) -> ModelError:
-        """What an answer other than 200 stands for."""
+        """Make the error of an answer other than 200."""
         return error_of(self.status, self.headers, await self.read_all())
 
 
@@ -219,7 +219,7 @@ async def answering(
     content: bytes | None,
     headers: Mapping[str, str],
 ) -> AsyncIterator[HttpResponse]:
-    """The answer to a request; on leaving, what has not been read of it is broken off. Raises
+    """Send a request and yield its response; on leaving, the rest of it is dropped. Raises
     ModelError."""
     with _translate_errors():
         connection = await connection_pool.ask(method, path, content, headers)
@@ -233,7 +233,7 @@ async def answering(
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """The errors of a connection as ours."""
+    """Translate the errors of a connection into ModelError."""
     try:
         yield
     except TimeoutError as error:
@@ -271,12 +271,12 @@ class ResponseAccumulator:
 
     @property
     def is_full(self) -> bool:
-        """Whether enough has come; the rest is left unread."""
+        """True if enough has come; the rest is left unread."""
         return self._left <= 0 or self._utterance.has_ended
 
     @property
     def has_shown_text(self) -> bool:
-        """Whether somebody has read a piece, so that asking again would say it twice."""
+        """True if a piece was shown, so that a retry would show it twice."""
         return bool(self._on_text and self._utterance.shown)
 
     async def add(self, data: bytes) -> None:
@@ -300,7 +300,7 @@ class ResponseAccumulator:
         await self._show(self._utterance.finish())
 
     def reply(self) -> ModelReply:
-        """The whole answer; calls that are written as text count when there are no others."""
+        """Return the whole answer; calls written as text count when there are no others."""
         utterance = self._utterance
         return ModelReply(
             utterance.shown.strip(),
@@ -321,14 +321,14 @@ class ResponseAccumulator:
             self._calls[index] = _merge_call(self._calls.get(index), part)
 
     def _estimate_usage(self) -> TokenUsage:
-        """The tokens of an answer that was left before its end, where the server counts them."""
+        """Estimate the usage of an answer that was left before the server's count came."""
         if not self.is_full:
             return self._usage
         characters = sum(len(message.get("content") or "") for message in self._prompt)
         return TokenUsage(characters // _CHARACTERS, self._pieces)
 
     def _within(self, text: str | None) -> str:
-        """As much of `text` as is still read."""
+        """Return as much of `text` as is still read."""
         text = (text or "")[: self._left]
         self._left -= len(text)
         return text
@@ -363,7 +363,7 @@ def _chunk(data: bytes) -> Chunk:
 
 
 def _merge_call(call: ToolCall | None, part: CallPart) -> ToolCall:
-    """A tool call with one more piece of it."""
+    """Add one more piece to a tool call."""
     known = call or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
     return ToolCall(
         part.id or known.id,

@@ -1,4 +1,4 @@
-"""The table `[agent]`: how a tendril speaks to the agent server, and how long a turn may take."""
+"""The table `[agent]`: the agent server's address, the model, and the limits of a turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from terrarium.config import Settings
 
 
 class AgentSettings(Settings):
-    """What every tendril's turn shares."""
+    """Settings that the turns of all tendrils share."""
 
     table: ClassVar[str] = "agent"
 

@@ -1,4 +1,4 @@
-"""The jobs of memory: turns become a summary, episodes and facts, a piece at a time.
+"""The jobs of memory, by which turns become a summary, episodes and facts, a piece at a time.
 
 Each piece is stored together with how far it came (storage/memory/consolidation_state.py), so a job
 that is ended anywhere goes on from there, and one that is run again finds nothing to do.
@@ -44,7 +44,7 @@ class Consolidator:
         self._rooms = services.rooms
 
     def handlers(self) -> Mapping[str, Handler]:
-        """What is done, by kind of job."""
+        """Return the handlers by kind of job."""
         return {
             JobKind.FOLD: self.summarise,
             JobKind.TELL: self.record_episodes,
@@ -174,7 +174,7 @@ class Consolidator:
         ]
 
     async def _merge(self, room: str, notes: Sequence[Memory]) -> Memory:
-        """An episode of notes; without the model, the beginning of each."""
+        """Make an episode of notes; without the model, of the beginning of each."""
         texts = [note.text for note in notes]
         if await self._services.learns():
             text = await self._ask_model(room, "episode", prompts.notes_messages(texts))
@@ -240,7 +240,7 @@ class Consolidator:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Text of bounded length, ended where a sentence or a line ends, if one does."""
+    """Cut a text to a length, at the end of a sentence or a line if there is one."""
     if len(text) <= longest:
         return text
     kept = text[:longest]

@@ -102,7 +102,7 @@ class MemoryScheduler:
 def pending_jobs(
     watermarks: Watermarks, sizes: Sequence[tuple[int, int]], gaps: bool
 ) -> list[PendingJob]:
-    """What there is to do, given the ids and sizes of the turns after the first of the marks."""
+    """Return the jobs that are due, by the ids and sizes of the turns after the watermarks."""
     found = []
     fold = max(
         _fold_through([each for each in sizes if each[0] > watermarks.folded]), watermarks.wanted
@@ -128,7 +128,7 @@ def _due(watermarks: Watermarks, work: JobKind, through: int, mark: int) -> Pend
 
 
 def _fold_through(unfolded: Sequence[tuple[int, int]]) -> int:
-    """The last turn that is to be folded, 0 for none."""
+    """Return the last turn that goes into the summary, 0 for none."""
     folded = len(unfolded) - KEPT_UNFOLDED if len(unfolded) > MOST_UNFOLDED else 0
     if sum(size for _, size in unfolded) > _MOST_TOKENS * _CHARACTERS:
         folded = max(folded, len(unfolded) - _fitting(unfolded))
@@ -136,7 +136,7 @@ def _fold_through(unfolded: Sequence[tuple[int, int]]) -> int:
 
 
 def _fitting(unfolded: Sequence[tuple[int, int]]) -> int:
-    """How many of the newest turns fit into half of what may be unfolded; one always does."""
+    """Count the newest turns that fit into half of the limit; one always does."""
     left, count = _MOST_TOKENS // 2 * _CHARACTERS, 0
     for _, size in reversed(unfolded):
         left -= size

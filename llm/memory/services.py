@@ -1,4 +1,4 @@
-"""What the parts of a tendril's memory work with."""
+"""The stores and clients that the parts of a tendril's memory share."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from llm.messages.escaping import escape_tags
 from terrarium.usage import TokenUsage
 
 Status = Literal["active", "awaiting_answer", "closed", "idle"]
-"""How it is with a conversation, as the model sees it."""
+"""The state of a conversation, as the model sees it."""
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format. In memory it may also have `name` (who asked) and
@@ -34,7 +34,7 @@ class ToolCall:
     cut: bool = False
 
     def message_part(self) -> dict[str, Any]:
-        """The call as an assistant message carries it.
+        """Return the call as an assistant message carries it.
 
         Servers parse the arguments of earlier calls and refuse the whole prompt when they cannot,
         so what is no JSON object goes back as an empty one; the result says what was wrong.
@@ -59,7 +59,7 @@ class ModelReply:
     is_call: bool = False
 
     def message(self) -> Message:
-        """The reply as memory keeps it."""
+        """Return the reply as a message to be stored."""
         message: Message = {"role": "assistant", "content": self.text or None}
         if self.thought:
             message["reasoning_content"] = self.thought
@@ -76,10 +76,10 @@ def _is_object(text: str) -> bool:
 
 
 def wire(message: Message) -> Message:
-    """The message as it is sent: only the fields of the chat format.
+    """Return the message as it is sent: only the fields of the chat format.
 
-    What the model said is made harmless too, the arguments of its calls included: anybody can make
-    it repeat a tag.
+    What the model said is escaped too, the arguments of its calls included: anybody can make it
+    repeat a tag.
     """
     sent = {key: message[key] for key in _SENT if key in message}
     if sent["role"] == "assistant" and sent["content"]:
@@ -90,8 +90,9 @@ def wire(message: Message) -> Message:
 
 
 def _harmless(call: Message) -> Message:
-    """A call as templates may write it into the prompt: its name is a word. Arguments without a
-    reserved tag stay as the model wrote them, which is what the engine has in its cache."""
+    """Escape a call, so that templates may write it into the prompt: its name is a word. Arguments
+    without a reserved tag stay as the model wrote them, which is what the engine has in its
+    cache."""
     function = call["function"]
     name = re.sub(r"[^\w-]+", "_", function["name"])[:64] or "_"
     given: Any = json.loads(function["arguments"])
@@ -101,7 +102,7 @@ def _harmless(call: Message) -> Message:
 
 
 def _neutral_in(value: Any) -> Any:
-    """JSON with all its texts, keys included, made harmless."""
+    """Escape all texts of a JSON value, keys included."""
     match value:
         case str():
             return escape_tags(value)

@@ -118,8 +118,7 @@ class PromptEchoFilter:
         return out
 
     def _strip_tags(self, line: str, *, whole: bool) -> tuple[str, bool]:
-        """A line without our tags, and whether all of it could be judged; what could not is held
-        back."""
+        """Return a line without our tags, and False if its end must be held back."""
         out = ""
         while tag := _TAG.search(line):
             before = line[: tag.start()]
@@ -137,7 +136,7 @@ class PromptEchoFilter:
         return out + line, whole
 
     def _is_quoted(self, line: str) -> bool:
-        """Whether the model was shown this line."""
+        """Return if the model was shown this line."""
         squashed = " ".join(line.strip(" \t>").split())
         return any(
             squashed in " ".join(message["content"].split())
@@ -171,7 +170,7 @@ class StructuredOutput:
 
 
 def read_output(text: str) -> StructuredOutput:
-    """The answer that `text` is; an object may be cut off, or be followed by words."""
+    """Parse an answer; an object may be cut off, or be followed by words."""
     start = _object_start(text)
     if not _is_object(text, start):
         return StructuredOutput(text)
@@ -199,7 +198,7 @@ class OutputSplitter:
         self.output = StructuredOutput("")
 
     def feed(self, text: str) -> str:
-        """The part of the stream that is certainly text for people now."""
+        """Return the part of the stream that is certainly text for people now."""
         self._held += text
         if self._plain or not _is_object(self._held, _object_start(self._held)):
             self._plain = True
@@ -207,7 +206,7 @@ class OutputSplitter:
         return ""
 
     def finish(self) -> str:
-        """What was held back and is for people."""
+        """Return what was held back and is for people."""
         if self._plain:
             return self._let_go()
         self.output = read_output(self._held)
@@ -219,14 +218,14 @@ class OutputSplitter:
 
 
 def _object_start(text: str) -> int:
-    """Where an object would begin: behind blanks, maybe in a fence."""
+    """Return the index where an object would begin: after blanks, maybe in a fence."""
     start = len(text) - len(text.lstrip())
     match = _FENCE.match(text, start)
     return match.end() if match else start
 
 
 def _is_object(text: str, start: int) -> bool:
-    """Whether an answer that is an object begins there, or may yet."""
+    """Return if an answer that is an object begins there, or may yet."""
     rest = text[start:].lstrip()
     head = _HEAD.match(rest)
     if head is None:
@@ -238,7 +237,7 @@ def _is_object(text: str, start: int) -> bool:
 
 
 def _is_call(value: Mapping[str, Any]) -> bool:
-    """Whether an object names a function and its arguments, in one of the usual forms."""
+    """Return if an object names a function and its arguments, in one of the usual forms."""
     inner = value.get("function")
     if isinstance(inner, dict):
         return _is_call(inner)
@@ -247,10 +246,12 @@ def _is_call(value: Mapping[str, Any]) -> bool:
 
 
 class StreamParser:
-    """Think blocks are taken out first, then tool calls of the tools in `schemas`, then the object
-    that an answer may be, then what belongs to the `prompt`, then what follows after so many
-    `sentences`; where the answer was asked for as `data`, only the first. Any cut of a stream gives
-    the same."""
+    """The chain of parsers for one answer.
+
+    Think blocks are taken out first, then calls of the tools in `schemas`, then the object that an
+    answer may be, then what belongs to the `prompt`, then what follows after so many `sentences`;
+    where the answer was asked for as `data`, only the first. Any cut of a stream gives the same.
+    """
 
     def __init__(
         self,
@@ -276,27 +277,27 @@ class StreamParser:
 
     @property
     def status(self) -> Status | None:
-        """How it is with the conversation, when the answer says so; known at the end."""
+        """The state of the conversation, if the answer has one; known at the end."""
         return self._answering.output.status
 
     @property
     def silent(self) -> bool:
-        """Whether the model wants to say nothing; known at the end."""
+        """True if the model wants to say nothing; known at the end."""
         return self._answering.output.silent
 
     @property
     def is_call(self) -> bool:
-        """Whether it is the call of a tool that does not exist; known at the end."""
+        """True if it is the call of a tool that does not exist; known at the end."""
         return self._answering.output.is_call
 
     @property
     def has_ended(self) -> bool:
-        """Whether the rest is of no use: there are enough sentences, or the model has gone on to
+        """True if the rest is of no use: there are enough sentences, or the model has gone on to
         write the prompt."""
         return self._filter.has_ended or self._limit.has_ended
 
     def feed(self, text: str) -> str:
-        """The part that may be shown now."""
+        """Return the part that may be shown now."""
         parted = self._thinking.feed(text)
         self.thought += parted.thought
         if self._data:
@@ -305,7 +306,7 @@ class StreamParser:
         return self._show(self._limit.feed(self._filter.feed(answer)))
 
     def finish(self) -> str:
-        """The rest that may be shown."""
+        """Return the rest that may be shown."""
         parted = self._thinking.finish()
         self.thought += parted.thought
         if self._data:

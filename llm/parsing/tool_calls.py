@@ -32,21 +32,22 @@ LONGEST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class NeedMore:
-    """It cannot be told before more has come: anything, or at least the text `until`."""
+    """A reading: it cannot be told before more has come: anything, or at least the text `until`."""
 
     until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """So many characters are text."""
+    """A reading: so many characters are text."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """So many characters are calls; while not `sure`, text that follows makes an example of it."""
+    """A reading: so many characters are calls; while not `sure`, text that follows makes them an
+    example."""
 
     calls: Sequence[ToolCall]
     length: int
@@ -55,7 +56,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """So many characters open code, which a line with the `fence` closes."""
+    """A reading: so many characters open code, which a line with the `fence` closes."""
 
     length: int
     fence: str
@@ -63,7 +64,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class QuotedLine:
-    """The line repeats what somebody else has said."""
+    """A reading: the line repeats what somebody else has said."""
 
 
 Reading = NeedMore | Text | Calls | Code | QuotedLine
@@ -80,7 +81,7 @@ _BLANKS = re.compile(r"[ \t]*+")
 
 
 def _read_tag(text: str, formats: ToolCallFormats, *, final: bool) -> Reading:
-    """What the tag is that `text` begins with one of OPENERS for; `final` when no more comes."""
+    """Read the tag that `text` begins with, one of OPENERS; `final` when no more comes."""
     for opener, closer in _BLOCKS.items():
         if text[: len(opener)].lower() == opener:
             return _block(text, opener, closer, formats, final=final)
@@ -103,7 +104,7 @@ def _read_tag(text: str, formats: ToolCallFormats, *, final: bool) -> Reading:
 
 
 def _end_of_parameters(text: str, begin: int) -> int | None:
-    """Where the parameters of a tag end, and `>>` follows; None when they do not yet."""
+    """Return the end of the parameters of a tag, where `>>` follows; None when it has not come."""
     blank = _BLANKS.match(text, begin)
     assert blank is not None
     if text[blank.end() : blank.end() + 1] in ("{", "[", '"'):
@@ -146,8 +147,8 @@ def _block(
 def _closing(
     text: str, closer: re.Pattern[str], begin: int, formats: ToolCallFormats
 ) -> re.Match[str]:
-    """What closes a block, behind the calls in it; when they cannot be read, the first that there
-    is. Raises Incomplete when it has not come yet."""
+    """Find what closes a block after the calls in it; when they cannot be read, the first match.
+    Raises IncompleteJson when it has not come yet."""
     try:
         end = formats.end_of_calls(text, begin, closer)
     except ParseError:
@@ -192,7 +193,7 @@ _WORD = re.compile(r"[A-Za-z_][\w.-]*+")
 
 
 def _read_line(text: str, formats: ToolCallFormats, *, final: bool) -> Reading | None:
-    """What the line is that `text` begins with; None when nothing but text within a line can be
+    """Read the line that `text` begins with; None when nothing but text within a line can be
     there."""
     blank = _BLANKS.match(text)
     assert blank is not None
@@ -212,7 +213,7 @@ def _read_line(text: str, formats: ToolCallFormats, *, final: bool) -> Reading |
 
 
 def _nick(rest: str, *, final: bool) -> Reading | None:
-    """A line as IRC shows it: `<nick> text`."""
+    """Read a line as IRC shows it: `<nick> text`."""
     if rest.lower().startswith(OPENERS):
         return None
     if _NICK_BEGUN.fullmatch(rest) and not final:
@@ -286,7 +287,7 @@ def _fence(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> Read
 
 
 def _may_be_calls(body: str, formats: ToolCallFormats, *, functions: bool) -> bool:
-    """Whether what is in a fence so far may be nothing but calls."""
+    """Return if a fence may hold nothing but calls, by what has come of it."""
     body = body.lstrip()
     if head := _HEAD.match(body):
         return head.end() == len(body) or head[1] in HEADS
@@ -299,7 +300,7 @@ def _may_be_calls(body: str, formats: ToolCallFormats, *, functions: bool) -> bo
 def _parse_fence(
     text: str, ticks: str, begin: int, formats: ToolCallFormats, *, functions: bool, final: bool
 ) -> Reading | None:
-    """The calls in a fence; None when there is anything else in it."""
+    """Read the calls in a fence; None when there is anything else in it."""
     closing = re.compile(rf"^[ \t]*+{ticks[0]}{{{len(ticks)},}}+[ \t\r]*+$", re.MULTILINE)
     match = closing.search(text, begin)
     end = match.start() if match else len(text)
@@ -329,7 +330,8 @@ _QUOTES = "\"'`“‘«„"
 
 @dataclass(slots=True)
 class _Found:
-    """Calls; while they are not `sure`, more text makes an example of their `source`."""
+    """Calls in the order of the stream; unless they are `sure`, more text makes their `source` an
+    example."""
 
     calls: tuple[ToolCall, ...]
     source: str
@@ -337,7 +339,7 @@ class _Found:
 
 
 class ToolCallParser:
-    """Parts a stream into text and calls, whatever way its pieces cut it."""
+    """Splits a stream into text and calls, the same however it is cut into pieces."""
 
     def __init__(self, formats: ToolCallFormats) -> None:
         self._formats = formats
@@ -357,12 +359,12 @@ class ToolCallParser:
         return tuple(call for found in self._found for call in found.calls)
 
     def feed(self, text: str) -> str:
-        """The part of the stream that is certainly text for people now."""
+        """Return the part of the stream that is certainly text for people now."""
         self._held += text
         return self._advance(final=False)
 
     def finish(self) -> str:
-        """What was held back and is text after all."""
+        """Return what was held back and is text after all."""
         return self._advance(final=True)
 
     def _advance(self, *, final: bool) -> str:
@@ -377,7 +379,8 @@ class ToolCallParser:
         return out
 
     def _awaited_came(self) -> bool:
-        """Whether it is worth the while to read again: an open tag may grow long."""
+        """Return if it is worth reading again. An open tag may grow long: reading it at each piece
+        would take quadratic time."""
         until = self._awaited.until
         begin = max(0, self._looked - len(until))
         return until in self._held[begin:].lower()
@@ -432,7 +435,7 @@ class ToolCallParser:
         return text
 
     def _certain(self, *, final: bool) -> int:
-        """How much of what is held cannot be the beginning of a tag."""
+        """Return how much of what is held cannot be the beginning of a tag."""
         start = -1 if final else self._held.find("<", max(0, len(self._held) - _LONGEST_OPENER))
         while start >= 0:
             if any(tag.startswith(self._held[start:].lower()) for tag in OPENERS):
@@ -450,7 +453,7 @@ class ToolCallParser:
         return Text(ticks) if decided else NeedMore()
 
     def _code(self, *, final: bool) -> Reading:
-        """A line of code, or what there is of it; the one that closes it is taken by itself."""
+        """Read a line of code, or what has come of it; the closing one is taken by itself."""
         line, end, _ = self._held.partition("\n")
         mark = re.escape(self._fence[0])
         if self._line_begins and re.fullmatch(rf"[ \t]*+{mark}*+[ \t\r]*+", line):

@@ -1,4 +1,4 @@
-"""What people teach the bot in a room: kept there, shown there, and only data to the model."""
+"""Skills that people teach the bot in a room: shown there alone, and only data to the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="such as re
 
 
 def is_lesson(question: str) -> bool:
-    """Whether a question may be about teaching, so that it is worth to show the tools for it."""
+    """Return if a question may be about teaching, so that the tools for it are worth showing."""
     return _LESSON.search(question) is not None
 
 
@@ -61,8 +61,8 @@ class TeachingTools:
 async def lessons(
     table: SkillTable, room: str, question: str
 ) -> tuple[list[PromptSection], tuple[str, ...]]:
-    """What was taught in a room for such a question, and what that is called. Raises
-    StorageError."""
+    """Return the section of what was taught in a room for such a question, and the names of the
+    skills. Raises StorageError."""
     taught = {each.name: each for each in await table.list_taught(room)}
     if not taught:
         return [], ()

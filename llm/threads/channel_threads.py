@@ -18,10 +18,11 @@ _PIECE = 50  # events between two looks at what else there is to do
 
 
 class ChannelThreads:
-    """Which lines of `place` belong to what somebody asks there.
+    """The threads of a `place`, read from the log when a question comes.
 
-    Lines are taken in when a question comes, or before by whoever likes, in the order of the log.
-    When too much was said in the meantime, the last of it is followed anew.
+    Lines are read in the order of the log, on from those of the last question. When too much was
+    said in the meantime, the newest lines are read from scratch.
+
     """
 
     def __init__(self, log: LogReader, place: Place) -> None:
@@ -36,8 +37,9 @@ class ChannelThreads:
             await self._catch_up(None)
 
     async def find_related(self, who: str, text: str, anchor: int, most: int) -> list[int]:
-        """The ids of at most `most` lines that likely belong to what `who` asks with the event
-        `anchor`. Some may have come after it, or be such that a model may not see them now."""
+        """Return the ids of at most `most` lines that likely belong to what `who` asks with the
+        event `anchor`. Some may have come after it, or be such that a model may not see them
+        now."""
         async with self._busy:
             if self._seen < anchor - 1:  # else nothing was said since
                 await self._catch_up(anchor)

@@ -1,4 +1,4 @@
-"""Which earlier line a line replies to, or whether it starts a conversation.
+"""The link model: the earlier line that a line replies to, or that it starts a conversation.
 
 A multinomial logit over the last lines and "starts one". Its features are the usual ones of
 conversation disentanglement (Elsner and Charniak 2008; Kummerfeld et al. 2019): how near a line
@@ -60,7 +60,7 @@ Features = tuple[int, ...]
 
 
 def features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Features]:
-    """The features of each candidate of `earlier`, which come newest first."""
+    """Return the features of each candidate of `earlier`, newest first."""
     n, speaker, shared = reply.line.n, reply.line.speaker, reply.shared
     spoken: dict[int, int] = {}
     rows: list[Features] = []
@@ -84,7 +84,8 @@ def features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Feature
 
 
 def start_features(reply: ReplyFeatures, since: int | None) -> Features:
-    """The features of "starts a conversation"; the speaker's last line is `since` lines back."""
+    """Return the features of "starts a conversation"; the speaker's last line is `since` lines
+    back."""
     line = reply.line
     silent = _since.bins if since is None else _since[min(since, _since.most)]
     return (
@@ -98,7 +99,7 @@ def start_features(reply: ReplyFeatures, since: int | None) -> Features:
 def parents(
     weights: Weights, reply: ReplyFeatures, earlier: list[Utterance], since: int | None
 ) -> list[tuple[Utterance, float]]:
-    """The likeliest parents among `earlier` (newest first), each with its chance."""
+    """Return the likeliest parents among `earlier` (newest first), each with its probability."""
     scores = [
         weights[a] + weights[b] + weights[c] + weights[d]
         + weights[e] + weights[f] + weights[g] + weights[h]

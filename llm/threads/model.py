@@ -41,7 +41,7 @@ class WeightLayout:
         self.size = 0
 
     def block(self, *sizes: int) -> int:
-        """Where a feature of so many bins begins; with several sizes, of their product."""
+        """Allocate a feature of so many bins, or of their product; return its first index."""
         start = self.size
         self.size += prod(sizes)
         return start
@@ -59,7 +59,7 @@ _MEMORY = 10_000  # lines of the channel after which what was learned counts hal
 
 
 def words(text: str) -> frozenset[str]:
-    """The different words of a line, of two letters or more, in lower case."""
+    """Return the different words of a line, of two letters or more, in lower case."""
     return frozenset(word for word in _WORD.findall(text.lower()) if len(word) > 1)
 
 
@@ -78,11 +78,11 @@ class InverseDocumentFrequency:
         self._own_lines = 0
 
     def is_common(self, word: str) -> bool:
-        """Whether a word is likelier to be a word than a nick."""
+        """Return if a word is likelier to be a word than a nick."""
         return self._counts.get(word, 0) >= _COMMON * self._lines
 
     def squared_weight(self, word: str) -> float:
-        """The square of a word's weight."""
+        """Return the square of a word's weight."""
         listed = self._counts.get(word)
         seen = (listed or 3) + _OWN * self._own[word]
         return min(math.log((self._lines + _OWN * self._own_lines) / seen), _MOST) ** 2
@@ -98,9 +98,9 @@ class InverseDocumentFrequency:
 
 @dataclass(frozen=True, slots=True)
 class ThreadModel:
-    """What `benchmarks/context_fit.py` has learned from #ubuntu logs with hand-made reply links
-    (Kummerfeld et al., ACL 2019): weights of the link and ranking models, and in how many of
-    `lines` lines each frequent word is."""
+    """The parameters that `benchmarks/context_fit.py` has fitted to #ubuntu logs with hand-made
+    reply links (Kummerfeld et al., ACL 2019): weights of the link and ranking models, and in how
+    many of `lines` lines each frequent word is."""
 
     links: Weights
     ranking: Weights
@@ -110,6 +110,6 @@ class ThreadModel:
 
 @cache
 def load_model() -> ThreadModel:
-    """The model that comes along."""
+    """Return the model that is part of the package."""
     saved = json.loads((files("llm.threads") / "model.json").read_text(encoding="utf-8"))
     return ThreadModel(saved["links"], saved["ranking"], saved["words"], saved["lines"])

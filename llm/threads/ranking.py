@@ -1,7 +1,7 @@
-"""Which lines of the last few hundred belong to a question: a second look at each of them.
+"""The ranking model: the lines, of the last few hundred, that belong to a question.
 
-The chance of one conversation says much, but not all: who else of the conversation said a line,
-how long ago, and what words it shares say more. A logit, fitted to the hand-made reply links.
+The probability of one conversation says much, but not all: who else of the conversation said a
+line, how long ago, and what words it shares say more. A logit, fitted to the hand-made reply links.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CHANCES, _GAPS = _chances.indices(_CHANCE, 0), _gaps.indices(_GAP, 0)
 def features(
     reply: ReplyFeatures, earlier: list[Utterance], chances: Mapping[int, float]
 ) -> list[Features]:
-    """The features of each line of `earlier`; `chances` are those of one conversation."""
+    """Return the features of each line of `earlier`; `chances` are those of one conversation."""
     n, shared, longest = reply.line.n, reply.shared, _gaps.most
     permille = {line: min(int(_PERMILLE * each), _PERMILLE) for line, each in chances.items()}
     speakers = _speakers(earlier, permille)
@@ -105,8 +105,8 @@ def best(
     most: int,
     least: float,
 ) -> list[Utterance]:
-    """The `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first, and
-    none with a score under `least`."""
+    """Return the `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first,
+    and none with a score under `least`."""
     scores = [
         weights[a] + weights[b] + weights[c] + weights[d]
         + weights[e] + weights[f] + weights[g] + weights[h]

@@ -46,7 +46,7 @@ class ReplyFeatures:
     shared: Mapping[int, int]
 
     def relation(self, earlier: Utterance) -> int:
-        """One of RELATIONS."""
+        """Return the speaker's relation to an earlier line, one of RELATIONS."""
         line, by, to = self.line, earlier.speaker, earlier.addressee
         if by == line.speaker:
             return SAME
@@ -57,7 +57,7 @@ class ReplyFeatures:
         return ANYBODY
 
     def kind(self, earlier: Utterance) -> int:
-        """One of KINDS."""
+        """Return the addressee of an earlier line, one of KINDS."""
         to = earlier.addressee
         if to == self.line.speaker:
             return SPEAKER
@@ -68,9 +68,9 @@ class ReplyFeatures:
         return INSIDE if to in self.circle else OUTSIDE
 
     def minutes_since(self, earlier: Utterance) -> int:
-        """How long ago the earlier line was said."""
+        """Return the minutes since an earlier line was said."""
         return max(0, self.line.minute - earlier.minute)
 
     def shares_addressee(self, earlier: Utterance) -> bool:
-        """Whether both speak to the same person."""
+        """Return if both lines speak to the same person."""
         return self.line.addressee is not None and self.line.addressee == earlier.addressee

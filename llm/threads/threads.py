@@ -28,7 +28,7 @@ class People:
         self._count = 0
 
     def person(self, nick: str) -> int:
-        """The number of whoever has `nick`, a new one for a new nick."""
+        """Return the number of the person with `nick`, a new one for a new nick."""
         key = nick.lower()
         if key not in self._by_nick:
             self._know(key, self._count)
@@ -36,11 +36,11 @@ class People:
         return self._by_nick[key]
 
     def on_rename(self, old: str, new: str) -> None:
-        """Whoever was `old` is `new` from now on."""
+        """Follow a change of nick."""
         self._know(new.lower(), self.person(old))
 
     def find_addressee(self, speaker: int, text: str) -> tuple[int | None, frozenset[int]]:
-        """Whom a line speaks to, if that is clear, and everybody it names but its speaker.
+        """Return the addressee of a line, if that is clear, and everybody it names but its speaker.
 
         A leading `nick:` or `nick,` always counts; elsewhere a nick of three letters or more that
         is no common word. Who is named alone is spoken to.
@@ -110,11 +110,11 @@ class Threads:
         self._contacts: defaultdict[int, deque[int]] = defaultdict(deque)  # of each person
 
     def on_join(self, nick: str) -> None:
-        """Somebody came: their nick is known from now on."""
+        """Take in a join: the nick is known from now on."""
         self.people.person(nick)
 
     def on_rename(self, old: str, new: str) -> None:
-        """Somebody took another nick."""
+        """Take in a change of nick."""
         self.people.on_rename(old, new)
 
     def on_message(self, nick: str, text: str, minute: int) -> int:
@@ -132,19 +132,19 @@ class Threads:
     def find_related(
         self, nick: str, text: str, minute: int, most: int, least: float = -math.inf
     ) -> list[int]:
-        """The numbers of at most `most` lines that belong to what `nick` asks now, best first, and
-        none with a score under `least`."""
+        """Return the numbers of at most `most` lines that belong to what `nick` asks now, best
+        first, and none with a score under `least`."""
         return self.related_to(self.utterance(nick, text, minute), most, least)
 
     def related_to(self, line: Utterance, most: int, least: float = -math.inf) -> list[int]:
-        """The same, for a line that has been taken apart."""
+        """Return the same for an utterance."""
         reply = self.reply(line)
         chances = self.chances(reply)
         chosen = ranking.best(self._model.ranking, reply, self.lines(), chances, most, least)
         return [line.n for line in chosen]
 
     def reply(self, line: Utterance) -> ReplyFeatures:
-        """What a line is, seen as a reply."""
+        """Make the features of a line as a reply."""
         circle = line.named.union(self._contacts.get(line.speaker, ()))
         return ReplyFeatures(line, circle, self._shared_words(line))
 
@@ -158,24 +158,24 @@ class Threads:
         return {n: c for n, c in chances.items() if c >= _LEAST_CHANCE and n >= first}
 
     def parents(self, reply: ReplyFeatures) -> list[tuple[Utterance, float]]:
-        """The lines that the reply may answer, each with its chance."""
+        """Return the lines that a reply may answer, each with its probability."""
         return links.parents(self._model.links, reply, self.near(), self.since(reply.line))
 
     def lines(self) -> list[Utterance]:
-        """The lines that may belong to a question, newest first."""
+        """Return the lines that may belong to a question, newest first."""
         return list(self._lines)
 
     def near(self) -> list[Utterance]:
-        """The lines that may be answered, newest first."""
+        """Return the lines that may be answered, newest first."""
         return list(islice(self._lines, links.NEAR))
 
     def since(self, line: Utterance) -> int | None:
-        """How many lines ago the speaker of a line spoke, if ever."""
+        """Return how many lines ago the speaker of a line spoke, None if never."""
         last = self._last.get(line.speaker)
         return None if last is None else line.n - last
 
     def utterance(self, nick: str, text: str, minute: int) -> Utterance:
-        """What would be the next line."""
+        """Make the utterance of the next line."""
         speaker = self.people.person(nick)
         addressee, named = self.people.find_addressee(speaker, text)
         length = min(len(text.split()), MOST_WORDS)

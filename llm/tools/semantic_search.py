@@ -37,7 +37,7 @@ class SemanticIndex:
         self._vectors = VectorIndex(database)
 
     async def search(self, text: str, within: Query) -> SearchPage:
-        """The lines of people that are nearest in meaning, best first, on one page.
+        """Return a page of the lines of people that are nearest in meaning, best first.
 
         Raises ModelError, and StorageError when there are no vectors or nothing to compare with.
         """
@@ -86,7 +86,7 @@ class SemanticIndex:
 async def nearest_events(
     semantic_index: SemanticIndex | None, text: str, within: Query
 ) -> list[Event]:
-    """The nearest lines, best first: none when there is no index, or it cannot be asked now."""
+    """Return the nearest lines, best first; none without an index, or when it cannot be asked."""
     if semantic_index is None or not text.strip():
         return []
     try:
