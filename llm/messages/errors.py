@@ -6,7 +6,7 @@
     ├── Busy             the server has no place free (429) for `retry_after` seconds
     ├── TimedOut         the model took longer than allowed
     ├── ContextTooLong   the prompt does not fit the model's window
-    └── RequestRejected         any other error answer; `status` is the HTTP status
+    └── RequestRejected  any other error answer; `status` is the HTTP status
 
 Their texts are for the log. `sentence` is what a person may read.
 """

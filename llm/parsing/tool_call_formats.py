@@ -106,7 +106,7 @@ class ToolCallFormats:
     ) -> list[ToolCall]:
         """All calls that a text consists of, with `functions` written as such too.
 
-        Raises Incomplete when the text ends within one, and Unreadable for what is none.
+        Raises IncompleteJson when the text ends within one, and ParseError for what is none.
         """
         calls: list[ToolCall] = []
         at = _blank(body, 0)
