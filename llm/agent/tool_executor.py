@@ -101,6 +101,8 @@ class ToolExecutor:
 
     async def _effect(self, call: ToolCall, key: str) -> tuple[ToolResult, str]:
         """Run a tool with an effect: once, even if the process is killed meanwhile."""
+        # Stored as begun before it runs, and with its result after: of a process that is killed in
+        # between, the next attempt finds the beginning alone, and only a keyed tool may run again.
         known = await self._trace.effect(key)
         if known and known.result is not None:
             return ToolResult(known.result, ok=True), "replay"

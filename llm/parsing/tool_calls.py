@@ -387,6 +387,7 @@ class ToolCallParser:
 
     def _apply(self, reading: Reading | None) -> None:
         """Take what was read off what is held; None: the line has nothing special to begin with."""
+        # What has been read is no longer the beginning of its line; `_take` sees the next newline.
         self._line_begins = isinstance(reading, Code)
         if isinstance(reading, Text):
             self._show(reading.length)
@@ -417,8 +418,10 @@ class ToolCallParser:
         return _read_tag(self._held, self._formats, final=final)
 
     def _show(self, length: int) -> None:
-        """Let the first characters go; calls that are not sure were an example before them."""
+        """Show the first characters that are held."""
         text = self._take(length)
+        # A fence with calls counts only at the very end of an answer: text after it makes it an
+        # example, so its source is shown first. Blanks decide nothing and stay with it.
         if text.strip():
             self._out += "".join(found.source for found in self._found if not found.sure)
             self._found = [found for found in self._found if found.sure]
