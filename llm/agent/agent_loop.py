@@ -23,7 +23,7 @@ from llm.tools.toolbox import Toolbox, tool
 from terrarium.usage import TokenUsage
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
-"""Takes the steps of the run so far, returns the whole prompt, fitted to the model's window."""
+"""Makes the whole prompt of the steps so far, fitted to the model's window."""
 
 TakeFollowups = Callable[[], Awaitable[Sequence[Message]]]
 """Returns what people have added to their question since it was last called."""
@@ -31,7 +31,7 @@ TakeFollowups = Callable[[], Awaitable[Sequence[Message]]]
 SPEECHLESS = "I have no good answer to that."
 
 _IN_WORDS: Message = {"role": "user", "content": "Answer in plain words, without calling anything."}
-"""Follows an answer that was only the call of a tool that does not exist."""
+"""The message after an answer that was only the call of a tool that does not exist."""
 
 _DOUBTFUL_FROM = 4  # iterations, from which on a forced answer is doubtful
 

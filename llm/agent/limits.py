@@ -12,7 +12,7 @@ Profile = Literal["standard", "command", "job", "proactive", "event", "thought"]
 scheduled job, and what the bot does unasked: by itself, on an event, or because of a thought."""
 
 UNASKED: frozenset[Profile] = frozenset({"proactive", "event", "thought"})
-"""Profiles of runs that nobody waits for, so that they may end without a word."""
+"""Profiles of runs that nobody waits for, so that they may end without an answer."""
 
 _ITERATIONS: dict[Profile, float] = {"command": 2 / 3, "job": 5 / 2}  # of a question's
 _CALLS: dict[Profile, int] = {"proactive": 8, "event": 4, "thought": 2}  # at most

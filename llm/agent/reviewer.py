@@ -21,7 +21,7 @@ from llm.messages.message import Message
 from terrarium.usage import TokenUsage
 
 GOOD = 8
-"""The score from which on a draft is good enough."""
+"""The least score of a good draft."""
 
 _VERDICT = 200  # tokens
 _TEMPERATURE = 0.0

@@ -67,13 +67,13 @@ class Trace:
         self,
         run: Run | None = None,
         store: RunStore | None = None,
-        beside: Beside | None = None,
+        spawn: Beside | None = None,
         pending_event: PendingEvent | None = None,
     ) -> None:
         self._run = run.key if run else ""
         self._begun = run
         self._store = store
-        self._beside = beside
+        self._spawn = spawn
         self._pending_event = pending_event
         self._opened = asyncio.Event()
         self._effects: dict[str, Effect] = {}
@@ -99,8 +99,8 @@ class Trace:
         """Close the run, by its `outcome` in the background, or by the error that ended it."""
         if kind is None and self.outcome:
             closing = self._end(_outcome_name(self.outcome), "", self.outcome)
-            if self._beside:
-                self._beside(closing)  # whoever asked need not wait for that
+            if self._spawn:
+                self._spawn(closing)  # the answer need not wait for that
             else:
                 await closing
         elif kind and issubclass(kind, asyncio.CancelledError):
@@ -166,7 +166,7 @@ class Trace:
         await self._opening
         if self._store is None:
             return
-        await asyncio.sleep(0)  # whoever brings the answer is ready just now
+        await asyncio.sleep(0)  # let the task that delivers the answer run first
         usage = self._total_usage()
         ended = RunEnd(
             datetime.now(UTC),

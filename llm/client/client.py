@@ -84,7 +84,7 @@ class RequestOptions:
 
 
 Spend = Callable[[RequestOptions, TokenUsage], None]
-"""Is told the usage of every answer."""
+"""Records the usage of every answer."""
 
 
 class AgentClient:

@@ -1,6 +1,6 @@
 """Model names by purpose: the server's aliases, checked before they are used.
 
-`fast` is for work beside answers (summaries, facts), `smart` for questions that the usual model has
+`fast` is for background work (summaries, facts), `smart` for questions that the usual model has
 no good answer to. A server has these names when its table of models does ([model] aliases); each
 method returns "" in place of a name that it does not have, which everywhere means the configured
 model:
@@ -56,7 +56,7 @@ class ModelCatalog:
             self._missed.discard(name)
             return "" if name == self._default() else name
         if name not in self._cards:
-            return name  # nobody could be asked: whoever answers will say so
+            return name  # the server is away: its answer will tell
         if name not in self._missed:
             self._missed.add(name)
             _log.warning("models.unknown", model=name, asked_instead=self._default())

@@ -243,8 +243,8 @@ def _translate_errors() -> Iterator[None]:
 
 
 OnText = Callable[[str], Awaitable[None]]
-"""Is given each piece of a text as it is written; in a turn, an empty one says that the model
-begins anew, as what it wrote before came with tool calls."""
+"""Takes each piece of an answer as it streams; in a turn, "" tells that the model starts over, as
+what it wrote before came with tool calls."""
 
 DONE = b"[DONE]"
 """The data of the last event of a stream."""

@@ -1,7 +1,7 @@
 """The accounting of a tendril's tokens by purpose, kept over restarts.
 
-`AgentClient` tells each answer's cost to `record`; by the `purpose` of their calls, work beside
-answers is told from answers.
+`AgentClient` tells the usage of each answer to `record`. The `purpose` of a request separates
+answers to people from background work.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from storage.memory.consolidation_state import RoomMemorySnapshot
 from storage.memory.memories import Memory, MemoryKind
 
 Sections = tuple[tuple[PromptSection, ...], tuple[PromptSection, ...]]
-"""Those for the stable part of a prompt, and those beside the question."""
+"""The stable sections of a prompt, and those beside its question."""
 
 EPISODES = 5
 """How many of the newest episodes a prompt shows."""

@@ -123,7 +123,7 @@ def pending_jobs(
 
 
 def _due(watermarks: Watermarks, work: JobKind, through: int, mark: int) -> PendingJob:
-    # After something was forgotten the same turns may be gone through anew.
+    # The version changes when something is forgotten: then the same turns are processed again.
     return PendingJob(work, through, f"{watermarks.version}.{mark}")
 
 

@@ -26,7 +26,7 @@ _BLANK = re.compile(r"[ \t\r\n;,]*+")
 _SOME_NAME = re.compile(r"""["']?name["']?\s*:\s*["']([\w.-]{1,64})""")
 
 Parameters = Mapping[str, Sequence[str]]
-"""The names of the tools that there are, with those of their parameters."""
+"""The names of the tools, with those of their parameters."""
 
 
 class ToolCallFormats:

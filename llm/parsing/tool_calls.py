@@ -27,7 +27,7 @@ from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
 from llm.parsing.tool_call_formats import HEADS, ToolCallFormats
 
 LONGEST = 20_000
-"""Characters of a call; a longer one is not read."""
+"""The most characters of a call; a longer one is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ Reading = NeedMore | Text | Calls | Code | QuotedLine
 
 
 OPENERS = ("<<tool:", "<tool_call>", "<tool_result>")
-"""What begins a tag, in whatever case."""
+"""The beginnings of tags, in any case."""
 
 _FLAGS = re.IGNORECASE | re.ASCII
 _TAG = re.compile(r"<<TOOL:([\w.-]{1,64})(:|>>)", _FLAGS)

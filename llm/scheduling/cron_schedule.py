@@ -29,7 +29,7 @@ class Timetable:
 
     @classmethod
     def parse(cls, expression: str, zone: str) -> Timetable:
-        """Check both. Raises ValueError with words for whoever wrote the configuration."""
+        """Check expression and zone. Raises ValueError with words for the configuration."""
         table = cls(expression, parse_zone(zone))
         if len(expression.split()) != 5:
             raise ValueError(f'"{expression}" does not have the five fields {_FIELDS}')

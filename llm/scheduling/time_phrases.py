@@ -29,7 +29,7 @@ PARTS_OF_DAY: Mapping[str, time] = {
     **dict.fromkeys(("tonight",), time(20)),
     **dict.fromkeys(("night", "nacht"), time(21)),
 }
-"""When something is said that is to happen in a part of the day."""
+"""The time of day that a part of the day stands for."""
 
 _ENGLISH = "one two three four five six seven eight nine ten eleven twelve"
 _GERMAN = "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"
@@ -158,16 +158,16 @@ def _compile(pattern: str) -> re.Pattern[str]:
 _BEFORE, _AFTER = r"(?<![\w'.:/-])", r"(?![\w'/-])"
 
 LEADING = tuple(_compile(form + _AFTER) for form in (*_FORMS, _DAY + _THEN))
-"""Those with which a text may begin."""
+"""The forms with which a text may begin."""
 
 TRAILING = tuple(_compile(_BEFORE + form + "$") for form in (*_FORMS, _DAY + _THEN))
-"""Those with which it may end."""
+"""The forms with which a text may end."""
 
 ANYWHERE = tuple(
     _compile(_BEFORE + form + _AFTER)
     for form in (*_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
 )
-"""Those that are certain within a text too."""
+"""The forms that are certain within a text too."""
 
 BARE = _compile(
     rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
@@ -217,7 +217,7 @@ _DROPPED = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))
 
 
 class NotUnderstood(ValueError):
-    """No form that is known, or a time that cannot be; the message is for whoever wrote it."""
+    """The time has no known form or cannot be; the message is for the person who wrote it."""
 
 
 @dataclass(frozen=True, slots=True)

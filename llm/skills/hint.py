@@ -29,7 +29,7 @@ class HintContext:
 
 
 Hint = Callable[[str, HintContext], Awaitable[WorkedOut | None]]
-"""Given a question, what can be said to it without a model (a sum, the time), or None."""
+"""Returns what can be said to a question without a model (a sum, the time), or None."""
 
 
 def hint_in(module: ModuleType) -> Hint | None:

@@ -26,7 +26,7 @@ class People:
     """The people who have been seen, by number; a person keeps it under a new nick."""
 
     def __init__(self, is_common: Callable[[str], bool]) -> None:
-        """`is_common` says of a word that it is more likely just that than somebody's nick."""
+        """Make an empty register; `is_common` tells words that are rarely meant as a nick."""
         self._is_common = is_common
         self._by_nick: dict[str, int] = {}
         self._by_stem: dict[str, int] = {}
@@ -87,7 +87,7 @@ class People:
 
 
 BACK = 300
-"""How many lines back a conversation is followed."""
+"""The lines back over which a conversation is followed."""
 
 Key = TypeVar("Key", str, int)
 

@@ -15,7 +15,7 @@ from operator import itemgetter
 from llm.threads.model import Bins, WeightLayout, Weights
 
 MOST_WORDS = 20
-"""Beyond that, a line is just long."""
+"""The most words that are counted of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class Utterance:
 
 
 SAME, ADDRESSED, ANOTHER, CIRCLE, ANYBODY = RELATIONS = range(5)
-"""Who said an earlier line: whoever speaks now; whom they address; somebody else although they
-address one; one of their circle; anybody."""
+"""The author of an earlier line: the speaker; the person whom the speaker addresses; another one
+although the speaker addresses somebody; one of the speaker's circle; anybody."""
 
 NOBODY, SPEAKER, INSIDE, OUTSIDE, NAMES = KINDS = range(5)
-"""To whom an earlier line speaks: to nobody; to whoever speaks now; to one of the circle; to
-somebody else; or it names whoever speaks now among others."""
+"""The addressee of an earlier line: nobody; the speaker; one of the speaker's circle; another one;
+or it names the speaker among others."""
 
 MOST_SHARED = 201
-"""Beyond that sum, two lines share a great deal."""
+"""The sum of squared weights of shared words is cut off here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +124,10 @@ _PLACES = [
     )
     for relation in RELATIONS
 ]
-"""Where the bins are, by relation: computed here once, not for each of many candidates."""
+"""The indices of the bins by relation, computed once, not for each candidate."""
 
 Features = tuple[int, ...]
-"""For each feature, the place of its bin in the list of weights."""
+"""The index of the weight of each feature."""
 
 
 def features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Features]:

@@ -45,7 +45,7 @@ _PLACES = [
     )
     for relation in RELATIONS
 ]
-"""Where the bins are, by relation: computed here once, not for each of some hundred lines."""
+"""The indices of the bins by relation, computed once, not for each line."""
 
 _CHANCES, _GAPS = _chances.indices(_CHANCE, 0), _gaps.indices(_GAP, 0)
 

@@ -50,7 +50,7 @@ class SemanticIndex:
         return await self._vectors.nearest(vectors[0], within)
 
     async def index(self) -> None:
-        """Give every line its vector, the newest first, for ever; gives way to all else."""
+        """Give every line its vector, newest first, until cancelled; yields to everything else."""
         newest, passes = 0, 0
         while True:
             try:
