@@ -24,8 +24,8 @@ _SHORT = 2_500
 EffectKey = NewType("EffectKey", str)
 """The name of one effect of one run, the same when the run is repeated after a crash.
 
-A tool with an effect may have a parameter of this type, which the model does not see. Put into a
-table where it must be unique, the key makes the effect happen once.
+A tool that is marked `keyed=True` has a parameter of this type, which the model does not see. Put
+into a table where it must be unique, the key makes the effect happen once.
 """
 
 NO_KEY = EffectKey("")
@@ -265,8 +265,10 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     options: ToolOptions = getattr(function, _MARK)
     hints = get_type_hints(function, include_extras=True)
     key_parameter = next((each for each, hint in hints.items() if hint is EffectKey), "")
-    if bool(key_parameter) != options.keyed:
-        raise TypeError(f"@tool {name}: keyed=True and a parameter of type EffectKey go together")
+    if bool(key_parameter) != (options.effect and options.keyed):
+        raise TypeError(
+            f"@tool {name}: effect=True, keyed=True and a parameter of type EffectKey go together"
+        )
     fields: dict[str, Any] = {
         parameter.name: (
             hints[parameter.name],
