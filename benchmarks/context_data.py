@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm.threads.people import People
-from llm.threads.threads import Threads
+from llm.threads.channel_threads import People, Threads
 
 _SAID = re.compile(r"\[(\d\d):(\d\d)\] (?:<([^>]*)> ?(.*)|\s*\* (\S+) ?(.*))$", re.DOTALL)
 _RENAMED = re.compile(r"=== (\S+) .*?is now known as (\S+)")

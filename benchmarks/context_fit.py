@@ -23,10 +23,9 @@ from scipy.optimize import minimize
 
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
 from llm.threads import links, ranking
+from llm.threads.channel_threads import Threads
 from llm.threads.links import Features
-from llm.threads.model import ThreadModel
-from llm.threads.rarity import words
-from llm.threads.threads import Threads
+from llm.threads.model import ThreadModel, words
 
 MODEL = Path(links.__file__).with_name("model.json")
 _FREQUENT = 60  # lines that must have a word for it to be listed

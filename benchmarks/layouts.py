@@ -16,13 +16,14 @@ from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.log_format import render_block
-from llm.messages.message import Message, Usage
+from llm.messages.message import Message
 from llm.prompt.log_window import LogWindow
 from llm.prompt.persona import Persona
 from llm.threads.channel_threads import ChannelThreads
 from storage.chat_log.event import SPOKEN, Place, Scope
 from storage.log import Query
 from terrarium.config import Config
+from terrarium.usage import TokenUsage
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,14 +44,14 @@ class Timed:
     began: float = field(default_factory=time.perf_counter)
     first: float | None = None
     text: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
 
     async def on_text(self, piece: str) -> None:
         """To be given each piece as it comes."""
         if piece and self.first is None:
             self.first = time.perf_counter() - self.began
 
-    def ended(self, text: str, usage: Usage) -> Timed:
+    def ended(self, text: str, usage: TokenUsage) -> Timed:
         """With the whole answer."""
         self.text, self.usage = text, usage
         return self
@@ -151,7 +152,6 @@ async def ours(data: Path, url: str) -> AsyncIterator[Ours]:
         "api_url": url,
         "max_tokens": _ANSWER,
         "personas": {Ours.name: str(_IRC)},
-        "model_timeout": _PATIENCE,
         "timeout": _PATIENCE,
     }
     bot = Ours(Config({"agent": agent}, None, data))

@@ -27,9 +27,9 @@ from benchmarks.plain_engine import plain_engine
 from benchmarks.replay import Asked, Channel
 from benchmarks.small_server import small_server
 from benchmarks.ubuntu import NoCorpus, lines
-from llm.messages.message import Usage
 from storage.db.database import Database
 from storage.log import ChatLog
+from terrarium.usage import TokenUsage
 
 QUESTIONS = 30
 OF_THE_WINDOW = 8  # questions in all: its prompts are read anew each time, so more take only longer
@@ -108,7 +108,7 @@ async def _played(
 ) -> Played:
     """A case with so many questions on each channel, on a server with these settings."""
     async with _stage(settings) as (http, bot, log):
-        way, cron = layout(bot), Usage()
+        way, cron = layout(bot), TokenUsage()
         channels = [Channel(log, number, case.asker) for number in range(case.channels)]
         for channel in channels:
             await channel.goes_on(BEFORE)

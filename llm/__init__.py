@@ -1,1 +1,1 @@
-"""How to be a good client of the mind: client, turn, tools, context, memory."""
+"""The client side of the agent server: client, agent loop, tools, prompts, memory."""

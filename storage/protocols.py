@@ -1,12 +1,10 @@
-"""Protocols of the stores of the log and of conversations.
+"""The reading half of the log as a protocol, which `ChatLog` implements over SQLite.
 
-`ChatLog` and `Conversations` are these over SQLite. Whoever only reads or remembers asks for a
-store, so that another one, over a database that machines share, can take their place.
+Code that only reads asks for this, so that a log in another database can take its place.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Protocol
@@ -15,7 +13,6 @@ from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.log import EventContext
-from storage.memory.conversations import KEPT, PromptWindow, Turn
 from storage.passages.passages import PEOPLE, LineFilter, Passages
 from storage.search.models import SearchPage, SearchQuery
 
@@ -82,45 +79,3 @@ class LogReader(Protocol):
 
     async def person(self, scope: Scope, nick: str) -> PersonStats | None:
         """Return the statistics of a nick in scope."""
-
-
-class LogStore(LogReader, Protocol):
-    """Writes the log as well."""
-
-    def append(self, event: Event) -> asyncio.Future[int]:
-        """Put an event in line to be stored; the future is its durable id."""
-
-    async def add(self, events: Sequence[Event]) -> Sequence[int]:
-        """Store many events at once; their ids."""
-
-    async def remove(self, ids: Sequence[int]) -> int:
-        """Remove events with all that was derived from them; how many there were."""
-
-    async def scrub(self) -> None:
-        """Take the last traces of removed events out of the store."""
-
-
-class ConversationStore(Protocol):
-    """Remembers conversations, by name. All raise Unavailable."""
-
-    async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
-        """Store a finished turn of a conversation with `person` in `room` (by default its own); its
-        id."""
-
-    async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
-        """Return the newest turns from the id `start` on, in order."""
-
-    async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
-        """Return where the prompt of a conversation begins, and its turns from there on."""
-
-    async def room(self, name: str) -> str:
-        """Return the room of a conversation: its own, as long as it has no turns."""
-
-    async def window(self, name: str) -> PromptWindow:
-        """Return where the prompt of this conversation begins."""
-
-    async def move_window(self, name: str, window: PromptWindow) -> None:
-        """Remember where the prompt of this conversation begins."""
-
-    async def clear(self, name: str) -> int:
-        """Forget a conversation; how many turns there were."""

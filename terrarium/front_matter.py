@@ -1,8 +1,8 @@
 """Front matter: the keys at the head of a Markdown file, between two lines `---`.
 
-It is a small part of YAML: `key: value` on a line, a list as `[a, b]` or as lines `- item` below
-the key, quotes around a value that would mean something else, `#` before a remark. Whatever else
-YAML has (maps in maps, values over several lines) is an error that says where.
+It is YAML with a value or a list of values under each key. Values are read as text, whatever YAML
+would take them for; the model of the keys gives them their types. Maps, tags and aliases are errors
+that say where.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ import re
 from pathlib import Path
 from typing import TypeVar
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
 from terrarium.config import ConfigError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-"""What the `name` of a persona or a skill looks like."""
+"""The pattern of the `name` of a persona or a skill."""
 
 _FENCE = "---"
-_PAIR = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?")
-_ITEM = re.compile(r"\s*-\s+(.*)")
-_QUOTED = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^']|'')*)'""")
-_LAST = re.compile(rf"(?:{_QUOTED.pattern})\s*(?:#.*)?")
-_ITEM_END = re.compile(r"[],]")
+_TAG = re.compile(r"tag:yaml\.org,2002:[a-z]+")
 _MOST = 100_000  # characters of a file
 
 Value = str | list[str]
@@ -32,7 +29,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def parse(kind: type[M], path: Path) -> tuple[M, str]:
-    """The keys at the head of a file as `kind`, and the text below them.
+    """Return the keys at the head of a file as `kind`, and the text below them.
 
     Raises ConfigError, which names the file and the key, and for an unknown one the nearest.
     """
@@ -61,71 +58,60 @@ def parse(kind: type[M], path: Path) -> tuple[M, str]:
 
 
 def split(text: str) -> tuple[dict[str, Value], str]:
-    """The keys of a text and what is below them; a text without front matter is all below.
+    """Return the keys of a text and what is below them; without front matter, all is below.
 
-    Raises ValueError.
+    Raises ValueError, which names the line.
     """
     first, *lines = re.split(r"\r?\n", text)
     if first.rstrip() != _FENCE:
         return {}, text.strip()
     for end, line in enumerate(lines):
         if line.rstrip() == _FENCE:
-            return _keys(lines[:end]), "\n".join(lines[end + 1 :]).strip()
+            return _keys("".join(f"{each}\n" for each in lines[:end])), "\n".join(
+                lines[end + 1 :]
+            ).strip()
     raise ValueError(f"the front matter has no end: a line {_FENCE} is missing")
 
 
-def _keys(lines: list[str]) -> dict[str, Value]:
+def _keys(text: str) -> dict[str, Value]:
+    # Composed, not constructed: no YAML type or tag is ever made into a Python object.
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line if error.problem_mark else 0
+        raise ValueError(f"line {line + 2}: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"the front matter is no YAML: {error}") from error
+    except RecursionError as error:
+        raise ValueError("the front matter is nested too deeply") from error
+    if root is None:
+        return {}
+    if not isinstance(root, yaml.MappingNode):
+        raise _error(root, 'write "key: value"')
     found: dict[str, Value] = {}
-    key = ""
-    for number, line in enumerate(lines, 2):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        items = found.get(key)
-        if (item := _ITEM.fullmatch(line)) and isinstance(items, list):
-            items.append(_scalar(item[1], number))
-        elif pair := _PAIR.fullmatch(line.rstrip()):
-            key = pair[1]
-            if key in found:
-                raise ValueError(f"line {number}: {key} is there twice")
-            found[key] = _value(pair[2] or "", number)
-        else:
-            raise ValueError(f'line {number}: write "key: value", or "- item" below a key')
+    for key, value in root.value:
+        name = _scalar(key)
+        if name in found:
+            raise _error(key, f"{name} is there twice")
+        found[name] = _value(value)
     return found
 
 
-def _value(text: str, number: int) -> Value:
-    """A value; a key with nothing behind it begins a list."""
-    text = text.strip()
-    if not text or text.startswith("#"):
-        return []
-    if text[0] == "[":
-        return _inline(text, number)
-    if text[0] in "{|>&*!%@`":
-        raise ValueError(f'line {number}: a value may not begin with {text[0]}; put it into "..."')
-    return _scalar(text, number)
+def _value(node: yaml.Node) -> Value:
+    """Return a value, or a list; a key without a value is an empty list."""
+    if isinstance(node, yaml.SequenceNode) and _TAG.fullmatch(node.tag):
+        return [_scalar(item) for item in node.value]
+    text = _scalar(node)
+    return [] if not text and node.tag.endswith(":null") else text
 
 
-def _inline(text: str, number: int) -> list[str]:
-    """The items of a list on one line."""
-    rest, items = text[1:].lstrip(), []
-    while rest and rest[0] != "]":
-        quoted = _QUOTED.match(rest) if rest[0] in "\"'" else None
-        end = _ITEM_END.search(rest, quoted.end() if quoted else 0)
-        if end is None:
-            break
-        items.append(_scalar(rest[: end.start()].strip(), number))
-        rest = rest[end.start() :].removeprefix(",").lstrip()
-    if not rest or not re.fullmatch(r"\]\s*(#.*)?", rest):
-        raise ValueError(f"line {number}: the list has no end: ] is missing")
-    return items
+def _scalar(node: yaml.Node) -> str:
+    if not _TAG.fullmatch(node.tag):
+        raise _error(node, f"the tag {node.tag} is unknown")
+    if not isinstance(node, yaml.ScalarNode):
+        raise _error(node, "write a value or a list of values")
+    return str(node.value)
 
 
-def _scalar(text: str, number: int) -> str:
-    if text[:1] in ("'", '"'):
-        quoted = _LAST.fullmatch(text)
-        if quoted is None:
-            raise ValueError(f"line {number}: a quote is not closed")
-        if quoted[1] is not None:
-            return re.sub(r"\\(.)", lambda each: "\n" if each[1] == "n" else each[1], quoted[1])
-        return quoted[2].replace("''", "'")
-    return re.split(r"\s#", text, maxsplit=1)[0].strip()
+def _error(node: yaml.Node, reason: str) -> ValueError:
+    return ValueError(f"line {node.start_mark.line + 2}: {reason}")

@@ -1,93 +1,137 @@
-"""The turn: think, act, observe, until there is an answer. It always ends in one."""
+"""The agent loop: ask the model, run its tools, ask again, until there is an answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import structlog
+from pydantic import Field
 
-from llm.agent.control_tools import DeferTool, EscalateTool
 from llm.agent.guardrails import Guardrails
-from llm.agent.history_compaction import compact_steps
-from llm.agent.limits import UNASKED, Profile, RunLimits
-from llm.agent.outcome import Outcome
+from llm.agent.limits import RunLimits
+from llm.agent.outcome import Deferral, Outcome
 from llm.agent.tool_executor import ToolExecutor
 from llm.agent.trace import Trace, now
 from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
-from llm.client.settings import AgentSettings
 from llm.messages.errors import ModelError
-from llm.messages.message import Message, ModelReply, Usage
-from llm.tools.toolbox import Toolbox
+from llm.messages.message import Message, ModelReply
+from llm.tools.toolbox import Toolbox, tool
+from terrarium.usage import TokenUsage
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
-"""Given the steps of the run so far, the whole prompt, fitted to the model's window."""
+"""Makes the whole prompt of the steps so far, fitted to the model's window."""
 
-Joining = Callable[[], Awaitable[Sequence[Message]]]
+TakeFollowups = Callable[[], Awaitable[Sequence[Message]]]
 """Returns what people have added to their question since it was last called."""
 
 SPEECHLESS = "I have no good answer to that."
 
 _IN_WORDS: Message = {"role": "user", "content": "Answer in plain words, without calling anything."}
-"""Follows an answer that was only the call of a tool that does not exist."""
+"""The message after an answer that was only the call of a tool that does not exist."""
 
-_CONFIDENCE, _FORCED, _LONG = 0.8, 0.2, 0.1
-_MANY = 3  # iterations, beyond which an answer is less sure
-_DOUBTED = 0.6  # an answer below is asked for again
+_DOUBTFUL_FROM = 4  # iterations, from which on a forced answer is doubtful
+
+# Of a run with more than ten steps, the first two and the last five are shown as they are.
+_LONG = 10
+_FIRST, _LAST = 2, 5
 
 _log = structlog.get_logger()
 
 
-class AgentLoop:
-    """One run of the model with tools, within the limits of the settings and the profile.
+Reason = Annotated[str, Field(max_length=300, description="why, in a few words")]
 
-    `options` is what goes with its requests now; where there is a `smart` model, the run may go
-    over to that. `trace` is told all that happens.
+
+class EscalateTool:
+    """A tool that hands the run to a better model; it is offered where there is one."""
+
+    def __init__(self) -> None:
+        self.is_requested = False
+
+    @tool(quiet=True)
+    async def escalate(self, reason: Reason) -> str:
+        """Hand a question that is too hard for you to a model that knows more."""
+        self.is_requested = True
+        return f"handed on: {reason}"
+
+
+class DeferTool:
+    """A tool that ends a run without an answer; it is offered where nobody waits for one."""
+
+    def __init__(self) -> None:
+        self.deferral: Deferral | None = None
+
+    @tool(quiet=True)
+    async def defer(
+        self,
+        signal: Annotated[str, Field(max_length=64, description="what it is about")],
+        hours: Annotated[float, Field(gt=0, le=24, description="how long to wait")],
+        reason: Reason,
+    ) -> str:
+        """Say nothing now, and look at it again later, or earlier when it has grown."""
+        self.deferral = Deferral(signal, hours, reason)
+        return "deferred"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCallbacks:
+    """The connection of a run with the people who wait: `on_text` is given each piece of the
+    answer, "" where it begins again."""
+
+    on_text: OnText | None = None
+    take_followups: TakeFollowups | None = None
+
+
+NO_CALLBACKS = LoopCallbacks()
+
+
+class AgentLoop:
+    """One run of the model with tools, within `limits`.
+
+    `options` is what goes with its requests now; where there is a `smart` model, the run may hand
+    over to that. Each step is recorded in `trace`.
     """
 
     def __init__(
         self,
         client: AgentClient,
-        settings: AgentSettings,
         toolbox: Toolbox,
         options: RequestOptions,
-        on_text: OnText | None = None,
-        joining: Joining | None = None,
+        limits: RunLimits,
         *,
-        profile: Profile = "standard",
+        callbacks: LoopCallbacks = NO_CALLBACKS,
         smart: str = "",
         trace: Trace | None = None,
     ) -> None:
         self.options = options
         self._client = client
-        self._settings = settings
-        self._on_text = on_text
-        self._joining = joining
+        self._callbacks = callbacks
         self._smart = smart if smart != options.model else ""
-        self._unasked = profile in UNASKED
-        self._limits = RunLimits.from_settings(settings, profile)
+        self._limits = limits
+        self._unasked = limits.is_unasked
         self._trace = trace or Trace()
         self._escalation, self._deferring = EscalateTool(), DeferTool()
         offered = [self._escalation] if self._smart else []
         full = toolbox.plus(*offered, *([self._deferring] if self._unasked else []))
         self._tools = toolbox
         self._guard = Guardrails(self._limits, full.options)
-        self._execution = ToolExecutor(full, self._guard, settings, self._trace, self._seconds_left)
+        self._execution = ToolExecutor(full, self._guard, self._trace, self._seconds_left)
         self._steps: list[Message] = []
-        self._usage = Usage()
+        self._usage = TokenUsage()
         self._iterations = 0
         self._deadline = 0.0
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """The tools that the model is offered now."""
+        """Return the tools that the model is offered now, in OpenAI's format."""
         return self._execution.toolbox.schemas()
 
     async def run(self, fit: Fit) -> Outcome:
-        """Go on until the model answers. Raises ModelError when it cannot be asked."""
-        self._deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        """Run until the model answers. Raises ModelError when it cannot be asked."""
+        self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
         while self._may_go_on():
             prompt, reply = await self._ask(fit, "auto")
             if not reply.calls:
@@ -110,11 +154,11 @@ class AgentLoop:
     async def _ask(
         self, fit: Fit, choice: ToolChoice, *, shown: bool = True
     ) -> tuple[list[Message], ModelReply]:
-        """The prompt, and what the model makes of it."""
+        """Ask the model; return the prompt and the reply."""
         self._iterations += 1
-        if self._iterations > 1 and self._joining:
-            self._steps += await self._joining()
-        on_text = self._on_text if shown else None
+        if self._iterations > 1 and self._callbacks.take_followups:
+            self._steps += await self._callbacks.take_followups()
+        on_text = self._callbacks.on_text if shown else None
         if on_text and self._iterations > 1:
             await on_text("")
         prompt = await fit(compact_steps(self._steps))
@@ -123,12 +167,12 @@ class AgentLoop:
             prompt, self.options, tools=self.schemas, tool_choice=choice, on_text=on_text
         )
         self._usage += reply.usage
-        model = self.options.model or self._settings.model
+        model = self._client.model_of(self.options)
         self._trace.record_model_call(model, reply.usage, began, len(reply.calls))
         return prompt, reply
 
     async def _accept(self, fit: Fit, reply: ModelReply) -> Outcome:
-        """An answer without calls; an empty one, where somebody waits, is asked for once more."""
+        """Take an answer without calls; ask once more for an empty one where somebody waits."""
         if reply.text or reply.silent or (self._unasked and not reply.is_call):
             return self._outcome(reply, forced=False)
         if reply.is_call:
@@ -136,10 +180,10 @@ class AgentLoop:
         return await self._force_answer(fit)
 
     async def _force_answer(self, fit: Fit) -> Outcome:
-        """One last call without tools: the person gets an answer, whatever happened.
+        """Ask a last time, without tools, so that the person gets an answer in any case.
 
-        One that would not be sure, and changed nothing, is asked for again from a better model;
-        so nobody is shown it while it is written.
+        A doubtful answer, of a run that changed nothing, is asked for again from the `smart`
+        model; so the first one is not shown while it is written.
         """
         again = bool(self._smart) and not self._trace.changed and self._is_doubtful()
         _, reply = await self._ask(fit, "none", shown=not again)
@@ -148,12 +192,11 @@ class AgentLoop:
         return self._outcome(reply, forced=True)
 
     def _is_doubtful(self) -> bool:
-        """Whether a forced answer now would be too little sure."""
-        long = self._iterations + 1 > _MANY
-        return _CONFIDENCE - _FORCED - (_LONG if long else 0.0) < _DOUBTED
+        """Return if a forced answer now comes after too many iterations."""
+        return self._iterations + 1 >= _DOUBTFUL_FROM
 
     async def _escalate(self, fit: Fit, first: ModelReply) -> ModelReply:
-        """The answer of the better model; the first, when it has none."""
+        """Return the answer of the `smart` model; `first` when it has none."""
         self._switch_model()
         try:
             _, reply = await self._ask(fit, "none")
@@ -163,7 +206,7 @@ class AgentLoop:
         return reply if reply.text or reply.silent else first
 
     def _switch_model(self) -> None:
-        """Let the better model go on, with the results so far."""
+        """Let the `smart` model go on, with the results so far."""
         self._escalation.is_requested = False
         self.options, self._smart = replace(self.options, model=self._smart), ""
         kept = [self._deferring] if self._unasked else []
@@ -183,3 +226,34 @@ class AgentLoop:
             self._deferring.deferral,
             self.options.model,
         )
+
+
+def compact_steps(steps: Sequence[Message]) -> list[Message]:
+    """Shorten the messages of a long run: of more than ten steps, each a reply with its results,
+    those in the middle become counts by tool. What people added meanwhile stays."""
+    starts = [at for at, message in enumerate(steps) if message["role"] == "assistant"]
+    if len(starts) <= _LONG:
+        return list(steps)
+    begin, end = starts[_FIRST], starts[-_LAST]
+    middle = steps[begin:end]
+    said = [message for message in middle if message["role"] == "user"]
+    note: Message = {"role": "user", "content": _counts(middle)}
+    return [*steps[:begin], note, *said, *steps[end:]]
+
+
+def _counts(middle: Iterable[Message]) -> str:
+    """Render how often each tool has worked and failed."""
+    tools: dict[str, str] = {}
+    worked: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for message in middle:
+        for call in message.get("tool_calls", ()):
+            tools[call["id"]] = call["function"]["name"]
+        if message["role"] == "tool":
+            count = failed if message.get("failed") else worked
+            count[tools[message["tool_call_id"]]] += 1
+    lines = [
+        f"{name}: {worked[name]} worked, {failed[name]} failed"
+        for name in dict.fromkeys(tools.values())
+    ]
+    return "\n".join(["<steps>", "steps between, by tool:", *lines, "</steps>"])

@@ -1,4 +1,4 @@
-"""Rules that keep a run from going round in circles, asked before a tool is executed.
+"""Rules that keep a run from repeating itself, checked before a tool is executed.
 
 All calls of one reply are judged in order, and counted, before the first of them runs.
 """
@@ -25,8 +25,8 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CallDecision:
-    """What becomes of a proposed call: it runs (`allow`); it does not, as a budget is used up
-    (`drop`), or as something else would help (`steer`); it does not and ends the run (`stop`).
+    """The decision on a proposed call: it runs (`allow`); it does not, because a budget is used up
+    (`drop`) or because something else would help (`steer`); it does not and ends the run (`stop`).
     `words` tell the model why."""
 
     act: Act = "allow"
@@ -43,11 +43,11 @@ _NO_STEP = CallDecision("steer", "do something before you say how it goes")
 
 
 class Guardrails:
-    """What one run has proposed and done so far; `traits` tells of a tool what kind it is."""
+    """The tool calls of one run so far, and the rules on the next; `options` looks up a tool."""
 
-    def __init__(self, limits: RunLimits, traits: Callable[[str], ToolOptions]) -> None:
+    def __init__(self, limits: RunLimits, options: Callable[[str], ToolOptions]) -> None:
         self._limits = limits
-        self._traits = traits
+        self._options = options
         self._left = limits.calls
         self._messages = limits.messages
         self._proposed: Counter[Key] = Counter()
@@ -60,24 +60,24 @@ class Guardrails:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the run may call no more tools."""
+        """True if the run may call no more tools."""
         quiet = self._quiet >= self._limits.quiet_rounds
         return self._left <= 0 or self._stopped or quiet
 
     def judge(self, calls: Sequence[ToolCall]) -> list[CallDecision]:
-        """What becomes of each call of one reply, counted as if the allowed ones had run."""
+        """Decide on each call of one reply, counted as if the allowed ones had run."""
         verdicts = [self._judge(call) for call in calls]
         self._count_round(call.name for call in calls)
         return verdicts
 
     def cooldown_reason(self, tool: str) -> str:
-        """Why a tool that was allowed must not run after all, as it has failed meanwhile."""
+        """Return why a tool must not run, as it has failed too often meanwhile; "" if it may."""
         if self._failures[tool] < self._limits.failures:
             return ""
         return f"{tool} has failed {self._limits.failures} times; do without it"
 
     def record(self, tool: str, *, ok: bool) -> None:
-        """A tool has run, and worked or failed."""
+        """Record that a tool has run, and worked or failed."""
         self._failures[tool] = 0 if ok else self._failures[tool] + 1
 
     def _judge(self, call: ToolCall) -> CallDecision:
@@ -92,7 +92,7 @@ class Guardrails:
         return decision or ALLOW
 
     def _objection(self, key: Key) -> CallDecision | None:
-        """To a run that goes round in circles."""
+        """Return the decision against a call of a run that repeats itself."""
         if self._stopped:
             return _ENDED
         if self._in_turn():
@@ -102,44 +102,45 @@ class Guardrails:
         words = self.cooldown_reason(key[0])
         return CallDecision("steer", words) if words else None
 
+    # Two calls alternate when each equals the one before the last: A B A B A.
     def _in_turn(self) -> bool:
-        """Whether two calls have been made in turn, and the last one begins their third round."""
+        """Return if two calls were made in turn, and the last one begins their third round."""
         lately = list(self._lately)
         if len(lately) < 2 * _ROUNDS - 1:
             return False
         return lately[0] != lately[1] and lately[:-2] == lately[2:]
 
     def _budget(self, tool: str) -> CallDecision | None:
-        """What is used up."""
-        traits, limits = self._traits(tool), self._limits
-        most = limits.research_uses if traits.research else limits.uses
+        """Return the decision against a call whose budget is used up."""
+        options, limits = self._options(tool), self._limits
+        most = limits.research_uses if options.research else limits.uses
         if self._left <= 0:
             return _NO_CALLS
         if self._uses[tool] >= most:
             return CallDecision("drop", f"{tool} has been used {most} times; do without it")
-        if traits.speaks and self._messages <= 0:
+        if options.speaks and self._messages <= 0:
             return _NO_MESSAGES
-        if traits.speaks and not self._stepped:
+        if options.speaks and not self._stepped:
             return _NO_STEP
         return None
 
     def _count(self, tool: str) -> None:
-        traits = self._traits(tool)
+        options = self._options(tool)
         self._left -= 1
         self._uses[tool] += 1
-        if traits.speaks:
+        if options.speaks:
             self._messages -= 1
             self._stepped = False
-        elif not traits.quiet:
+        elif not options.quiet:
             self._stepped = True
 
     def _count_round(self, tools: Iterable[str]) -> None:
-        quiet = all(self._traits(tool).quiet for tool in tools)
+        quiet = all(self._options(tool).quiet for tool in tools)
         self._quiet = self._quiet + 1 if quiet else 0
 
 
 def canonical(arguments: str) -> str:
-    """The arguments as one spelling of the same JSON; what is no JSON stays as it is."""
+    """Return arguments in one spelling of the same JSON; unchanged if they are no JSON."""
     try:
         return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
     except (ValueError, RecursionError):

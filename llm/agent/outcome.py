@@ -1,16 +1,17 @@
-"""How a turn ended."""
+"""The outcome of a turn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llm.messages.message import Message, Status, Usage
+from llm.messages.message import Message, Status
+from terrarium.usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """What the model wants to look at again: a signal, after some hours, and why."""
+    """A wish of the model to look at a `signal` again after some hours, with its reason."""
 
     signal: str
     hours: float
@@ -28,7 +29,7 @@ class Outcome:
 
     text: str
     messages: tuple[Message, ...]
-    usage: Usage
+    usage: TokenUsage
     iterations: int
     forced: bool
     status: Status | None = None
@@ -38,7 +39,7 @@ class Outcome:
     @classmethod
     def without_model(cls, text: str) -> Outcome:
         """Make the outcome of a question that was settled without asking the model."""
-        return cls(text, ({"role": "assistant", "content": text},), Usage(), 0, forced=False)
+        return cls(text, ({"role": "assistant", "content": text},), TokenUsage(), 0, forced=False)
 
     def ending_with(self, lines: Sequence[str]) -> Outcome:
         """Return the outcome with more lines at the end of its text."""

@@ -1,8 +1,8 @@
-"""The reviewer: a second look at drafts that matter, and a better text where it finds one.
+"""The reviewer: scores a draft and rewrites a weak one, for cron jobs with `review`.
 
-A draft is scored from 1 to 10; below 8 it is written anew and scored again, and the better of the
-two is kept. Whatever goes wrong on the way, the draft is what remains. To the judge the draft is
-data: what it says of itself counts for nothing.
+A draft is scored from 1 to 10; below 8 it is rewritten and scored again, and the better of the two
+is kept. After any error the draft remains. To the judge the draft is data: what it says of itself
+counts for nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from llm.messages.escaping import escape_tags
-from llm.messages.message import Message, Usage
+from llm.messages.message import Message
+from terrarium.usage import TokenUsage
 
 GOOD = 8
-"""The score from which on a draft is good enough."""
+"""The least score of a good draft."""
 
 _VERDICT = 200  # tokens
 _TEMPERATURE = 0.0
@@ -38,7 +39,7 @@ _log = structlog.get_logger()
 
 
 class Verdict(BaseModel):
-    """What the judge says of a text."""
+    """The judge's verdict on a text."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,15 +54,15 @@ _FORMAT = {
 
 
 class Reviewer:
-    """Has drafts of one run's model judged, and written anew."""
+    """Scores drafts by the model of one run, and rewrites them."""
 
     def __init__(self, client: AgentClient, options: RequestOptions) -> None:
         self._client = client
         self._options = replace(options, purpose="review")
-        self.usage = Usage()
+        self.usage = TokenUsage()
 
     async def review(self, request: str, outcome: Outcome) -> Outcome:
-        """How a turn ended, with a better text where there is one."""
+        """Return the outcome, with a better text where there is one."""
         text = await self.improve(request, outcome.text)
         *steps, last = outcome.messages
         return replace(
@@ -72,8 +73,7 @@ class Reviewer:
         )
 
     async def improve(self, request: str, draft: str) -> str:
-        """The draft, or a text in its place that got a higher score. Never raises for what the
-        model does."""
+        """Return the draft, or a text that got a higher score. Never raises ModelError."""
         try:
             return await self._improve(request, draft)
         except (ModelError, ValidationError) as error:

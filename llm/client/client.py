@@ -1,10 +1,11 @@
-"""The HTTP client of the agent server: one streamed chat call, one token count."""
+"""The HTTP client of the agent server, and the counter of the tokens of prompts."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import uuid
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,15 +15,24 @@ from urllib.parse import quote
 import stamina
 from pydantic import BaseModel, ValidationError
 
-from llm.client.response import OK, HttpResponse, ResponseAccumulator, answering, read_stream
+from llm.client.response import (
+    OK,
+    CountAnswer,
+    EmbeddingsAnswer,
+    HttpResponse,
+    ModelCard,
+    ResponseAccumulator,
+    answering,
+    read_stream,
+)
 from llm.client.response import OnText as OnText
-from llm.client.schemas import CountAnswer, EmbeddingsAnswer, ModelCard
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, RequestRejected, TimedOut, Unreachable
-from llm.messages.message import Message, ModelReply, Usage, wire
+from llm.messages.message import Message, ModelReply, wire
 from llm.parsing.stream_parser import StreamParser
 from terrarium.http.client import ConnectionPool
 from terrarium.sse import EventTooLong
+from terrarium.usage import TokenUsage
 
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
@@ -49,11 +59,11 @@ class TokenCountResult:
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """What goes with every request of one run: whose it is, how urgent, and what differs from the
-    configuration: the model, the temperature, the longest answer in tokens and in sentences.
+    """The options of all requests of one run.
 
-    `purpose` says what its tokens are spent on ("answer", or a kind of work beside answers, as
-    "summary", "facts", "review"), and `room` where.
+    None and "" are "as configured"; `max_tokens` and `sentences` limit the answer. `purpose` is
+    what its tokens are accounted under ("answer", or a kind of work beside answers, as "summary",
+    "facts", "review"), and `room` where.
     """
 
     session: str
@@ -67,14 +77,14 @@ class RequestOptions:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
-        """As HTTP headers; a session name may have any letters."""
+        """Return the HTTP headers; a session name may have any letters."""
         session = self.session.encode("ascii", "backslashreplace").decode()
         session = "".join(char if char.isprintable() else "?" for char in session)
         return {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
 
 
-Spend = Callable[[RequestOptions, Usage], None]
-"""Is told what every answer of the model has cost."""
+Spend = Callable[[RequestOptions, TokenUsage], None]
+"""Records the usage of every answer."""
 
 
 class AgentClient:
@@ -92,7 +102,7 @@ class AgentClient:
     async def open(
         cls, settings: AgentSettings, spend: Spend | None = None
     ) -> AsyncIterator[AgentClient]:
-        """A client for the server that `settings` name; `spend` is told what answers cost.
+        """Open a client for the server in `settings`; `spend` is told the usage of each answer.
 
         Raises ConfigError for a key that HTTP cannot carry.
         """
@@ -114,8 +124,12 @@ class AgentClient:
         return f"<AgentClient {self._connection_pool.origin}, model {self._settings.model}>"
 
     def configure(self, settings: AgentSettings) -> None:
-        """Go by other settings from now on; the server stays the one it was."""
+        """Use other settings from now on; the server stays the same."""
         self._settings = settings
+
+    def model_of(self, options: RequestOptions) -> str:
+        """Return the name of the model that a request with `options` asks for."""
+        return options.model or self._settings.model
 
     async def chat(
         self,
@@ -160,7 +174,7 @@ class AgentClient:
     async def count(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
     ) -> TokenCountResult:
-        """How many tokens the model would read. Estimated for a server that cannot tell.
+        """Count the tokens that the model would read; estimate them for a server that cannot.
 
         Raises ModelError.
         """
@@ -182,8 +196,8 @@ class AgentClient:
     async def embed(
         self, texts: Sequence[str], options: RequestOptions, *, query: bool = False
     ) -> tuple[str, list[list[float]]]:
-        """The vectors of texts, or of one question (`query`) about such texts, and the name of
-        the model that made them. Raises ModelError."""
+        """Return the name of the embedding model and the vectors of texts, or of one question
+        (`query`) about such texts. Raises ModelError."""
         body = {"input": list(texts), "input_type": "query" if query else "passage"}
         content = await _with_retry(lambda: self._ask("POST", "/v1/embeddings", body, options))
         answer = _validate(EmbeddingsAnswer, content)
@@ -192,7 +206,7 @@ class AgentClient:
         return answer.model, answer.vectors()
 
     async def model(self, name: str) -> ModelCard | None:
-        """What the server says of a model or an alias; None when it has none of that name.
+        """Return the card of a model or an alias; None if the server has none of that name.
 
         Raises ModelError.
         """
@@ -214,7 +228,7 @@ class AgentClient:
         body: dict[str, Any] | None = None,
         options: RequestOptions | None = None,
     ) -> bytes:
-        """The body of a successful answer. Raises ModelError."""
+        """Return the body of a successful answer. Raises ModelError."""
         async with self._answering(method, path, body, options) as answer:
             if answer.status != OK:
                 raise await answer.error()
@@ -235,7 +249,7 @@ class AgentClient:
         choice: ToolChoice,
     ) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": options.model or self._settings.model,
+            "model": self.model_of(options),
             "messages": [wire(message) for message in messages],
             "temperature": _coalesce(options.temperature, self._settings.temperature),
             "max_tokens": _coalesce(options.max_tokens, self._settings.max_tokens),
@@ -260,8 +274,8 @@ class AgentClient:
 async def _with_retry(
     work: Callable[[], Awaitable[T]], tried: Sequence[ResponseAccumulator] = ()
 ) -> T:
-    """What `work` returns, asked again while the server is away or full and nobody has read a
-    piece of an answer."""
+    """Return the result of `work`, retried while the server is away or full, unless a piece of an
+    answer was shown already."""
     try:
         return await work()
     except (Busy, Unreachable) as error:
@@ -295,3 +309,67 @@ def _validate(kind: type[M], content: bytes) -> M:
         return kind.model_validate_json(content)
     except ValidationError as error:
         raise RequestRejected("not an answer of the server's API", OK) from error
+
+
+_FRAME = 32  # tokens, at most, that a chat template puts around a message
+_KEPT = 1_000  # conversations
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A prompt that the server has counted."""
+
+    messages: tuple[Message, ...]
+    tools: Sequence[dict[str, Any]]
+    count: TokenCountResult
+
+    def most(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int | None:
+        """Return the most tokens of a prompt that begins with this one; None if it does not."""
+        length = len(self.messages)
+        if tools != self.tools or tuple(messages[:length]) != self.messages:
+            return None
+        return self.count.tokens + sum(map(_most, messages[length:]))
+
+
+class TokenCounter:
+    """Counts the tokens of conversations, whose prompts grow at the end.
+
+    No token is shorter than a byte, so what has been added since the last count bounds the new
+    one: while even that leaves room, the bound is as good as the number.
+    """
+
+    def __init__(self, client: AgentClient) -> None:
+        self._client = client
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+
+    async def count(
+        self,
+        options: RequestOptions,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        reserve: int,
+    ) -> TokenCountResult:
+        """Return the tokens of a prompt: the number, or an upper bound that leaves `reserve` free.
+
+        Raises ModelError.
+        """
+        key = (options.session, options.model)
+        known = self._known.get(key)
+        most = known.most(messages, tools) if known else None
+        if known and most is not None and most <= known.count.window - reserve:
+            return TokenCountResult(most, known.count.window)
+        count = await self._client.count(messages, tools, options.model)
+        self._known[key] = _Known(tuple(messages), tools, count)
+        self._known.move_to_end(key)
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return count
+
+    def forget(self, options: RequestOptions) -> None:
+        """Count again the next time, as the server did not agree."""
+        self._known.pop((options.session, options.model), None)
+
+
+def _most(message: Message) -> int:
+    """Return the most tokens that a message may add to a prompt."""
+    return _FRAME + len(str(wire(message)).encode("utf-8", "replace"))

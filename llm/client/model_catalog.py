@@ -1,13 +1,13 @@
-"""Which name of a model to ask for: the server's aliases by purpose, checked before they are used.
+"""Model names by purpose: the server's aliases, checked before they are used.
 
-`fast` is for work beside answers (summaries, facts), `smart` for questions that the usual model has
+`fast` is for background work (summaries, facts), `smart` for questions that the usual model has
 no good answer to. A server has these names when its table of models does ([model] aliases); each
 method returns "" in place of a name that it does not have, which everywhere means the configured
 model:
 
-    call = Call(session, "background", await models.fast(), purpose="summary")
+    options = RequestOptions(session, "background", await models.fast(), purpose="summary")
     if smart := await models.smart(): ...  # escalate; there is something to escalate to
-    call = Call(session, model=await models.named(behaviour.model))  # a person's or a file's choice
+    options = RequestOptions(session, model=await models.resolve(name))  # somebody's choice
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 import structlog
 
 from llm.client.client import AgentClient
-from llm.client.schemas import ModelCard
+from llm.client.response import ModelCard
 from llm.messages.errors import ModelError, RequestRejected
 
 FAST, SMART = "fast", "smart"
@@ -41,22 +41,22 @@ class ModelCatalog:
         self._missed: set[str] = set()
 
     async def fast(self) -> str:
-        """The model for work that nobody waits for."""
+        """Return the model for background work."""
         return FAST if await self._other(FAST) else ""
 
     async def smart(self) -> str:
-        """The model that is worth a second try: not the configured one by another name."""
+        """Return the model worth a second try, unless it is the configured one by another name."""
         card, usual = await self._other(SMART), await self._card(self._default())
         same = card and usual and card.root and card.root == usual.root
         return SMART if card and not same else ""
 
     async def resolve(self, name: str) -> str:
-        """A model that somebody chose; when there is none of that name the log says so, once."""
+        """Return a model that somebody chose; log once when the server has none of that name."""
         if not name or name == self._default() or await self._card(name):
             self._missed.discard(name)
             return "" if name == self._default() else name
         if name not in self._cards:
-            return name  # nobody could be asked: whoever answers will say so
+            return name  # the server is away: its answer will tell
         if name not in self._missed:
             self._missed.add(name)
             _log.warning("models.unknown", model=name, asked_instead=self._default())
@@ -68,11 +68,11 @@ class ModelCatalog:
         return await self._card(name or self._default())
 
     async def supports_tools(self, name: str = "") -> bool:
-        """Whether a model is known to decide well by itself when to use a tool."""
+        """Return if a model is known to decide well by itself when to use a tool."""
         return bool(await self.tool_judgement(name))
 
     async def tool_judgement(self, name: str = "") -> bool | None:
-        """Whether a model decides well by itself when to use a tool; None as long as the server
+        """Return if a model decides well by itself when to use a tool; None as long as the server
         was not reached or has not tested it. One that answers and describes no models is taken
         to have a model that does."""
         name = name or self._default()
@@ -90,7 +90,7 @@ class ModelCatalog:
         return None if name == self._default() else await self._card(name)
 
     async def _card(self, name: str) -> ModelCard | None:
-        """What the server last said of a name; while it cannot be asked, what it said before."""
+        """Return the last card of a name; while the server is away, the one before."""
         now = asyncio.get_running_loop().time()
         asked, card = self._cards.get(name, (-_FRESH, None))
         settled = card is None or card.chooses_tools is not None

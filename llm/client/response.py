@@ -1,19 +1,180 @@
-"""The agent server's HTTP response, and the reply that is assembled from its chunks."""
+"""The agent server's HTTP responses, validated, and the reply assembled from the chunks of one."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
-from llm.client.schemas import CallPart, Chunk, Delta, error_in_stream, error_of
-from llm.messages.errors import ModelError, RequestRejected, TimedOut, Unreachable
-from llm.messages.message import Message, ModelReply, ToolCall, Usage
+from llm.messages.errors import (
+    Busy,
+    ContextTooLong,
+    ModelError,
+    RequestRejected,
+    TimedOut,
+    Unreachable,
+)
+from llm.messages.message import Message, ModelReply, ToolCall
 from llm.parsing.stream_parser import StreamParser
 from terrarium.http.client import ConnectFailed, ConnectionBroken, ConnectionPool, HttpConnection
 from terrarium.sse import EventData
+from terrarium.usage import TokenUsage
+
+
+class FunctionPart(BaseModel):
+    """A piece of a tool call."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class CallPart(BaseModel):
+    """A piece of the tool call number `index`; in an answer that comes whole it has no number."""
+
+    index: int | None = None
+    id: str | None = None
+    function: FunctionPart = Field(default_factory=FunctionPart)
+
+
+class Delta(BaseModel):
+    """The part that a chunk adds to the answer."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[CallPart] | None = None
+
+
+class Choice(BaseModel):
+    """The one choice that we ask for; in an answer that comes whole the delta is the message."""
+
+    delta: Delta = Field(default_factory=Delta, validation_alias=AliasChoices("delta", "message"))
+    finish_reason: str | None = None
+
+
+class ErrorPart(BaseModel):
+    """An OpenAI error object."""
+
+    message: str = "no reason given"
+    code: str | int | None = None
+
+
+class Chunk(BaseModel):
+    """One server-sent event of a streamed chat, or an answer that comes whole."""
+
+    choices: list[Choice] = Field(default_factory=list)
+    usage: dict[str, Any] | None = None
+    error: ErrorPart | None = None
+
+
+class CountAnswer(BaseModel):
+    """The answer of `/tokenize`."""
+
+    count: int
+    max_model_len: int
+
+
+class CapabilitiesPart(BaseModel):
+    """The abilities of a model; `tools` is "forced" for one that is too small to choose a tool.
+    `chooses_tools` is null as long as the server has not tested whether it decides well when to use
+    one."""
+
+    tools: str | None = None
+    chooses_tools: bool | None = None
+
+
+class ModelCard(BaseModel):
+    """The answer of `/v1/models/NAME`; `root` is the model that an alias stands for.
+
+    `max_model_len` and `window` are the tokens of prompt and answer in one request, `parameters`
+    is how many the model has, `prompt_tokens_per_second` how fast its engine reads what it has in
+    no cache, `weights` what is loaded, `gpus` what computes it beside the processor, `better` what
+    `terrarium model pull` has for the server's machine. None is "nobody knows", which is all that
+    other servers may say.
+    """
+
+    id: str
+    root: str | None = None
+    max_model_len: int | None = None
+    window: int | None = None
+    parameters: int | None = None
+    prompt_tokens_per_second: float | None = None
+    weights: str | None = None
+    gpus: list[str] | None = None
+    better: str | None = None
+    capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
+
+    @property
+    def chooses_tools(self) -> bool | None:
+        """True if the model decides well when to use a tool; None while it is not known.
+
+        A model of a server that says nothing of it is assumed to.
+        """
+        able = self.capabilities
+        if able.tools == "forced":
+            return False
+        return able.chooses_tools if "chooses_tools" in able.model_fields_set else True
+
+
+class VectorPart(BaseModel):
+    """The vector of one text."""
+
+    index: int
+    embedding: list[float]
+
+
+class EmbeddingsAnswer(BaseModel):
+    """The answer of `/v1/embeddings`."""
+
+    model: str
+    data: list[VectorPart]
+
+    def vectors(self) -> list[list[float]]:
+        """Return the vectors in the order of their texts."""
+        return [part.embedding for part in sorted(self.data, key=lambda part: part.index)]
+
+
+class ErrorAnswer(BaseModel):
+    """The body of an answer other than 200."""
+
+    error: ErrorPart
+
+
+def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+    """Make the error of an answer other than 200; names of `headers` are in lower case."""
+    reason = _reason(content)
+    if reason.code == "context_length_exceeded":
+        return ContextTooLong(reason.message)
+    if status == 429:
+        return Busy(reason.message, _seconds(headers.get("retry-after")))
+    if status in (408, 504):
+        return TimedOut(reason.message)
+    if status in (500, 502, 503):
+        return Unreachable(reason.message)
+    return RequestRejected(reason.message, status)
+
+
+def error_in_stream(reason: ErrorPart) -> ModelError:
+    """Make the error that ended an answer after it had begun."""
+    if reason.code == "context_length_exceeded":
+        return ContextTooLong(reason.message)
+    return Unreachable(reason.message)
+
+
+def _reason(content: bytes) -> ErrorPart:
+    try:
+        return ErrorAnswer.model_validate_json(content).error
+    except ValidationError:
+        return ErrorPart(message=json.dumps(content[:200].decode(errors="replace")))
+
+
+def _seconds(value: str | None) -> float:
+    """Retry-After in seconds; its form as a date is taken for one second."""
+    return float(value) if value and value.isdigit() else 1.0
+
 
 OK = 200
 FAREWELL = 0.05
@@ -31,12 +192,12 @@ class HttpResponse:
         self.headers: Mapping[str, str] = connection.headers
 
     async def read(self) -> bytes:
-        """What has come of the body since the last time; nothing at its end."""
+        """Return what has come of the body since the last time; b"" at its end."""
         with _translate_errors():
             return await self._connection.read()
 
     async def read_all(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         body = bytearray()
         while piece := await self.read():
             body += piece
@@ -45,7 +206,7 @@ class HttpResponse:
         return bytes(body)
 
     async def error(self) -> ModelError:
-        """What an answer other than 200 stands for."""
+        """Make the error of an answer other than 200."""
         return error_of(self.status, self.headers, await self.read_all())
 
 
@@ -57,7 +218,7 @@ async def answering(
     content: bytes | None,
     headers: Mapping[str, str],
 ) -> AsyncIterator[HttpResponse]:
-    """The answer to a request; on leaving, what has not been read of it is broken off. Raises
+    """Send a request and yield its response; on leaving, the rest of it is dropped. Raises
     ModelError."""
     with _translate_errors():
         connection = await connection_pool.ask(method, path, content, headers)
@@ -71,7 +232,7 @@ async def answering(
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """The errors of a connection as ours."""
+    """Translate the errors of a connection into ModelError."""
     try:
         yield
     except TimeoutError as error:
@@ -81,8 +242,8 @@ def _translate_errors() -> Iterator[None]:
 
 
 OnText = Callable[[str], Awaitable[None]]
-"""Is given each piece of a text as it is written; in a turn, an empty one says that the model
-begins anew, as what it wrote before came with tool calls."""
+"""Takes each piece of an answer as it streams; in a turn, "" tells that the model starts over, as
+what it wrote before came with tool calls."""
 
 DONE = b"[DONE]"
 """The data of the last event of a stream."""
@@ -103,18 +264,18 @@ class ResponseAccumulator:
         self._thought = ""
         self._left = _LONGEST
         self._calls: dict[int, ToolCall] = {}
-        self._usage = Usage()
+        self._usage = TokenUsage()
         self._pieces = 0
         self._done = False
 
     @property
     def is_full(self) -> bool:
-        """Whether enough has come; the rest is left unread."""
+        """True if enough has come; the rest is left unread."""
         return self._left <= 0 or self._utterance.has_ended
 
     @property
     def has_shown_text(self) -> bool:
-        """Whether somebody has read a piece, so that asking again would say it twice."""
+        """True if a piece was shown, so that a retry would show it twice."""
         return bool(self._on_text and self._utterance.shown)
 
     async def add(self, data: bytes) -> None:
@@ -126,7 +287,7 @@ class ResponseAccumulator:
         if chunk.error:
             raise error_in_stream(chunk.error)
         if chunk.usage:
-            self._usage = chunk.usage.usage()
+            self._usage = TokenUsage.from_wire(chunk.usage)
         for choice in chunk.choices:
             await self._add_delta(choice.delta)
             self._done = self._done or choice.finish_reason is not None
@@ -138,7 +299,7 @@ class ResponseAccumulator:
         await self._show(self._utterance.finish())
 
     def reply(self) -> ModelReply:
-        """The whole answer; calls that are written as text count when there are no others."""
+        """Return the whole answer; calls written as text count when there are no others."""
         utterance = self._utterance
         return ModelReply(
             utterance.shown.strip(),
@@ -158,15 +319,15 @@ class ResponseAccumulator:
             index = position if part.index is None else part.index
             self._calls[index] = _merge_call(self._calls.get(index), part)
 
-    def _estimate_usage(self) -> Usage:
-        """The tokens of an answer that was left before its end, where the server counts them."""
+    def _estimate_usage(self) -> TokenUsage:
+        """Estimate the usage of an answer that was left before the server's count came."""
         if not self.is_full:
             return self._usage
         characters = sum(len(message.get("content") or "") for message in self._prompt)
-        return Usage(characters // _CHARACTERS, self._pieces)
+        return TokenUsage(characters // _CHARACTERS, self._pieces)
 
     def _within(self, text: str | None) -> str:
-        """As much of `text` as is still read."""
+        """Return as much of `text` as is still read."""
         text = (text or "")[: self._left]
         self._left -= len(text)
         return text
@@ -201,7 +362,7 @@ def _chunk(data: bytes) -> Chunk:
 
 
 def _merge_call(call: ToolCall | None, part: CallPart) -> ToolCall:
-    """A tool call with one more piece of it."""
+    """Add one more piece to a tool call."""
     known = call or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
     return ToolCall(
         part.id or known.id,

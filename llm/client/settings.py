@@ -1,4 +1,4 @@
-"""The table `[agent]`: how a tendril speaks to the agent server, and how long a turn may take."""
+"""The table `[agent]`: the agent server's address, the model, and the limits of a turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from terrarium.config import Settings
 
 
 class AgentSettings(Settings):
-    """What every tendril's turn shares."""
+    """Settings that the turns of all tendrils share."""
 
     table: ClassVar[str] = "agent"
 
@@ -57,18 +57,11 @@ class AgentSettings(Settings):
     )
     max_iterations: int = Field(12, ge=1, description="model calls in one turn")
     max_tool_calls: int = Field(20, ge=0, description="tool calls in one turn")
-    max_messages: int = Field(
-        4, ge=0, description="messages that tools may send to people in one turn"
+    timeout: float = Field(
+        300,
+        gt=0,
+        description="wall time of one turn, in seconds; the model may be silent for 2/5 of it",
     )
-    review_over: int = Field(
-        0,
-        ge=0,
-        description="an answer of more characters is scored by the model and, when it is weak,"
-        " written anew before anybody sees it, so nothing is shown while it is written; 0: none is",
-    )
-    timeout: float = Field(300, gt=0, description="wall time of one turn, in seconds")
-    model_timeout: float = Field(120, gt=0, description="wall time of one model call, in seconds")
-    tool_timeout: float = Field(30, gt=0, description="wall time of one tool call, in seconds")
     trace_days: int = Field(
         14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"
     )
@@ -77,6 +70,11 @@ class AgentSettings(Settings):
         description="whether a trace has the question and the answer; those of private"
         " conversations never have",
     )
+
+    @property
+    def model_timeout(self) -> float:
+        """The longest silence of the model in one call, in seconds."""
+        return 0.4 * self.timeout
 
     @property
     def zone_name(self) -> str:

@@ -1,7 +1,7 @@
-"""The tokens of a tendril: what it spends them on, today and earlier, over every restart.
+"""The accounting of a tendril's tokens by purpose, kept over restarts.
 
-`AgentClient` tells each answer's cost to `record`; by the `purpose` of their calls, work beside
-answers is told from answers.
+`AgentClient` tells the usage of each answer to `record`. The `purpose` of a request separates
+answers to people from background work.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 
 from llm.client.client import RequestOptions
-from llm.messages.message import Usage
 from storage.db.database import Database
 from storage.usage.token_spending import Spending, TokenSpend
 from storage.usage.usage import UsageAmount
 from storage.usage.write_behind import WriteBehindCounter
+from terrarium.usage import TokenUsage
 
 ANSWER = "answer"
 """The purpose of answers to people; what nobody has asked for has the profile of its run (see
@@ -30,7 +30,7 @@ def _now() -> datetime:
 
 
 class TokenAccounting:
-    """What is spent, in memory and in the tendril's file. Get one with `open`."""
+    """The tokens spent, in memory and in the tendril's file. Get one with `open`."""
 
     def __init__(self, spending: Spending, now: Callable[[], datetime]) -> None:
         self._spending = spending
@@ -45,14 +45,14 @@ class TokenAccounting:
     async def open(
         cls, database: Database, now: Callable[[], datetime] = _now
     ) -> AsyncIterator[TokenAccounting]:
-        """The accounts in `database`, written every few seconds and at the end. Raises
+        """Open the accounts in `database`, written every few seconds and at the end. Raises
         StorageError."""
         accounting = cls(Spending(database), now)
         await accounting._load()
         async with accounting._tally.writing():
             yield accounting
 
-    def record(self, options: RequestOptions, usage: Usage) -> None:
+    def record(self, options: RequestOptions, usage: TokenUsage) -> None:
         """Count what an answer of the model took."""
         expense = TokenSpend(self._roll_over(), options.room, options.session, options.purpose)
         amount = UsageAmount(1, usage.prompt, usage.cached, usage.completion)
@@ -60,15 +60,15 @@ class TokenAccounting:
         self._today[options.purpose] += usage.prompt + usage.completion
 
     def today(self, purpose: str | None = None) -> int:
-        """Tokens read and written since midnight UTC: for one purpose, or for all."""
+        """Return the tokens read and written since midnight UTC, for one purpose or for all."""
         self._roll_over()
         return self._today[purpose] if purpose else self._today.total()
 
     async def by_purpose(
         self, since: date, *, room: str | None = None, conversation: str | None = None
     ) -> dict[str, UsageAmount]:
-        """What was spent on each purpose since a UTC day, in a room or a conversation (a call's
-        session) where one is named. Raises StorageError."""
+        """Return what was spent on each purpose since a UTC day, in a room or a conversation (a
+        call's session) where one is named. Raises StorageError."""
         async with self._tally.quiesce():
             return await self._spending.by_purpose(
                 since, self._now().date(), room=room, conversation=conversation
@@ -91,7 +91,7 @@ class TokenAccounting:
         await self._spending.add(amounts)
 
     def _roll_over(self) -> date:
-        """The day that it is; a new one begins with nothing."""
+        """Return the UTC day; clear the counts when a new one has begun."""
         day = self._now().date()
         if day != self._day:
             self._day, self._today = day, Counter()

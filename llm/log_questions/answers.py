@@ -52,6 +52,14 @@ class QuotedAnswer:
         return bool(self.lines) and self.lead not in (NEAREST, LATELY)
 
     @property
+    def evidence(self) -> tuple[str, ...]:
+        """The lines that stand below the words of a small model, which may retell them wrongly:
+        the answer, or those that come nearest to one."""
+        if self.lead == LATELY:
+            return ()
+        return self.lines[:1] if self.is_sure else self.lines
+
+    @property
     def text(self) -> str:
         """What people get, at most four lines."""
         return "\n".join([*([self.lead] if self.lead else []), *self.lines])

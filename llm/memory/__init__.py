@@ -1,1 +1,1 @@
-"""What a tendril remembers beside the turns of its conversations, and how it learns it."""
+"""The memory of tendrils beside the turns of conversations, and the jobs that make it."""

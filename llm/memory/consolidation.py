@@ -1,4 +1,4 @@
-"""The jobs of memory: turns become a summary, episodes and facts, a piece at a time.
+"""The jobs of memory, by which turns become a summary, episodes and facts, a piece at a time.
 
 Each piece is stored together with how far it came (storage/memory/consolidation_state.py), so a job
 that is ended anywhere goes on from there, and one that is run again finds nothing to do.
@@ -6,25 +6,22 @@ that is ended anywhere goes on from there, and one that is run again finds nothi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 
-from llm.client.client import AgentClient, RequestOptions
-from llm.client.model_catalog import ModelCatalog
+from llm.client.client import RequestOptions
 from llm.memory import prompts
 from llm.memory.schedule import CONDENSED, MOST_NOTES, SESSION, STUDIED, JobKind
+from llm.memory.services import MemoryServices
 from llm.messages.errors import ContextTooLong, RequestRejected
 from llm.messages.message import Message
 from llm.scheduling.worker import Handler
-from storage.memory.consolidation_state import ConsolidationStore, Gap, RoomTurn, Watermarks
-from storage.memory.memories import HEARSAY, OWN, Memories, Memory, MemoryKind
-from storage.memory.vectors import MemoryVectors
+from storage.memory.consolidation_state import Gap, RoomTurn, Watermarks
+from storage.memory.memories import HEARSAY, OWN, Memory, MemoryKind
 from storage.queues.jobs import Job
-from terrarium.clock import Clock
 
 _PIECE = 40  # turns that go into a summary at once
 _GAP = 200  # turns that a lost episode may have been made of
@@ -39,31 +36,15 @@ class EmptyReply(Exception):
     """The model's answer was empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsolidatorServices:
-    """What the jobs work with. `learns` tells whether the model is to be asked at all; `embeds`
-    whether there are vectors."""
-
-    tendril: str
-    client: AgentClient
-    catalog: ModelCatalog
-    clock: Clock
-    memories: Memories
-    rooms: ConsolidationStore
-    vectors: MemoryVectors
-    learns: Callable[[], Awaitable[bool]]
-    embeds: bool
-
-
 class Consolidator:
     """The handlers of the jobs. All may raise ModelError and StorageError."""
 
-    def __init__(self, parts: ConsolidatorServices) -> None:
-        self._parts = parts
-        self._rooms = parts.rooms
+    def __init__(self, services: MemoryServices) -> None:
+        self._services = services
+        self._rooms = services.rooms
 
     def handlers(self) -> Mapping[str, Handler]:
-        """What is done, by kind of job."""
+        """Return the handlers by kind of job."""
         return {
             JobKind.FOLD: self.summarise,
             JobKind.TELL: self.record_episodes,
@@ -75,7 +56,7 @@ class Consolidator:
     async def summarise(self, job: Job) -> None:
         """Bring a room's summary up to a turn."""
         room, size = job.payload["room"], _PIECE
-        while await self._parts.learns():
+        while await self._services.learns():
             watermarks = await self._rooms.progress(room)
             target = max(job.payload["through"], watermarks.wanted)
             if watermarks.folded >= target:
@@ -95,7 +76,7 @@ class Consolidator:
     async def record_episodes(self, job: Job) -> None:
         """Make episodes of a room's turns up to one, and those that are missing."""
         room = job.payload["room"]
-        while await self._parts.learns():
+        while await self._services.learns():
             watermarks = await self._rooms.progress(room)
             gaps = await self._rooms.gaps(room)
             if gaps:
@@ -112,7 +93,7 @@ class Consolidator:
     async def extract_facts(self, job: Job) -> None:
         """Look for facts about people in a room's turns up to one."""
         room = job.payload["room"]
-        while await self._parts.learns():
+        while await self._services.learns():
             watermarks = await self._rooms.progress(room)
             if watermarks.studied >= job.payload["through"]:
                 break
@@ -127,7 +108,7 @@ class Consolidator:
     async def merge_notes(self, job: Job) -> None:
         """Make one episode of a room's oldest notes."""
         room = job.payload["room"]
-        memories = self._parts.memories
+        memories = self._services.memories
         while len(notes := await memories.newest(room, MemoryKind.NOTE, -1)) >= MOST_NOTES:
             oldest = notes[:CONDENSED]
             await self._rooms.replace_notes(oldest, await self._merge(room, oldest))
@@ -142,7 +123,7 @@ class Consolidator:
     ) -> Memory | None:
         if not turns:
             return None
-        old = await self._parts.memories.newest(watermarks.room, MemoryKind.SUMMARY, 1)
+        old = await self._services.memories.newest(watermarks.room, MemoryKind.SUMMARY, 1)
         text = await self._ask_model(
             watermarks.room, "summary", prompts.summary_messages(old[0].text if old else "", turns)
         )
@@ -193,9 +174,9 @@ class Consolidator:
         ]
 
     async def _merge(self, room: str, notes: Sequence[Memory]) -> Memory:
-        """An episode of notes; without the model, the beginning of each."""
+        """Make an episode of notes; without the model, of the beginning of each."""
         texts = [note.text for note in notes]
-        if await self._parts.learns():
+        if await self._services.learns():
             text = await self._ask_model(room, "episode", prompts.notes_messages(texts))
         else:
             each = prompts.LONGEST_EPISODE // len(texts) - 1
@@ -218,20 +199,22 @@ class Consolidator:
         answer_format: Mapping[str, Any] | None = None,
     ) -> str:
         options = RequestOptions(
-            f"{self._parts.tendril}/memory",
+            self._services.session,
             "background",
-            await self._parts.catalog.fast(),
+            await self._services.catalog.fast(),
             purpose=purpose,
             room=room,
             temperature=0.0,
             max_tokens=_TOKENS[purpose],
         )
         try:
-            reply = await self._parts.client.chat(messages, options, response_format=answer_format)
+            reply = await self._services.client.chat(
+                messages, options, response_format=answer_format
+            )
         except RequestRejected:
             if answer_format is None:
                 raise
-            reply = await self._parts.client.chat(messages, options)  # it knows no such formats
+            reply = await self._services.client.chat(messages, options)  # it knows no such formats
         if not reply.text:
             raise EmptyReply
         _log.info("memory.made", purpose=purpose, tokens=reply.usage.prompt)
@@ -239,25 +222,25 @@ class Consolidator:
 
     async def _embed(self, room: str) -> None:
         """Give the room's memories their vectors, as long as the server makes any."""
-        while self._parts.embeds:
-            missing = await self._parts.vectors.missing(room, _BATCH)
+        while self._services.embeds:
+            missing = await self._services.vectors.missing(room, _BATCH)
             if not missing:
                 return
-            options = RequestOptions(f"{self._parts.tendril}/memory", "background", room=room)
+            options = RequestOptions(self._services.session, "background", room=room)
             texts = [text for _, text in missing]
-            model, vectors = await self._parts.client.embed(texts, options)
+            model, vectors = await self._services.client.embed(texts, options)
             made = dict(zip([memory for memory, _ in missing], vectors, strict=True))
-            await self._parts.vectors.add(model, made)
+            await self._services.vectors.add(model, made)
 
     def _memory(self, layer: MemoryKind, room: str, text: str, **values: Any) -> Memory:
         return Memory(layer=layer, room=room, text=text, time=self._now(), **values)
 
     def _now(self) -> datetime:
-        return self._parts.clock.now()
+        return self._services.now()
 
 
 def _cut(text: str, longest: int) -> str:
-    """Text of bounded length, ended where a sentence or a line ends, if one does."""
+    """Cut a text to a length, at the end of a sentence or a line if there is one."""
     if len(text) <= longest:
         return text
     kept = text[:longest]

@@ -1,4 +1,4 @@
-"""What is remembered of one person in a room, as they keep it, look at it and remove it."""
+"""The facts and notes about one person in a room, for that person to keep, see and remove."""
 
 from __future__ import annotations
 

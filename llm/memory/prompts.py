@@ -1,4 +1,4 @@
-"""What the model is asked to make of turns and notes, and how its answer is read.
+"""Prompts that make memories of turns and notes, and the parsers of their answers.
 
 Its answers are data like anything else: bounded here, and made harmless where they are shown.
 """
@@ -77,7 +77,7 @@ FACTS_FORMAT = {
 
 @dataclass(frozen=True, slots=True)
 class StatedFact:
-    """A fact that somebody has told: whom it is about, and who said so in which turn."""
+    """A fact that somebody has told: its subject, and the turn that says it."""
 
     subject: str
     key: str
@@ -86,24 +86,24 @@ class StatedFact:
 
 
 def summary_messages(old: str, turns: Sequence[RoomTurn]) -> list[Message]:
-    """The prompt for a summary of what `old` has, and of turns."""
+    """Return the prompt for a summary of an `old` summary and turns."""
     lines = "\n".join(line for turn in turns for line in _lines(turn))
     return _messages(_SUMMARY, PromptSection("summary", old, LONGEST_SUMMARY), _block(lines))
 
 
 def episode_messages(turns: Sequence[RoomTurn]) -> list[Message]:
-    """The prompt for an episode of the last messages of turns."""
+    """Return the prompt for an episode of the last messages of turns."""
     lines = [line for turn in turns for line in _lines(turn)]
     return _messages(_EPISODE, _block("\n".join(lines[-_MESSAGES:])))
 
 
 def notes_messages(notes: Sequence[str]) -> list[Message]:
-    """The prompt for an episode of notes."""
+    """Return the prompt for an episode of notes."""
     return _messages(_EPISODE, PromptSection("notes", "\n".join(notes), _MOST_SHOWN))
 
 
 def facts_messages(turns: Sequence[RoomTurn]) -> list[Message]:
-    """The prompt for facts: what people said, each line with its number."""
+    """Return the prompt for facts: what people said, each line with its number."""
     lines = [
         f"{number} {turn.name}: {text}"
         for number, turn in enumerate(turns, 1)
@@ -113,8 +113,10 @@ def facts_messages(turns: Sequence[RoomTurn]) -> list[Message]:
 
 
 def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) -> list[StatedFact]:
-    """The facts of an answer that are about one of `people` and name one of the lines; who
-    said it is whoever's line it is, whatever the answer says."""
+    """Parse the facts of an answer that are about one of `people` and name one of the lines.
+
+    The source of a fact is the person of that line, whatever the answer says.
+    """
     found = []
     for fact in _read(answer)[:_MOST_FACTS]:
         subject = person_of(fact.about)
@@ -126,12 +128,12 @@ def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) ->
 
 
 def key_of(text: str) -> str:
-    """A key as facts are found by it."""
+    """Normalise a key for lookups."""
     return one_line(text, LONGEST_KEY).lower()
 
 
 def one_line(text: str, longest: int) -> str:
-    """Text without breaks, not too long."""
+    """Join a text into one line of at most `longest` characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
@@ -146,7 +148,7 @@ def _block(lines: str) -> PromptSection:
 
 
 def _lines(turn: RoomTurn) -> list[str]:
-    """What was said in a turn; tools at work are left out."""
+    """Return the lines of a turn, without its tool calls."""
     lines = []
     for message in turn.messages:
         if message["role"] in ("user", "assistant") and message.get("content"):
@@ -161,7 +163,7 @@ def _texts_of(turn: RoomTurn, role: str) -> list[str]:
 
 
 def _read(answer: str) -> list[ExtractedFact]:
-    """Whatever facts an answer has in it; none when it is no such JSON."""
+    """Parse the valid facts of an answer; none if it is no such JSON."""
     try:
         whole: Any = json.loads(answer[answer.find("{") : answer.rfind("}") + 1])
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Search in memory: by words, and by meaning where there are vectors; the newer comes first."""
+"""Search in memory, by words and, where there are vectors, by meaning; newer ones rank higher."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from llm.client.client import AgentClient, RequestOptions
+from llm.client.client import RequestOptions
+from llm.memory.services import MemoryServices
 from llm.messages.errors import ModelError
-from storage.memory.memories import Memories, Memory
-from storage.memory.vectors import MemoryVectors
+from storage.memory.memories import Memory
 
 _LOOKED_AT = 50  # memories that have some of the words
 _NEAR = 0.8  # likeness below which a memory has nothing to do with the question
@@ -21,18 +21,16 @@ _log = structlog.get_logger()
 
 
 class MemorySearch:
-    """Finds memories; `client` makes the vector of what is looked for."""
+    """Finds memories; the agent server makes the vector of the query."""
 
-    def __init__(
-        self, memories: Memories, vectors: MemoryVectors, client: AgentClient, session: str
-    ) -> None:
-        self._memories = memories
-        self._vectors = vectors
-        self._client = client
-        self._session = session
+    def __init__(self, services: MemoryServices) -> None:
+        self._memories = services.memories
+        self._vectors = services.vectors
+        self._client = services.client
+        self._session = services.session
 
     async def search(self, room: str, text: str, limit: int, now: datetime) -> list[Memory]:
-        """The memories of a room that fit best, best first. Raises StorageError."""
+        """Return the memories of a room that match best, best first. Raises StorageError."""
         by_words = await self._memories.search(room, text, _LOOKED_AT)
         near = await self._near(room, text)
         found = {memory.id: memory for memory in await self._memories.those(room, near)}
@@ -46,7 +44,7 @@ class MemorySearch:
         return ranked[:limit]
 
     async def _near(self, room: str, text: str) -> Mapping[int, float]:
-        """How near in meaning memories are, by id; none where nobody can tell."""
+        """Return how similar memories are in meaning, by id; empty without vectors."""
         if not await self._vectors.any(room):
             return {}
         try:
@@ -61,5 +59,5 @@ class MemorySearch:
 
 
 def _fresh(memory: Memory, now: datetime) -> float:
-    """From 1, for a new memory, down to a half."""
+    """Return a weight from 1, for a new memory, down to a half."""
     return 0.5 + 0.5 * math.pow(0.5, max(timedelta(), now - memory.time) / _HALF)

@@ -10,7 +10,7 @@ from terrarium.config import Settings
 
 
 class MemorySettings(Settings):
-    """How tendrils remember."""
+    """Settings of the memory of tendrils."""
 
     table: ClassVar[str] = "memory"
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a tendril and the agent server.
+"""Errors of requests to the agent server.
 
     ModelError
     ├── Unreachable      nobody answers at the address, the connection broke, or the server says
@@ -6,7 +6,7 @@
     ├── Busy             the server has no place free (429) for `retry_after` seconds
     ├── TimedOut         the model took longer than allowed
     ├── ContextTooLong   the prompt does not fit the model's window
-    └── Refused          any other error answer; `status` is the HTTP status
+    └── RequestRejected  any other error answer; `status` is the HTTP status
 
 Their texts are for the log. `sentence` is what a person may read.
 """
@@ -21,7 +21,7 @@ class ModelError(Exception):
 
 
 class Unreachable(ModelError):
-    """Nobody answers at the agent server's address, or nobody who has a model."""
+    """The agent server does not answer at its address, or has no model."""
 
     sentence = "My model is not reachable at the moment; please ask again in a minute."
 

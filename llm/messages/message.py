@@ -1,4 +1,4 @@
-"""What passes between a tendril and the model: messages, tool calls, replies, usage."""
+"""Messages between a tendril and the model, with tool calls and replies."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llm.messages.escaping import escape_tags
+from terrarium.usage import TokenUsage
 
 Status = Literal["active", "awaiting_answer", "closed", "idle"]
-"""How it is with a conversation, as the model sees it."""
+"""The state of a conversation, as the model sees it."""
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format. In memory it may also have `name` (who asked) and
@@ -33,7 +34,7 @@ class ToolCall:
     cut: bool = False
 
     def message_part(self) -> dict[str, Any]:
-        """The call as an assistant message carries it.
+        """Return the call as an assistant message carries it.
 
         Servers parse the arguments of earlier calls and refuse the whole prompt when they cannot,
         so what is no JSON object goes back as an empty one; the result says what was wrong.
@@ -41,22 +42,6 @@ class ToolCall:
         arguments = self.arguments if _is_object(self.arguments) else "{}"
         function = {"name": self.name, "arguments": arguments}
         return {"id": self.id, "type": "function", "function": function}
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens, as the server counted them; `cached` are the prompt's that were not read anew."""
-
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +53,13 @@ class ModelReply:
     text: str = ""
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     status: Status | None = None
     silent: bool = False
     is_call: bool = False
 
     def message(self) -> Message:
-        """The reply as memory keeps it."""
+        """Return the reply as a message to be stored."""
         message: Message = {"role": "assistant", "content": self.text or None}
         if self.thought:
             message["reasoning_content"] = self.thought
@@ -91,10 +76,10 @@ def _is_object(text: str) -> bool:
 
 
 def wire(message: Message) -> Message:
-    """The message as it is sent: only the fields of the chat format.
+    """Return the message as it is sent: only the fields of the chat format.
 
-    What the model said is made harmless too, the arguments of its calls included: anybody can make
-    it repeat a tag.
+    What the model said is escaped too, the arguments of its calls included: anybody can make it
+    repeat a tag.
     """
     sent = {key: message[key] for key in _SENT if key in message}
     if sent["role"] == "assistant" and sent["content"]:
@@ -105,8 +90,9 @@ def wire(message: Message) -> Message:
 
 
 def _harmless(call: Message) -> Message:
-    """A call as templates may write it into the prompt: its name is a word. Arguments without a
-    reserved tag stay as the model wrote them, which is what the engine has in its cache."""
+    """Escape a call, so that templates may write it into the prompt: its name is a word. Arguments
+    without a reserved tag stay as the model wrote them, which is what the engine has in its
+    cache."""
     function = call["function"]
     name = re.sub(r"[^\w-]+", "_", function["name"])[:64] or "_"
     given: Any = json.loads(function["arguments"])
@@ -116,7 +102,7 @@ def _harmless(call: Message) -> Message:
 
 
 def _neutral_in(value: Any) -> Any:
-    """JSON with all its texts, keys included, made harmless."""
+    """Escape all texts of a JSON value, keys included."""
     match value:
         case str():
             return escape_tags(value)

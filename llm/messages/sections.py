@@ -12,10 +12,11 @@ _CUT = "...[truncated]"
 
 @dataclass(frozen=True, slots=True)
 class PromptSection:
-    """Data under a `name`, which is a tag of the prompt that nobody can forge: `neutral` has to
-    know it, else ValueError. Of `text` whole lines are shown from its beginning, in `budget`
-    characters; a mark tells that there was more. As a string it is what the model reads, "" when
-    there is nothing."""
+    """Data under a `name`, a reserved tag that text cannot forge; ValueError for any other name.
+
+    Of `text` whole lines are shown from its beginning, in `budget` characters; a mark tells that
+    there was more. Its string is what the model reads, "" for an empty text.
+    """
 
     name: str
     text: str
@@ -33,7 +34,7 @@ class PromptSection:
 
 
 def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection]:
-    """The sections in `budget` characters together: when they are longer, each has its share."""
+    """Fit sections into `budget` characters together, each by its share of the length."""
     lengths = [min(len(section.text), section.budget) for section in sections]
     if (total := sum(lengths)) <= budget:
         return list(sections)
@@ -44,12 +45,12 @@ def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection
 
 
 def render_sections(sections: Sequence[PromptSection]) -> str:
-    """All that the sections say, with an empty line between two."""
+    """Render the sections, with an empty line between two."""
     return "\n\n".join(filter(None, map(str, sections)))
 
 
 def _cut(text: str, budget: int) -> str:
-    """Whole lines while they fit; the first line is cut when even that is too long."""
+    """Cut a text to whole lines; the first line is cut when even that is too long."""
     if len(text) <= budget:
         return text
     kept = text[: max(0, budget - len(_CUT) - 1) + 1]

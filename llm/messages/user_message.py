@@ -10,7 +10,7 @@ from storage.chat_log.pending_event import PendingEvent
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What somebody asks, and who it is.
+    """A question, and the person who asks it.
 
     `pending_event` is the one, on its way into the log, that holds a question which joins another
     one.
@@ -26,7 +26,7 @@ class Question:
             await self.pending_event.wait_visible()
 
     def message(self) -> Message:
-        """The question as memory keeps it; one with a line must be `wait_logged`."""
+        """Return the question as a message to be stored; await `wait_logged` before."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
         return (
             message | {"anchor": self.pending_event.id}

@@ -1,5 +1,9 @@
-"""JSON as small models write it: single quotes, trailing commas, bare keys, Python's words, an end
-that was cut off. It is read in one pass, a balanced scan, so a value ends where it really ends."""
+"""A reader of JSON as small models write it: single quotes, trailing commas, bare keys, Python's
+words, an end that was cut off.
+
+One balanced scan, so that it knows where a value ends and when more must come, and never makes a
+value out of prose: what is read here may become a tool call (docs/decisions/0009).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ _ENDS = {"{": "}", "[": "]", "(": ")"}
 
 
 class ParseError(Exception):
-    """It is no value, whatever else may come."""
+    """The text is no value, whatever else may come."""
 
 
 class IncompleteJson(Exception):
@@ -30,7 +34,7 @@ class IncompleteJson(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedValue:
-    """What was read: the value, where it ends, and whether its end was cut off and is made up."""
+    """A value and the index behind it; `cut` if its end was missing and is made up."""
 
     value: Any
     end: int
@@ -39,7 +43,7 @@ class ParsedValue:
 
 @dataclass(frozen=True, slots=True)
 class ParsedArguments:
-    """What stands between the brackets of a call: by position and by name."""
+    """The arguments between the brackets of a call, by position and by name."""
 
     positional: tuple[Any, ...]
     named: dict[str, Any]
@@ -48,17 +52,20 @@ class ParsedArguments:
 
 
 def read_value(text: str, start: int = 0, *, final: bool = True) -> ParsedValue:
-    """The value that begins at `start` or behind blanks there.
+    """Read the value that begins at `start`, or after blanks there.
 
-    Raises Unreadable, and Incomplete when the text ends too early; where it is `final`, an object,
-    list or string that was begun is closed instead.
+    Raises ParseError, and IncompleteJson when the text ends too early; where it is `final`, an
+    object, list or string that was begun is closed instead.
     """
     reader = _Reader(text, start, final)
     return ParsedValue(reader.value(), reader.at, reader.cut)
 
 
 def read_arguments(text: str, start: int, *, final: bool = True) -> ParsedArguments:
-    """The arguments in the brackets that open at `start`, as `(1, x="a")`. Raises as above."""
+    """Read the arguments in the brackets that open at `start`, as `(1, x="a")`.
+
+    Raises as `read_value` does.
+    """
     reader = _Reader(text, start, final)
     positional: list[Any] = []
     named: dict[str, Any] = {}
@@ -89,7 +96,7 @@ class _Reader:
         return self._word_or_number()
 
     def items(self, between: str) -> list[tuple[str | None, Any]]:
-        """What stands in brackets; with `between` items may have, or in braces must have, a key."""
+        """Read the items in brackets; `between` separates a key from its value."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise ParseError
@@ -111,7 +118,7 @@ class _Reader:
         return found
 
     def _next(self) -> str:
-        """The next character that is no blank. Raises Incomplete at the end of the text."""
+        """Return the next character that is no blank. Raises IncompleteJson at the end."""
         self._skip()
         if self.at >= len(self._text):
             raise IncompleteJson
@@ -123,7 +130,7 @@ class _Reader:
         self.at = match.end()
 
     def _at_close(self, end: str) -> bool:
-        """Whether the brackets close here, or are closed as the text is at its end."""
+        """Return if the brackets close here, or are closed because the text is at its end."""
         self._skip()
         if self.at >= len(self._text):
             if not self._final:
@@ -165,7 +172,7 @@ class _Reader:
         return key
 
     def _after_word(self) -> str:
-        """What follows a bare word, the end of the text included."""
+        """Return the character after a bare word, "" at the end of the text."""
         if self.at >= len(self._text) and not self._final:
             raise IncompleteJson
         self._skip()
@@ -200,7 +207,7 @@ class _Reader:
         return _number(match[0])
 
     def _nothing(self) -> Exception:
-        """A minus at the very end may become a number."""
+        """Make the error for what is no value; a minus at the very end may become a number."""
         return IncompleteJson() if self._text[self.at :] == "-" else ParseError()
 
 
@@ -211,7 +218,7 @@ def _number(text: str) -> int | float:
 
 
 def _unescape(inner: str, quote: str) -> str:
-    """The string between the quotes; a broken escape stays as it is written."""
+    """Resolve the escapes of a string; a broken one leaves it as it is written."""
     if "\\" not in inner:
         return inner
     text = inner.replace("\\'", "'") if quote == "'" else inner

@@ -26,7 +26,7 @@ _BLANK = re.compile(r"[ \t\r\n;,]*+")
 _SOME_NAME = re.compile(r"""["']?name["']?\s*:\s*["']([\w.-]{1,64})""")
 
 Parameters = Mapping[str, Sequence[str]]
-"""The names of the tools that there are, with those of their parameters."""
+"""The names of the tools, with those of their parameters."""
 
 
 class ToolCallFormats:
@@ -48,18 +48,18 @@ class ToolCallFormats:
         )
 
     def knows(self, name: str) -> bool:
-        """Whether there is such a tool."""
+        """Return if there is such a tool."""
         return name.lower() in self._spelling
 
     def may_begin(self, word: str) -> bool:
-        """Whether the name of a tool begins so."""
+        """Return if the name of a tool begins so."""
         return any(name.startswith(word.lower()) for name in self._spelling)
 
     def parse_object(
         self, value: Any, source: str, *, cut: bool, strict: bool
     ) -> list[ToolCall] | None:
-        """The calls that a JSON value is, or None. Where `strict`, it must hold nothing else and
-        name only tools that there are."""
+        """Return the calls that a JSON value is, or None. Where `strict`, it must hold nothing else
+        and name only tools that exist."""
         if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
             value = value["tool_calls"]
         calls = [_call_parts(each) for each in (value if isinstance(value, list) else [value])]
@@ -71,7 +71,7 @@ class ToolCallFormats:
         return [self._call(name, arguments, source, cut=cut) for name, arguments, _ in whole]
 
     def parse_tag(self, name: str, parameters: str, source: str, *, cut: bool = False) -> ToolCall:
-        """The call of a tag; parameters that are no object are the tool's first one."""
+        """Return the call of a tag; parameters that are no object are the tool's first one."""
         text = parameters.strip()
         if not text:
             return self._call(name, {}, source, cut=cut)
@@ -88,8 +88,8 @@ class ToolCallFormats:
         return self._call(name, named or self._bind_arguments(name, [text], {}), source, cut=cut)
 
     def function(self, text: str, start: int, *, final: bool) -> tuple[ToolCall, int] | None:
-        """The call of a known tool that begins at `start`, and where it ends; None when there is
-        none. Raises Incomplete when it may become one."""
+        """Return the call of a known tool that begins at `start`, and its end; None when there is
+        none. Raises IncompleteJson when it may become one."""
         match = _FUNCTION.match(text, start)
         if match is None or not self.knows(match[1]):
             return None
@@ -106,7 +106,7 @@ class ToolCallFormats:
     ) -> list[ToolCall]:
         """All calls that a text consists of, with `functions` written as such too.
 
-        Raises Incomplete when the text ends within one, and Unreadable for what is none.
+        Raises IncompleteJson when the text ends within one, and ParseError for what is none.
         """
         calls: list[ToolCall] = []
         at = _blank(body, 0)
@@ -125,7 +125,8 @@ class ToolCallFormats:
         return calls
 
     def end_of_calls(self, text: str, begin: int, closer: re.Pattern[str]) -> int:
-        """Where the calls that begin there end and `closer` follows. Raises as `parse_all` does."""
+        """Return the end of the calls that begin there, where `closer` follows. Raises as
+        `parse_all` does."""
         at = _blank(text, begin)
         while not closer.match(text, at):
             found = self.function(text, at, final=False)
@@ -133,7 +134,7 @@ class ToolCallFormats:
         return at
 
     def unreadable_call(self, body: str, source: str) -> ToolCall:
-        """A call that cannot be read: its arguments stay as they are, and tell so when it runs."""
+        """Make a call of what cannot be read: it fails when it runs, with words for the model."""
         match = _SOME_NAME.search(body)
         return self._call(match[1] if match else "", body.strip() or "{", source, cut=False)
 

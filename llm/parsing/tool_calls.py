@@ -2,26 +2,325 @@
 
     <<TOOL:name:parameters>>              parameters: an object, `x=1`, or the first one as it is
     <tool_call>{"name": ...}</tool_call>  also with name(x=1) inside, also between <tool_result>
-    {"name": "search", "arguments": {}}   alone on a line, of a tool that there is
-    search(query="frogs")                 alone on a line, of a tool that there is
+    {"name": "search", "arguments": {}}   alone on a line, of a tool that exists
+    search(query="frogs")                 alone on a line, of a tool that exists
     ```json ... ```                       a fence with nothing but such objects, at the very end
 
 What is quoted is no call: what stands in code (`...` or another fence, or this one when more text
 follows), on a line that begins with `>` or as a line of the log, or just behind a quotation mark.
 Tags are never shown, also when they are broken or do not close: then they are calls that fail, with
 words for the model. Think blocks have been taken out before.
+
+`ToolCallParser` holds back what may become a call. `_read_tag` and `_read_line` tell it what the
+text that it holds begins with; both are balanced scans, as what closes a tag may also stand in a
+string within it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm.messages.message import ToolCall
-from llm.parsing.tool_call_formats import ToolCallFormats
-from llm.parsing.tool_call_lines import read_line
-from llm.parsing.tool_call_tags import OPENERS, read_tag
-from llm.parsing.tool_reading import Calls, Code, NeedMore, QuotedLine, Reading, Text
+from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
+from llm.parsing.tool_call_formats import HEADS, ToolCallFormats
+
+LONGEST = 20_000
+"""The most characters of a call; a longer one is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedMore:
+    """A reading: it cannot be told before more has come: anything, or at least the text `until`."""
+
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A reading: so many characters are text."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """A reading: so many characters are calls; while not `sure`, text that follows makes them an
+    example."""
+
+    calls: Sequence[ToolCall]
+    length: int
+    sure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A reading: so many characters open code, which a line with the `fence` closes."""
+
+    length: int
+    fence: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedLine:
+    """A reading: the line repeats what somebody else has said."""
+
+
+Reading = NeedMore | Text | Calls | Code | QuotedLine
+
+
+OPENERS = ("<<tool:", "<tool_call>", "<tool_result>")
+"""The beginnings of tags, in any case."""
+
+_FLAGS = re.IGNORECASE | re.ASCII
+_TAG = re.compile(r"<<TOOL:([\w.-]{1,64})(:|>>)", _FLAGS)
+_TAG_BEGUN = re.compile(r"<<TOOL:[\w.-]{0,64}>?", _FLAGS)
+_BLOCKS = {opener: re.compile(f"</{opener[1:]}", _FLAGS) for opener in OPENERS if opener[1] != "<"}
+_BLANKS = re.compile(r"[ \t]*+")
+
+
+def _read_tag(text: str, formats: ToolCallFormats, *, final: bool) -> Reading:
+    """Read the tag that `text` begins with, one of OPENERS; `final` when no more comes."""
+    for opener, closer in _BLOCKS.items():
+        if text[: len(opener)].lower() == opener:
+            return _block(text, opener, closer, formats, final=final)
+    match = _TAG.match(text)
+    if match is None:
+        wait = _TAG_BEGUN.fullmatch(text) and not final
+        return NeedMore() if wait else Text(len(OPENERS[0]))
+    name, begin = match[1], match.end()
+    if match[2] == ">>":
+        return Calls([formats.parse_tag(name, "", match[0])], begin)
+    end = _end_of_parameters(text, begin)
+    cut = end is None
+    if end is None:
+        if not final:
+            return NeedMore(">>")
+        first = text.find(">>", begin)
+        end = first if first >= 0 else len(text)
+    length = min(end + 2, len(text))
+    return Calls([formats.parse_tag(name, text[begin:end], text[:length], cut=cut)], length)
+
+
+def _end_of_parameters(text: str, begin: int) -> int | None:
+    """Return the end of the parameters of a tag, where `>>` follows; None when it has not come."""
+    blank = _BLANKS.match(text, begin)
+    assert blank is not None
+    if text[blank.end() : blank.end() + 1] in ("{", "[", '"'):
+        try:
+            end = read_value(text, begin, final=False).end
+        except IncompleteJson:
+            if len(text) - begin <= LONGEST:
+                return None
+        except ParseError:
+            pass
+        else:
+            rest = text[end:].lstrip()
+            if rest.startswith(">>") and end - begin <= LONGEST:
+                return len(text) - len(rest)
+    first = text.find(">>", begin)
+    return first if first >= 0 else None
+
+
+def _block(
+    text: str, opener: str, closer: re.Pattern[str], formats: ToolCallFormats, *, final: bool
+) -> Reading:
+    """Calls between tags. Between those of a result there must be a call of a known function and
+    nothing else, or it is text."""
+    begin = len(opener)
+    closing: re.Match[str] | None
+    try:
+        closing = _closing(text, closer, begin, formats)
+    except IncompleteJson:
+        if not final:
+            return NeedMore(f"</{opener[1:]}")
+        closing = closer.search(text, begin)
+    end, after = closing.span() if closing else (len(text), len(text))
+    body, source = text[begin:end], text[:after]
+    if opener == "<tool_call>":
+        return Calls(_calls_in(body, source, formats), after)
+    calls = _only_function(body, formats) if closing else []
+    return Calls(calls, after) if calls else Text(begin)
+
+
+def _closing(
+    text: str, closer: re.Pattern[str], begin: int, formats: ToolCallFormats
+) -> re.Match[str]:
+    """Find what closes a block after the calls in it; when they cannot be read, the first match.
+    Raises IncompleteJson when it has not come yet."""
+    try:
+        end = formats.end_of_calls(text, begin, closer)
+    except ParseError:
+        end = begin
+    except IncompleteJson:
+        if len(text) - begin <= LONGEST:
+            raise
+        end = begin
+    match = closer.search(text, end if end - begin <= LONGEST else begin)
+    if match is None:
+        raise IncompleteJson
+    return match
+
+
+def _calls_in(body: str, source: str, formats: ToolCallFormats) -> list[ToolCall]:
+    try:
+        calls = formats.parse_all(body, source, final=True, strict=False)
+    except (ParseError, IncompleteJson):
+        calls = []
+    return calls or [formats.unreadable_call(body, source)]
+
+
+def _only_function(body: str, formats: ToolCallFormats) -> list[ToolCall]:
+    try:
+        found = formats.function(body, 0, final=False)
+    except IncompleteJson:
+        return []
+    return [found[0]] if found and not body[found[1] :].strip() else []
+
+
+_OUTPUT = frozenset({"response", "status"})  # keys of the answer as an object: no call within it
+_REST = re.compile(r"[ \t\r]*+(?=\n|\Z)")
+_FENCE = re.compile(r"(`{3,}+|~{3,}+)([^`\n]*+)\n")
+_FENCE_BEGUN = re.compile(r"`{1,2}|`{3,}+[^`\n]*+|~{1,2}|~{3,}+[^`\n]*+")
+_FUNCTIONS = {"": False, "json": False, "tool_call": True, "tool_code": True}
+"""The labels of fences that may hold calls, and whether written as functions too."""
+_HEAD = re.compile(r"[\[ \t\r\n]*+\{[ \t\r\n]*+[\"']?+(\w*+)")
+_HEAD_WITHIN = 200  # characters
+_NICK = re.compile(r"<[^<>\s]{1,32}> ")
+_NICK_BEGUN = re.compile(r"<[^<>\s]{0,32}>?")
+_WORD = re.compile(r"[A-Za-z_][\w.-]*+")
+
+
+def _read_line(text: str, formats: ToolCallFormats, *, final: bool) -> Reading | None:
+    """Read the line that `text` begins with; None when nothing but text within a line can be
+    there."""
+    blank = _BLANKS.match(text)
+    assert blank is not None
+    at = blank.end()
+    first = text[at : at + 1]
+    if first in ("`", "~"):
+        return _fence(text, at, formats, final=final)
+    if first in ("{", "["):
+        return _object(text, at, formats, final=final)
+    if first == "<":
+        return _nick(text[at:], final=final)
+    if first == ">":
+        return QuotedLine()
+    if first.isalpha() or first == "_":
+        return _function(text, at, formats, final=final)
+    return None if first or final else NeedMore()
+
+
+def _nick(rest: str, *, final: bool) -> Reading | None:
+    """Read a line as IRC shows it: `<nick> text`."""
+    if rest.lower().startswith(OPENERS):
+        return None
+    if _NICK_BEGUN.fullmatch(rest) and not final:
+        return NeedMore()
+    return QuotedLine() if _NICK.match(rest) else None
+
+
+def _function(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> Reading | None:
+    match = _WORD.match(text, at)
+    if match is None:
+        return None
+    if match.end() == len(text) and not final and formats.may_begin(match[0]):
+        return NeedMore()
+    try:
+        found = formats.function(text, at, final=final)
+    except IncompleteJson:
+        return NeedMore() if len(text) - at <= LONGEST else None
+    if found is None or found[1] - at > LONGEST:
+        return None
+    return _alone([found[0]], text, found[1], final=final)
+
+
+def _object(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> Reading | None:
+    begun = text[at : at + _HEAD_WITHIN]
+    more = len(begun) < _HEAD_WITHIN and not final
+    head = _HEAD.match(begun)
+    if head is None:
+        return _bracket(begun, more=more)
+    if head.end() == len(begun) and more:
+        return NeedMore()
+    if head[1] not in HEADS and head[1] not in _OUTPUT:
+        return None
+    try:
+        read = read_value(text, at, final=final)
+    except IncompleteJson:
+        return NeedMore() if len(text) - at <= LONGEST else None
+    except ParseError:
+        return None
+    if read.end - at > LONGEST:
+        return None
+    calls = formats.parse_object(read.value, text[at : read.end], cut=read.cut, strict=True)
+    return Text(read.end) if calls is None else _alone(calls, text, read.end, final=final)
+
+
+def _bracket(begun: str, *, more: bool) -> Reading | None:
+    """`[` and no object: a line of the log has its time there."""
+    inner = begun.lstrip("[ \t\r\n")
+    if not inner and more:
+        return NeedMore()
+    return QuotedLine() if inner[:1].isdigit() else None
+
+
+def _alone(calls: list[ToolCall], text: str, end: int, *, final: bool) -> Reading:
+    """Calls, if nothing follows on their line; else that is text."""
+    rest = _REST.match(text, end)
+    if rest is None:
+        return Text(end)
+    return NeedMore() if rest.end() == len(text) and not final else Calls(calls, end)
+
+
+def _fence(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> Reading | None:
+    match = _FENCE.match(text, at)
+    if match is None:
+        return NeedMore() if _FENCE_BEGUN.fullmatch(text, at) and not final else None
+    ticks, label, begin = match[1], match[2].strip().lower(), match.end()
+    read: Reading | None = None
+    functions = _FUNCTIONS.get(label)
+    if functions is not None and _may_be_calls(text[begin:], formats, functions=functions):
+        read = _parse_fence(text, ticks, begin, formats, functions=functions, final=final)
+    return read or Code(begin, ticks)
+
+
+def _may_be_calls(body: str, formats: ToolCallFormats, *, functions: bool) -> bool:
+    """Return if a fence may hold nothing but calls, by what has come of it."""
+    body = body.lstrip()
+    if head := _HEAD.match(body):
+        return head.end() == len(body) or head[1] in HEADS
+    if functions and (word := _WORD.match(body)):
+        known = formats.knows(word[0])
+        return known or (word.end() == len(body) and formats.may_begin(word[0]))
+    return body.strip("[ \t\r\n") == ""
+
+
+def _parse_fence(
+    text: str, ticks: str, begin: int, formats: ToolCallFormats, *, functions: bool, final: bool
+) -> Reading | None:
+    """Read the calls in a fence; None when there is anything else in it."""
+    closing = re.compile(rf"^[ \t]*+{ticks[0]}{{{len(ticks)},}}+[ \t\r]*+$", re.MULTILINE)
+    match = closing.search(text, begin)
+    end = match.start() if match else len(text)
+    if end - begin > LONGEST:
+        return None
+    if not final and (match is None or match.end() == len(text)):
+        return NeedMore()
+    after = match.end() if match else end
+    try:
+        calls = formats.parse_all(
+            text[begin:end],
+            text[:after],
+            final=match is None,
+            strict=True,
+            functions=functions,
+        )
+    except (ParseError, IncompleteJson):
+        return None
+    return Calls(calls, after, sure=False) if calls else None
+
 
 _SPECIAL = re.compile(rf"\n|`++|{'|'.join(OPENERS)}", re.IGNORECASE | re.ASCII)
 _LONGEST_OPENER = max(map(len, OPENERS))
@@ -31,7 +330,8 @@ _QUOTES = "\"'`“‘«„"
 
 @dataclass(slots=True)
 class _Found:
-    """Calls; while they are not `sure`, more text makes an example of their `source`."""
+    """Calls in the order of the stream; unless they are `sure`, more text makes their `source` an
+    example."""
 
     calls: tuple[ToolCall, ...]
     source: str
@@ -39,7 +339,7 @@ class _Found:
 
 
 class ToolCallParser:
-    """Parts a stream into text and calls, whatever way its pieces cut it."""
+    """Splits a stream into text and calls, the same however it is cut into pieces."""
 
     def __init__(self, formats: ToolCallFormats) -> None:
         self._formats = formats
@@ -59,12 +359,12 @@ class ToolCallParser:
         return tuple(call for found in self._found for call in found.calls)
 
     def feed(self, text: str) -> str:
-        """The part of the stream that is certainly text for people now."""
+        """Return the part of the stream that is certainly text for people now."""
         self._held += text
         return self._advance(final=False)
 
     def finish(self) -> str:
-        """What was held back and is text after all."""
+        """Return what was held back and is text after all."""
         return self._advance(final=True)
 
     def _advance(self, *, final: bool) -> str:
@@ -79,13 +379,15 @@ class ToolCallParser:
         return out
 
     def _awaited_came(self) -> bool:
-        """Whether it is worth the while to read again: an open tag may grow long."""
+        """Return if it is worth reading again. An open tag may grow long: reading it at each piece
+        would take quadratic time."""
         until = self._awaited.until
         begin = max(0, self._looked - len(until))
         return until in self._held[begin:].lower()
 
     def _apply(self, reading: Reading | None) -> None:
         """Take what was read off what is held; None: the line has nothing special to begin with."""
+        # What has been read is no longer the beginning of its line; `_take` sees the next newline.
         self._line_begins = isinstance(reading, Code)
         if isinstance(reading, Text):
             self._show(reading.length)
@@ -102,7 +404,7 @@ class ToolCallParser:
         if self._fence:
             return self._code(final=final)
         if self._line_begins:
-            return read_line(self._held, self._formats, final=final)
+            return _read_line(self._held, self._formats, final=final)
         match = _SPECIAL.search(self._held)
         if match is None or match.start() > 0:
             length = match.start() if match else self._certain(final=final)
@@ -113,11 +415,13 @@ class ToolCallParser:
             return self._span(match.end(), final=final)
         if self._quoted or (self._last and self._last in _QUOTES):
             return Text(match.end())
-        return read_tag(self._held, self._formats, final=final)
+        return _read_tag(self._held, self._formats, final=final)
 
     def _show(self, length: int) -> None:
-        """Let the first characters go; calls that are not sure were an example before them."""
+        """Show the first characters that are held."""
         text = self._take(length)
+        # A fence with calls counts only at the very end of an answer: text after it makes it an
+        # example, so its source is shown first. Blanks decide nothing and stay with it.
         if text.strip():
             self._out += "".join(found.source for found in self._found if not found.sure)
             self._found = [found for found in self._found if found.sure]
@@ -134,7 +438,7 @@ class ToolCallParser:
         return text
 
     def _certain(self, *, final: bool) -> int:
-        """How much of what is held cannot be the beginning of a tag."""
+        """Return how much of what is held cannot be the beginning of a tag."""
         start = -1 if final else self._held.find("<", max(0, len(self._held) - _LONGEST_OPENER))
         while start >= 0:
             if any(tag.startswith(self._held[start:].lower()) for tag in OPENERS):
@@ -152,7 +456,7 @@ class ToolCallParser:
         return Text(ticks) if decided else NeedMore()
 
     def _code(self, *, final: bool) -> Reading:
-        """A line of code, or what there is of it; the one that closes it is taken by itself."""
+        """Read a line of code, or what has come of it; the closing one is taken by itself."""
         line, end, _ = self._held.partition("\n")
         mark = re.escape(self._fence[0])
         if self._line_begins and re.fullmatch(rf"[ \t]*+{mark}*+[ \t\r]*+", line):

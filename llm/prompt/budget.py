@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm.client.schemas import ModelCard
+from llm.client.response import ModelCard
 from llm.prompt.question_cues import wants_long_answer
 
 _FRESH_SECONDS = 1.5  # of reading that a person may have to wait for

@@ -15,7 +15,7 @@ from llm.prompt.guidance import CORE, STATUS, TOOLS, helps, tools_called_for
 from llm.prompt.persona import Persona, Personas
 from llm.skills.hint import HintContext
 from llm.skills.learned import lessons
-from llm.skills.shelf import Match, SkillRegistry
+from llm.skills.registry import Match, SkillRegistry
 from llm.tools.toolbox import Rights, Toolbox
 from storage.db.errors import StorageError
 from storage.memory.taught_skills import FILES, SkillTable

@@ -15,10 +15,8 @@ from datetime import UTC, datetime, timedelta
 from llm.messages.errors import ContextTooLong
 from llm.messages.escaping import escape_tags
 from llm.messages.message import Message
-from llm.messages.user_message import Question
 from llm.prompt.budget import PromptBudget
-from llm.prompt.context_manager import Conversation, Counter
-from llm.prompt.log_window import LogWindow
+from llm.prompt.context_manager import Counter, PromptInput
 from llm.prompt.question_cues import goes_on, is_about_talk, is_about_time
 from storage.chat_log.event import Event, EventType
 
@@ -31,29 +29,27 @@ _UNSAID = "If these lines do not answer the question, say that you find nothing 
 
 
 class CompactPromptContext:
-    """The prompt for one question to a small model; `found` are the lines that answer it. One that
-    only people here can answer `is_unsure` when none of these lines surely does: then the model is
-    told to say so, and where there are none it is shown the last lines.
+    """The prompt for one question to a small model.
+
+    A question that only people here can answer `is_unsure` when none of the lines that were found
+    surely does: then the model is told to say so, and where there are none it is shown the last
+    lines.
     """
 
     def __init__(
         self,
-        conversation: Conversation,
-        system: str,
-        question: Question,
-        log_window: LogWindow | None,
-        found: Sequence[Event],
+        given: PromptInput,
         *,
         notes: str = "",
         is_unsure: bool = False,
         budget: PromptBudget,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._conversation = conversation
-        self._system = system
-        self._question = question
-        self._log_window = log_window
-        self._lines = list(found)
+        self._conversation = given.conversation
+        self._system = given.system
+        self._question = given.question
+        self._log_window = given.log_window
+        self._lines = list(given.found)
         self._notes = notes
         self._is_unsure = is_unsure
         self._budget = budget.tokens or 0

@@ -20,8 +20,7 @@ from llm.messages.sections import PromptSection, render_sections, within
 from llm.messages.user_message import Question
 from llm.prompt.log_window import EventSlice, LogWindow, WindowContents
 from storage.chat_log.event import Event
-from storage.memory.conversations import PromptWindow, Turn
-from storage.protocols import ConversationStore
+from storage.memory.conversations import Conversations, PromptWindow, Turn
 
 _DROPPED = "[left out: too long]"
 _CHARACTERS = 3  # of a token, at least, in most texts
@@ -36,7 +35,7 @@ Counter = Callable[[Sequence[Message]], Awaitable[TokenCountResult]]
 class Conversation:
     """Where a prompt's memory is kept: under `name` in `store`, with `person`, in `room`."""
 
-    store: ConversationStore
+    store: Conversations
     name: str
     room: str = ""
     person: str = ""
@@ -49,37 +48,47 @@ class Conversation:
         await self.store.add(self.name, turn, self.room or self.name, self.person)
 
 
+@dataclass(frozen=True, slots=True)
+class PromptInput:
+    """A question with what its prompt is made of, for any model.
+
+    `system` is the text that a prompt begins with. `found` are lines of the log that answer the
+    question, however long ago they were said.
+    """
+
+    conversation: Conversation
+    system: str
+    question: Question
+    log_window: LogWindow | None = None
+    found: Sequence[Event] = ()
+
+
 class PromptContext:
     """The prompt for one question of a conversation.
 
-    `stable` sections are the same for all questions of a room and stand behind the `system` text;
-    those `beside` the question belong to it alone. `found` are lines that answer it, however long
-    ago they were said. `budget` is how many tokens of lines and turns
-    are worth reading for this model; None: as many as its window holds.
+    `stable` sections are the same for all questions of a room and follow the `system` text; those
+    `beside` the question belong to it alone. `budget` is how many tokens of lines and turns are
+    worth reading for this model; None: as many as its window holds.
     """
 
     def __init__(
         self,
-        conversation: Conversation,
-        system: str,
-        question: Question,
-        log_window: LogWindow | None,
+        given: PromptInput,
         *,
-        found: Sequence[Event] = (),
         stable: Sequence[PromptSection] = (),
         beside: Sequence[PromptSection] = (),
         budget: int | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._conversation = conversation
-        self._system = system
+        self._conversation = given.conversation
+        self._system = given.system
         self._stable = list(stable)
         self._beside = list(beside)
-        self._found = [event.id for event in found]
+        self._found = [event.id for event in given.found]
         self._budget = budget
         self._now = now
-        self._question = question
-        self._log_window = log_window
+        self._question = given.question
+        self._log_window = given.log_window
         self._known = PromptWindow()
         self._next_turn = 0  # the id from which on turns are shown when none is left
         self._turn_start = 0

@@ -1,4 +1,4 @@
-"""When a job is due: a cron expression in a time zone.
+"""Cron expressions in a time zone.
 
 The rules are Debian cron's: a job at a fixed hour runs once on the night when the clock is put
 back, and right after the gap on the night when it is put forward.
@@ -29,7 +29,7 @@ class Timetable:
 
     @classmethod
     def parse(cls, expression: str, zone: str) -> Timetable:
-        """Check both. Raises ValueError with words for whoever wrote the configuration."""
+        """Check expression and zone. Raises ValueError with words for the configuration."""
         table = cls(expression, parse_zone(zone))
         if len(expression.split()) != 5:
             raise ValueError(f'"{expression}" does not have the five fields {_FIELDS}')
@@ -42,11 +42,11 @@ class Timetable:
         return table
 
     def after(self, time: datetime) -> datetime:
-        """The first time, in UTC, that is later than `time`."""
+        """Return the first time, in UTC, that is later than `time`."""
         return next(due for due in self._times(time) if due > time)
 
     def due(self, last: datetime, now: datetime) -> datetime:
-        """The time to run for, in UTC, when the last run was for `last`.
+        """Return the time to run for, in UTC, when the last run was for `last`.
 
         When several have been missed it is the newest of them; else it is the one to come.
         """
@@ -63,7 +63,7 @@ class Timetable:
 
 
 def parse_zone(name: str) -> tzinfo:
-    """A time zone by its IANA name. Raises ValueError."""
+    """Return a time zone by its IANA name. Raises ValueError."""
     if name.upper() == "UTC":
         return UTC
     try:
@@ -90,7 +90,7 @@ def _first_line(path: Path) -> str:
 
 
 def _link_target(path: Path) -> list[str]:
-    """The zone whose file a link leads to: /usr/share/zoneinfo/Europe/Vienna."""
+    """Return the zone whose file a link leads to, such as /usr/share/zoneinfo/Europe/Vienna."""
     try:
         return [str(path.resolve(strict=True)).partition("zoneinfo/")[2]]
     except (OSError, RuntimeError):
@@ -98,7 +98,7 @@ def _link_target(path: Path) -> list[str]:
 
 
 def is_zone(name: str) -> bool:
-    """Whether a time zone has that name."""
+    """Return if a time zone has that name."""
     try:
         parse_zone(name)
     except ValueError:

@@ -80,7 +80,7 @@ def easter(year: int) -> date:
 
 
 def _thanksgiving(year: int) -> date:
-    """The fourth Thursday of November, as in the United States."""
+    """Return the fourth Thursday of November, as in the United States."""
     first = date(year, 11, 1)
     return first + timedelta(days=(3 - first.weekday()) % 7 + 21)
 
@@ -205,7 +205,7 @@ def _named_day(text: str, today: date, past: bool) -> date | None:
 
 
 def _nearest(of_year: Callable[[int], date], today: date, past: bool) -> date | None:
-    """The next day of its kind, or the last one; the 29th of February may be years away."""
+    """Return the next day of its kind, or the last one; the 29th of February may be years away."""
     years = range(today.year, today.year + 9) if not past else range(today.year, today.year - 9, -1)
     for year in years:
         try:

@@ -1,4 +1,4 @@
-"""When something is to happen, as people write it: "in 20 minutes", "every monday at 9".
+"""Times as people write them: "in 20 minutes", "every monday at 9".
 
 The time may stand before or after what is to happen, and once within it:
 
@@ -29,7 +29,7 @@ PARTS_OF_DAY: Mapping[str, time] = {
     **dict.fromkeys(("tonight",), time(20)),
     **dict.fromkeys(("night", "nacht"), time(21)),
 }
-"""When something is said that is to happen in a part of the day."""
+"""The time of day that a part of the day stands for."""
 
 _ENGLISH = "one two three four five six seven eight nine ten eleven twelve"
 _GERMAN = "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"
@@ -158,16 +158,16 @@ def _compile(pattern: str) -> re.Pattern[str]:
 _BEFORE, _AFTER = r"(?<![\w'.:/-])", r"(?![\w'/-])"
 
 LEADING = tuple(_compile(form + _AFTER) for form in (*_FORMS, _DAY + _THEN))
-"""Those with which a text may begin."""
+"""The forms with which a text may begin."""
 
 TRAILING = tuple(_compile(_BEFORE + form + "$") for form in (*_FORMS, _DAY + _THEN))
-"""Those with which it may end."""
+"""The forms with which a text may end."""
 
 ANYWHERE = tuple(
     _compile(_BEFORE + form + _AFTER)
     for form in (*_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
 )
-"""Those that are certain within a text too."""
+"""The forms that are certain within a text too."""
 
 BARE = _compile(
     rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
@@ -217,7 +217,7 @@ _DROPPED = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))
 
 
 class NotUnderstood(ValueError):
-    """No form that is known, or a time that cannot be; the message is for whoever wrote it."""
+    """The time has no known form or cannot be; the message is for the person who wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def without_time(text: str) -> str | None:
 
 
 def _split_time(text: str) -> tuple[dict[str, str], str]:
-    """The named parts of the time in a text, in lower case, and the rest of the text."""
+    """Return the named parts of the time in a text, in lower case, and the rest of the text."""
     said = " ".join(text.split())
     match = _find_time(said)
     if match is None:
@@ -264,7 +264,7 @@ def _split_time(text: str) -> tuple[dict[str, str], str]:
 
 
 def _find_time(said: str) -> re.Match[str] | None:
-    """The time in a text: at its beginning, else at its end, else within it."""
+    """Find the time in a text: at its beginning, else at its end, else within it."""
     end = _TAIL.search(said)
     body = said[: end.start()] if end else said
     places: tuple[tuple[tuple[re.Pattern[str], ...], Callable[..., re.Match[str] | None]], ...] = (
@@ -324,7 +324,7 @@ def _later(counts: str, now: datetime, zone: tzinfo) -> datetime:
 
 
 def _once(parts: dict[str, str], now: datetime, zone: tzinfo) -> datetime:
-    """The next time that fits what was written."""
+    """Return the next time that fits what was written."""
     local = now.astimezone(zone)
     today, name = local.date(), parts.get("day", "")
     part = _part_of(name)
@@ -348,7 +348,7 @@ def _once(parts: dict[str, str], now: datetime, zone: tzinfo) -> datetime:
 
 
 def _is_of_twelve(parts: dict[str, str], clock: time) -> bool:
-    """Whether a time in words, such as "half past six", may be one of the afternoon."""
+    """Return if a time in words, such as "half past six", may be one of the afternoon."""
     in_words = parts.get("relative") or parts.get("hourword")
     return bool(in_words) and not _half_of(parts) and clock.hour < 12
 
@@ -359,7 +359,7 @@ def _half_of(parts: dict[str, str]) -> str:
 
 
 def _day(name: str, today: date, part: str) -> date:
-    """The day of a name such as "tomorrow evening" or "on the 24th of december"."""
+    """Return the day of a name such as "tomorrow evening" or "on the 24th of december"."""
     name = re.sub(r"^(?:on|am|next|this|coming|the|nächsten|kommenden)\s+", "", name)
     name = re.sub(r"^the\s+", "", name)
     if name.startswith(("today", "tonight", "this", "heute")) or name == part:
@@ -376,7 +376,7 @@ def _day(name: str, today: date, part: str) -> date:
 
 
 def _of_month(number: int, today: date) -> date:
-    """The next day of a month that has a number."""
+    """Return the next day of a month that has a number."""
     for step in range(366):
         day = today + timedelta(days=step)
         if day.day == number:
@@ -390,13 +390,13 @@ def _weekday(name: str) -> int | None:
 
 
 def _full(name: str) -> str:
-    """A weekday as `weekday_of` knows it."""
+    """Return a weekday as `weekday_of` knows it."""
     name = name.removesuffix("s") if name.endswith(("days", "tags")) else name
     return name if weekday_of(name) is not None else name[:3]
 
 
 def _part_of(name: str) -> str:
-    """The part of the day that a name ends with: "tomorrow evening", "tonight"."""
+    """Return the part of the day that a name ends with: "tomorrow evening", "tonight"."""
     words = name.split()
     is_part = bool(words) and words[-1] in PARTS_OF_DAY and (len(words) > 1 or name == "tonight")
     return words[-1] if is_part else ""
@@ -414,7 +414,7 @@ def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> ResolvedTime:
 
 
 def _days_of(every: str, on: str, local: datetime) -> str:
-    """The last three fields of a cron expression."""
+    """Return the last three fields of a cron expression."""
     named = [weekday_of(_full(day)) for day in re.findall(rf"\b({WEEKDAY})\b", f"{every} {on}")]
     numbers = [str(1 + day) for day in named if day is not None]
     if numbers:
@@ -440,8 +440,8 @@ def _month_day(number: str) -> int:
 
 
 def _clock_of(parts: dict[str, str], part: str) -> tuple[time, int]:
-    """The time of day that was written, and how many days later than said it is: "tonight at 1"
-    is tomorrow. Raises NotUnderstood."""
+    """Return the time of day that was written, and how many days later than said it is:
+    "tonight at 1" is tomorrow. Raises NotUnderstood."""
     if not _has_clock(parts):
         return PARTS_OF_DAY.get(part, _MORNING), 0
     if named := parts.get("named"):
@@ -480,7 +480,7 @@ def _at(day: date, clock: time, zone: tzinfo) -> datetime:
 
 
 def _clean(before: str, after: str) -> str:
-    """What is left of a text without its time."""
+    """Return what is left of a text without its time."""
     text = f"{before.strip()} {after.strip()}".strip() if before.strip() else after
     text = text[match.end() :] if (match := _FILLING.match(text)) else text
     tail = (

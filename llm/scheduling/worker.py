@@ -1,4 +1,4 @@
-"""The worker: does the jobs of a database file beside the answers, never in their way."""
+"""The worker: runs the jobs of a database file in the background, beside answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 
 class Worker:
-    """Does jobs of the kinds that have a handler, a few at once, of one lane one at a time.
+    """Runs jobs of the kinds that have a handler, a few at once, one at a time of a lane.
 
     Of all processes that are given the same `lock`, a file, one works at a time. `idle` is set
     while nothing runs or is due.
@@ -48,7 +48,7 @@ class Worker:
         self.idle = asyncio.Event()
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Run jobs until it is cancelled."""
         async with self._alone(), asyncio.TaskGroup() as tasks:
             while True:
                 self._jobs.changed.clear()
@@ -61,8 +61,8 @@ class Worker:
                 await self._idle(due)
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> datetime:
-        """Begin what may run now, and return when that was. Other jobs that are due then wait for
-        one that runs, and its end is news."""
+        """Start what may run now, and return the time of that. Other jobs that are due then wait
+        for one that runs, whose end wakes the worker."""
         if self._swept is None:
             await self._jobs.recover(self._handlers)
         now = self._clock.now()
@@ -78,7 +78,7 @@ class Worker:
         return now
 
     async def _idle(self, due: datetime | None) -> None:
-        """Wait for news, for the time at which a job is due, or for a while."""
+        """Wait for a change, for the time at which a job is due, or for a while."""
         if self._running == 0 and not self._jobs.changed.is_set():
             self.idle.set()
         async with asyncio.TaskGroup() as tasks:
@@ -96,8 +96,7 @@ class Worker:
 
     async def _execute(self, job: Job) -> None:
         try:
-            (result,) = await asyncio.gather(self._run_limited(job), return_exceptions=True)
-            await self._settle(job, result)
+            await self._attempt(job)
         except asyncio.CancelledError:  # we are to stop: that is no fault of the job
             with suppress(StorageError):
                 await asyncio.shield(self._jobs.postpone(job, self._clock.now()))
@@ -107,21 +106,19 @@ class Worker:
         self._running -= 1
         self._jobs.changed.set()
 
-    async def _run_limited(self, job: Job) -> object:
-        async with asyncio.timeout(LEASE.total_seconds()):
-            return await self._handlers[job.kind](job)
-
-    async def _settle(self, job: Job, result: object) -> None:
-        if not isinstance(result, BaseException):
+    async def _attempt(self, job: Job) -> None:
+        """Run the handler of a job and store how that ended. Raises StorageError."""
+        try:
+            async with asyncio.timeout(LEASE.total_seconds()):
+                result = await self._handlers[job.kind](job)
+        except (Unreachable, Busy):
+            await self._jobs.postpone(job, self._clock.now() + _AWAY)
+        except Exception as error:  # noqa: BLE001 -- whatever a job raises costs it an attempt
+            _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=True)
+            await self._jobs.fail(job, type(error).__name__)
+        else:
             await self._jobs.finish(job, result)
             _log.info("worker.done", kind=job.kind, job=job.id)
-        elif isinstance(result, Unreachable | Busy):
-            await self._jobs.postpone(job, self._clock.now() + _AWAY)
-        elif isinstance(result, Exception):
-            _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=result)
-            await self._jobs.fail(job, type(result).__name__)
-        else:
-            raise result
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

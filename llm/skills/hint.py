@@ -1,4 +1,4 @@
-"""What a skill says to a question by itself, and the answer that needs no model."""
+"""Hints: what the code of a skill says to a question, up to an answer that needs no model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from terrarium.config import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class WorkedOut:
-    """What a skill has worked out, in a sentence for people. `is_whole` says whether it settles
-    the whole question, so that it can be said as it stands; else it helps the model."""
+    """The result of a skill, a sentence for people. If it `is_whole`, it settles the whole question
+    and is the answer as it stands; else it helps the model."""
 
     text: str
     is_whole: bool = False
@@ -22,14 +22,14 @@ class WorkedOut:
 
 @dataclass(frozen=True, slots=True)
 class HintContext:
-    """When a question is asked, and in which time zone whoever asks means their times."""
+    """The time at which a question is asked, and the time zone of the person who asks."""
 
     now: datetime
     zone: tzinfo = UTC
 
 
 Hint = Callable[[str, HintContext], Awaitable[WorkedOut | None]]
-"""Given a question, what can be said to it without a model (a sum, the time), or None."""
+"""Returns what can be said to a question without a model (a sum, the time), or None."""
 
 
 def hint_in(module: ModuleType) -> Hint | None:

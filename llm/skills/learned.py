@@ -1,4 +1,4 @@
-"""What people teach the bot in a room: kept there, shown there, and only data to the model."""
+"""Skills that people teach the bot in a room: shown there alone, and only data to the model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.messages.sections import PromptSection
-from llm.skills.shelf import SkillRegistry
-from llm.skills.skill import Skill
+from llm.skills.registry import Skill, SkillRegistry
 from llm.tools.toolbox import ToolError, tool
 from storage.memory.taught_skills import SkillTable, TaughtSkill
 from terrarium.front_matter import NAME
@@ -27,7 +26,7 @@ Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="such as re
 
 
 def is_lesson(question: str) -> bool:
-    """Whether a question may be about teaching, so that it is worth to show the tools for it."""
+    """Return if a question may be about teaching, so that the tools for it are worth showing."""
     return _LESSON.search(question) is not None
 
 
@@ -62,8 +61,8 @@ class TeachingTools:
 async def lessons(
     table: SkillTable, room: str, question: str
 ) -> tuple[list[PromptSection], tuple[str, ...]]:
-    """What was taught in a room for such a question, and what that is called. Raises
-    StorageError."""
+    """Return the section of what was taught in a room for such a question, and the names of the
+    skills. Raises StorageError."""
     taught = {each.name: each for each in await table.list_taught(room)}
     if not taught:
         return [], ()

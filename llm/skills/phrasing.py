@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 LONGEST = 400
-"""Characters of a question that skills look at: a longer one is no plain question."""
+"""The most characters of a question that skills look at."""
 
 _BEFORE = re.compile(
     r"(?:(?:hey|hi|hello|ok|okay|so|well|um+|please|pls|bitte|and|quick question|question|sag mal)"

@@ -1,15 +1,233 @@
-"""The conversations of a channel, followed as far as its log goes."""
+"""The threads of one channel: followed line by line, read from the log, and the people in them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable
+from itertools import islice
+from typing import TypeVar
 
+from llm.threads import links, ranking
+from llm.threads.links import MOST_SHARED, MOST_WORDS, ReplyFeatures, Utterance
+from llm.threads.model import InverseDocumentFrequency, ThreadModel, load_model, words
 from llm.threads.ranking import LIKELY
-from llm.threads.threads import BACK, Threads
 from storage.chat_log.event import SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.query import Query
 from storage.protocols import LogReader
+
+_TAIL = "`_|^-0123456789"  # what people hang on a nick that is taken
+_SHORTEST = 3  # letters of a nick that is recognised in the middle of a line
+_AROUND = ",:;!?()<>\"'."
+
+
+class People:
+    """The people who have been seen, by number; a person keeps it under a new nick."""
+
+    def __init__(self, is_common: Callable[[str], bool]) -> None:
+        """Make an empty register; `is_common` tells words that are rarely meant as a nick."""
+        self._is_common = is_common
+        self._by_nick: dict[str, int] = {}
+        self._by_stem: dict[str, int] = {}
+        self._count = 0
+
+    def person(self, nick: str) -> int:
+        """Return the number of the person with `nick`, a new one for a new nick."""
+        key = nick.lower()
+        if key not in self._by_nick:
+            self._know(key, self._count)
+            self._count += 1
+        return self._by_nick[key]
+
+    def on_rename(self, old: str, new: str) -> None:
+        """Follow a change of nick."""
+        self._know(new.lower(), self.person(old))
+
+    def find_addressee(self, speaker: int, text: str) -> tuple[int | None, frozenset[int]]:
+        """Return the addressee of a line, if that is clear, and everybody it names but its speaker.
+
+        A leading `nick:` or `nick,` always counts; elsewhere a nick of three letters or more that
+        is no common word. Who is named alone is spoken to.
+        """
+        tokens = text.split()
+        if tokens and tokens[0][-1] in ":,":
+            leading, rest = self._leading(tokens[0]), tokens[1:]
+        else:
+            leading, rest = None, tokens
+        found = {person for token in rest if (person := self._find_named(token)) is not None}
+        if leading is not None:
+            found.add(leading)
+        found.discard(speaker)
+        if leading not in (None, speaker):
+            return leading, frozenset(found)
+        return (next(iter(found)) if len(found) == 1 else None), frozenset(found)
+
+    def _know(self, key: str, person: int) -> None:
+        self._by_nick[key] = person
+        stem = key.rstrip(_TAIL)
+        if len(stem) >= _SHORTEST:
+            self._by_stem[stem] = person
+
+    def _leading(self, token: str) -> int | None:
+        person = self._find(token.strip(_AROUND).lower())
+        return self._find(token[:-1].lower()) if person is None else person
+
+    def _find_named(self, token: str) -> int | None:
+        word = token.strip(_AROUND).lower()
+        if len(word) < _SHORTEST or self._is_common(word):
+            return None
+        return self._find(word)
+
+    def _find(self, key: str) -> int | None:
+        if key in self._by_nick:
+            return self._by_nick[key]
+        stem = key.rstrip(_TAIL)
+        return self._by_stem.get(stem) if len(stem) >= _SHORTEST else None
+
+
+BACK = 300
+"""The lines back over which a conversation is followed."""
+
+Key = TypeVar("Key", str, int)
+
+_LEAST_CHANCE = 0.004  # of one conversation; below, it is taken for none
+_LEAST_SQUARED = 4.0  # words that are more frequent than that tell nothing
+
+
+class Threads:
+    """Takes in what happens in a channel, and finds the lines that belong to a question.
+
+    Lines are numbered from 0 in the order in which they were said. The probability that a line j
+    and an earlier line i are of one conversation is the sum, over the possible parents p of j, of
+    the probability of p times the probability that p and i are of one conversation.
+    """
+
+    def __init__(self, model: ThreadModel | None = None) -> None:
+        self._model = model or load_model()
+        self._idf = InverseDocumentFrequency(self._model.words, self._model.lines)
+        self.people = People(self._idf.is_common)
+        self._lines: deque[Utterance] = deque()  # newest first
+        self.count = 0  # lines that were said
+        self._last: dict[int, int] = {}
+        self._chances: dict[int, dict[int, float]] = {}
+        self._postings: defaultdict[str, deque[int]] = defaultdict(deque)  # of each word
+        self._contacts: defaultdict[int, deque[int]] = defaultdict(deque)  # of each person
+
+    def on_join(self, nick: str) -> None:
+        """Take in a join: the nick is known from now on."""
+        self.people.person(nick)
+
+    def on_rename(self, old: str, new: str) -> None:
+        """Take in a change of nick."""
+        self.people.on_rename(old, new)
+
+    def on_message(self, nick: str, text: str, minute: int) -> int:
+        """Take in a line that `nick` said in the minute `minute` (of any epoch); return its
+        number."""
+        line = self.utterance(nick, text, minute)
+        chances = self.chances(self.reply(line))
+        # Symmetric, so that a later line whose parent is `n` finds this one too.
+        for n, chance in chances.items():
+            if n in self._chances:
+                self._chances[n][line.n] = chance
+        self._chances[line.n] = chances | {line.n: 1.0}
+        self._chances.pop(line.n - links.NEAR, None)
+        self._remember(line)
+        return line.n
+
+    def find_related(
+        self, nick: str, text: str, minute: int, most: int, least: float = -math.inf
+    ) -> list[int]:
+        """Return the numbers of at most `most` lines that belong to what `nick` asks now, best
+        first, and none with a score under `least`."""
+        return self.related_to(self.utterance(nick, text, minute), most, least)
+
+    def related_to(self, line: Utterance, most: int, least: float = -math.inf) -> list[int]:
+        """Return the same for an utterance."""
+        reply = self.reply(line)
+        chances = self.chances(reply)
+        chosen = ranking.best(self._model.ranking, reply, self.lines(), chances, most, least)
+        return [line.n for line in chosen]
+
+    def reply(self, line: Utterance) -> ReplyFeatures:
+        """Make the features of a line as a reply."""
+        circle = line.named.union(self._contacts.get(line.speaker, ()))
+        return ReplyFeatures(line, circle, self._shared_words(line))
+
+    def chances(self, reply: ReplyFeatures) -> dict[int, float]:
+        """Return the probability of one conversation with the reply, by earlier line."""
+        # P(j, i) = sum over parents p of P(p is j's parent) * P(p, i). The P(p, i) of the last
+        # NEAR lines are stored, so a line costs (its few parents) * (the lines of their threads).
+        chances: dict[int, float] = {}
+        for parent, chance in self.parents(reply):
+            for n, same in self._chances[parent.n].items():
+                chances[n] = chances.get(n, 0) + chance * same
+        first = reply.line.n - BACK
+        return {n: c for n, c in chances.items() if c >= _LEAST_CHANCE and n >= first}
+
+    def parents(self, reply: ReplyFeatures) -> list[tuple[Utterance, float]]:
+        """Return the lines that a reply may answer, each with its probability."""
+        return links.parents(self._model.links, reply, self.near(), self.since(reply.line))
+
+    def lines(self) -> list[Utterance]:
+        """Return the lines that may belong to a question, newest first."""
+        return list(self._lines)
+
+    def near(self) -> list[Utterance]:
+        """Return the lines that may be answered, newest first."""
+        return list(islice(self._lines, links.NEAR))
+
+    def since(self, line: Utterance) -> int | None:
+        """Return how many lines ago the speaker of a line spoke, None if never."""
+        last = self._last.get(line.speaker)
+        return None if last is None else line.n - last
+
+    def utterance(self, nick: str, text: str, minute: int) -> Utterance:
+        """Make the utterance of the next line."""
+        speaker = self.people.person(nick)
+        addressee, named = self.people.find_addressee(speaker, text)
+        length = min(len(text.split()), MOST_WORDS)
+        return Utterance(
+            self.count, minute, speaker, addressee, named, words(text), length, "?" in text
+        )
+
+    def _shared_words(self, line: Utterance) -> dict[int, int]:
+        shared: defaultdict[int, float] = defaultdict(float)
+        for word in line.words & self._postings.keys():
+            squared = self._idf.squared_weight(word)
+            if squared >= _LEAST_SQUARED:
+                for n in self._postings[word]:
+                    shared[n] += squared
+        return {n: min(int(squared), MOST_SHARED) for n, squared in shared.items()}
+
+    def _remember(self, line: Utterance) -> None:
+        self._lines.appendleft(line)
+        self.count += 1
+        self._last[line.speaker] = line.n
+        self._idf.learn(line.words)
+        for word in line.words:
+            self._postings[word].append(line.n)
+        if line.addressee is not None:
+            self._contacts[line.speaker].append(line.addressee)
+            self._contacts[line.addressee].append(line.speaker)
+        if len(self._lines) > BACK:
+            self._forget(self._lines.pop())
+
+    def _forget(self, line: Utterance) -> None:
+        """Undo `_remember` for the oldest line."""
+        for word in line.words:
+            _drop_first(self._postings, word)
+        if line.addressee is not None:
+            _drop_first(self._contacts, line.speaker)
+            _drop_first(self._contacts, line.addressee)
+
+
+def _drop_first(index: defaultdict[Key, deque[int]], key: Key) -> None:
+    index[key].popleft()
+    if not index[key]:
+        del index[key]
+
 
 _FOLLOWED = SPOKEN | {EventType.JOIN, EventType.NICK}
 _MOST = 2 * BACK  # events that are followed at once; before, everything has faded
@@ -18,10 +236,10 @@ _PIECE = 50  # events between two looks at what else there is to do
 
 
 class ChannelThreads:
-    """Which lines of `place` belong to what somebody asks there.
+    """The threads of a `place`, read from the log when a question comes.
 
-    Lines are taken in when a question comes, or before by whoever likes, in the order of the log.
-    When too much was said in the meantime, the last of it is followed anew.
+    Lines are read in the order of the log, on from those of the last question. When too much was
+    said in the meantime, the newest lines are read from scratch.
     """
 
     def __init__(self, log: LogReader, place: Place) -> None:
@@ -36,8 +254,9 @@ class ChannelThreads:
             await self._catch_up(None)
 
     async def find_related(self, who: str, text: str, anchor: int, most: int) -> list[int]:
-        """The ids of at most `most` lines that likely belong to what `who` asks with the event
-        `anchor`. Some may have come after it, or be such that a model may not see them now."""
+        """Return the ids of at most `most` lines that likely belong to what `who` asks with the
+        event `anchor`. Some may have come after it, or be such that a model may not see them
+        now."""
         async with self._busy:
             if self._seen < anchor - 1:  # else nothing was said since
                 await self._catch_up(anchor)

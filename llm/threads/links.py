@@ -1,4 +1,4 @@
-"""Which earlier line a line replies to, or whether it starts a conversation.
+"""The link model: the earlier line that a line replies to, or that it starts a conversation.
 
 A multinomial logit over the last lines and "starts one". Its features are the usual ones of
 conversation disentanglement (Elsner and Charniak 2008; Kummerfeld et al. 2019): how near a line
@@ -8,12 +8,82 @@ is, who said it and to whom, who has spoken since, which words it shares.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from operator import itemgetter
 
-from llm.threads.bins import Bins, WeightLayout, Weights
-from llm.threads.reply import KINDS, MOST_SHARED, RELATIONS, ReplyFeatures
-from llm.threads.utterance import MOST_WORDS, Utterance
+from llm.threads.model import Bins, WeightLayout, Weights
+
+MOST_WORDS = 20
+"""The most words that are counted of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """Number `n` of the lines that people said; people are numbers of `People`."""
+
+    n: int
+    minute: int
+    speaker: int
+    addressee: int | None
+    named: frozenset[int]
+    words: frozenset[str]
+    length: int  # in words, at most MOST_WORDS
+    asks: bool
+
+
+SAME, ADDRESSED, ANOTHER, CIRCLE, ANYBODY = RELATIONS = range(5)
+"""The author of an earlier line: the speaker; the person whom the speaker addresses; another one
+although the speaker addresses somebody; one of the speaker's circle; anybody."""
+
+NOBODY, SPEAKER, INSIDE, OUTSIDE, NAMES = KINDS = range(5)
+"""The addressee of an earlier line: nobody; the speaker; one of the speaker's circle; another one;
+or it names the speaker among others."""
+
+MOST_SHARED = 201
+"""The sum of squared weights of shared words is cut off here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFeatures:
+    """A line, the people its speaker has to do with (`circle`), and how rare the words are that
+    it shares with earlier lines (`shared`: sums of squared weights by line, at most
+    MOST_SHARED)."""
+
+    line: Utterance
+    circle: Set[int]
+    shared: Mapping[int, int]
+
+    def relation(self, earlier: Utterance) -> int:
+        """Return the speaker's relation to an earlier line, one of RELATIONS."""
+        line, by, to = self.line, earlier.speaker, earlier.addressee
+        if by == line.speaker:
+            return SAME
+        if line.addressee is not None:
+            return ADDRESSED if by == line.addressee else ANOTHER
+        if by in self.circle and (to is None or to == line.speaker or to in self.circle):
+            return CIRCLE
+        return ANYBODY
+
+    def kind(self, earlier: Utterance) -> int:
+        """Return the addressee of an earlier line, one of KINDS."""
+        to = earlier.addressee
+        if to == self.line.speaker:
+            return SPEAKER
+        if self.line.speaker in earlier.named:
+            return NAMES
+        if to is None:
+            return NOBODY
+        return INSIDE if to in self.circle else OUTSIDE
+
+    def minutes_since(self, earlier: Utterance) -> int:
+        """Return the minutes since an earlier line was said."""
+        return max(0, self.line.minute - earlier.minute)
+
+    def shares_addressee(self, earlier: Utterance) -> bool:
+        """Return if both lines speak to the same person."""
+        return self.line.addressee is not None and self.line.addressee == earlier.addressee
+
 
 NEAR = 120  # lines back in which the parent is looked for
 _MOST_PARENTS = 6
@@ -54,14 +124,14 @@ _PLACES = [
     )
     for relation in RELATIONS
 ]
-"""Where the bins are, by relation: computed here once, not for each of many candidates."""
+"""The indices of the bins by relation, computed once, not for each candidate."""
 
 Features = tuple[int, ...]
-"""For each feature, the place of its bin in the list of weights."""
+"""The index of the weight of each feature."""
 
 
 def features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Features]:
-    """The features of each candidate of `earlier`, which come newest first."""
+    """Return the features of each candidate of `earlier`, newest first."""
     n, speaker, shared = reply.line.n, reply.line.speaker, reply.shared
     spoken: dict[int, int] = {}
     rows: list[Features] = []
@@ -85,7 +155,8 @@ def features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Feature
 
 
 def start_features(reply: ReplyFeatures, since: int | None) -> Features:
-    """The features of "starts a conversation"; the speaker's last line is `since` lines back."""
+    """Return the features of "starts a conversation"; the speaker's last line is `since` lines
+    back."""
     line = reply.line
     silent = _since.bins if since is None else _since[min(since, _since.most)]
     return (
@@ -99,13 +170,15 @@ def start_features(reply: ReplyFeatures, since: int | None) -> Features:
 def parents(
     weights: Weights, reply: ReplyFeatures, earlier: list[Utterance], since: int | None
 ) -> list[tuple[Utterance, float]]:
-    """The likeliest parents among `earlier` (newest first), each with its chance."""
+    """Return the likeliest parents among `earlier` (newest first), each with its probability."""
     scores = [
         weights[a] + weights[b] + weights[c] + weights[d]
         + weights[e] + weights[f] + weights[g] + weights[h]
         for a, b, c, d, e, f, g, h in features(reply, earlier)
     ]  # fmt: skip
     start = sum(weights[place] for place in start_features(reply, since))
+    # A softmax over all candidates and "starts a conversation"; less the maximum, so that exp does
+    # not overflow. What "starts" takes of the whole belongs to no parent.
     most = max([start, *scores])
     chances = [math.exp(_SHARPNESS * (score - most)) for score in scores]
     whole = sum(chances) + math.exp(_SHARPNESS * (start - most))

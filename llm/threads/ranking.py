@@ -1,7 +1,7 @@
-"""Which lines of the last few hundred belong to a question: a second look at each of them.
+"""The ranking model: the lines, of the last few hundred, that belong to a question.
 
-The chance of one conversation says much, but not all: who else of the conversation said a line,
-how long ago, and what words it shares say more. A logit, fitted to the hand-made reply links.
+The probability of one conversation says much, but not all: who else of the conversation said a
+line, how long ago, and what words it shares say more. A logit, fitted to the hand-made reply links.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from llm.threads.bins import Bins, WeightLayout, Weights
-from llm.threads.links import Features
-from llm.threads.reply import KINDS, MOST_SHARED, RELATIONS, ReplyFeatures
-from llm.threads.utterance import Utterance
+from llm.threads.links import KINDS, MOST_SHARED, RELATIONS, Features, ReplyFeatures, Utterance
+from llm.threads.model import Bins, WeightLayout, Weights
 
 LIKELY = -4.0
 """The score from which on a line is worth its tokens to a model that sees the last lines anyway: of
@@ -47,7 +45,7 @@ _PLACES = [
     )
     for relation in RELATIONS
 ]
-"""Where the bins are, by relation: computed here once, not for each of some hundred lines."""
+"""The indices of the bins by relation, computed once, not for each line."""
 
 _CHANCES, _GAPS = _chances.indices(_CHANCE, 0), _gaps.indices(_GAP, 0)
 
@@ -55,7 +53,7 @@ _CHANCES, _GAPS = _chances.indices(_CHANCE, 0), _gaps.indices(_GAP, 0)
 def features(
     reply: ReplyFeatures, earlier: list[Utterance], chances: Mapping[int, float]
 ) -> list[Features]:
-    """The features of each line of `earlier`; `chances` are those of one conversation."""
+    """Return the features of each line of `earlier`; `chances` are those of one conversation."""
     n, shared, longest = reply.line.n, reply.shared, _gaps.most
     permille = {line: min(int(_PERMILLE * each), _PERMILLE) for line, each in chances.items()}
     speakers = _speakers(earlier, permille)
@@ -106,8 +104,8 @@ def best(
     most: int,
     least: float,
 ) -> list[Utterance]:
-    """The `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first, and
-    none with a score under `least`."""
+    """Return the `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first,
+    and none with a score under `least`."""
     scores = [
         weights[a] + weights[b] + weights[c] + weights[d]
         + weights[e] + weights[f] + weights[g] + weights[h]

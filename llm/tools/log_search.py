@@ -27,10 +27,13 @@ _COMMANDS = 2  # times the wanted lines are read, as some are commands
 
 
 class LogTools:
-    """What the model may look up in `log`: only what `scope` shows, and only what came before
-    the event `before`, which asks, or a line on its way into the log, which is there when the model
-    has an answer. Lines that are not `spoken`, as commands, are left out, and the bot's own. What
-    no words find is looked for by `meaning`, where there is such an index."""
+    """The tools over `log`, limited to `scope` and to what came before the event `before`, which
+    asks.
+
+    That may be a line on its way into the log. Lines that are not `spoken`, such as commands, are
+    left out, and the bot's own. When full-text search finds nothing, the `meaning` index is asked,
+    where there is one.
+    """
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class LogTools:
         return "\n".join(lines or await self._near(query, within)) or "nothing found"
 
     async def _by_words(self, query: str, within: Query) -> list[str]:
-        """The newest lines with some words, in order of time."""
+        """Return the newest lines with some words, in order of time."""
         reading = replace(within, limit=_COMMANDS * within.limit)
         page = await self._log.search_for_model(
             SearchQuery(text=query, within=reading, order=Order.TIME)
@@ -100,7 +103,7 @@ class LogTools:
         return lines
 
     async def _answers(self, question: str, within: Query) -> str:
-        """The lines that likeliest answer a question, best first."""
+        """Return the lines that likeliest answer a question, best first."""
         passages = await self._log.passages_for_model(question, within, self._line_filter)
         events = [passage.event for passage in passages.answers]
         if not events:
@@ -109,14 +112,14 @@ class LogTools:
         return "\n".join(["best first:", *map(self._render, events)])
 
     async def _near(self, text: str, within: Query) -> list[str]:
-        """What is near in meaning to words that no line has."""
+        """Return the lines that are near in meaning to a query."""
         near = await nearest_events(self._semantic_index, text, replace(within, limit=_MOST_NEAR))
         shown = await self._log.shown_to_model(near)
         lines = [self._render(event) for event in shown if not self._line_filter.leaves_out(event)]
         return ["no line has these words; nearest in meaning:", *lines] if lines else []
 
     def _render(self, event: Event) -> str:
-        """A line as the model reads it; with its channel where there are several."""
+        """Render a line as the model reads it, with its channel where there are several."""
         one_place = self._scope.places is not None and len(self._scope.places) == 1
         return (
             render_line(event)
@@ -126,7 +129,7 @@ class LogTools:
 
 
 def _moment(text: str) -> datetime | None:
-    """A time as lines show it, in UTC; None for what is none."""
+    """Parse a time as lines show it, in UTC; None for anything else."""
     try:
         time = datetime.fromisoformat(text.strip().strip("[]"))
     except ValueError:

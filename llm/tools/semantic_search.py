@@ -37,7 +37,7 @@ class SemanticIndex:
         self._vectors = VectorIndex(database)
 
     async def search(self, text: str, within: Query) -> SearchPage:
-        """The lines of people that are nearest in meaning, best first, on one page.
+        """Return a page of the lines of people that are nearest in meaning, best first.
 
         Raises ModelError, and StorageError when there are no vectors or nothing to compare with.
         """
@@ -50,7 +50,7 @@ class SemanticIndex:
         return await self._vectors.nearest(vectors[0], within)
 
     async def index(self) -> None:
-        """Give every line its vector, the newest first, for ever; gives way to all else."""
+        """Give every line its vector, newest first, until cancelled; yields to everything else."""
         newest, passes = 0, 0
         while True:
             try:
@@ -86,7 +86,7 @@ class SemanticIndex:
 async def nearest_events(
     semantic_index: SemanticIndex | None, text: str, within: Query
 ) -> list[Event]:
-    """The nearest lines, best first: none when there is no index, or it cannot be asked now."""
+    """Return the nearest lines, best first; none without an index, or when it cannot be asked."""
     if semantic_index is None or not text.strip():
         return []
     try:

@@ -1,4 +1,4 @@
-"""Tools: typed async functions with a docstring. The signature is the schema and the check."""
+"""Tools: typed async functions with a docstring, whose signature is both schema and validation."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
-from typing import Any, TypeVar, get_type_hints, overload
+from typing import Any, NewType, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -22,9 +21,15 @@ _MARK = "__terrarium_tool__"
 _LONG = 3_000  # characters of a result; a longer one is cut
 _SHORT = 2_500
 
-EFFECT_KEY: ContextVar[str] = ContextVar("EFFECT_KEY")
-"""While a tool with an effect runs: names this effect of this run, the same when it is done again,
-as after a crash. Put into a table where it must be unique, it makes the effect happen once."""
+EffectKey = NewType("EffectKey", str)
+"""The name of one effect of one run, the same when the run is repeated after a crash.
+
+A tool that is marked `keyed=True` has a parameter of this type, which the model does not see. Put
+into a table where it must be unique, the key makes the effect happen once.
+"""
+
+NO_KEY = EffectKey("")
+"""The key of a call that has no effect."""
 
 F = TypeVar("F", bound=Callable[..., Awaitable[object]])
 
@@ -32,19 +37,20 @@ _log = structlog.get_logger()
 
 
 class ToolError(Exception):
-    """A tool could not do its work; the message is given to the model."""
+    """The tool could not do its work; the message is given to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What kind of tool it is.
+    """The properties of a tool.
 
     `reads`: it only reads, so that several may run at once. `effect`: it changes something beyond
-    the run, so it runs once for the same arguments, whatever happens. `keyed`: an effect that heeds
-    `EFFECT_KEY`, so that it may be done again with the same key. `needs`: the right that who asks
-    must have at the moment when it runs, whatever the model was talked into. `speaks`: it is a
-    message to people. `quiet`: it only writes the model's own notes. `research`: it looks things
-    up, which may take more uses. `timeout`, in seconds, takes the place of the configured one.
+    the run, so it runs once for the same arguments, whatever happens. `keyed`: an effect that is
+    idempotent by its parameter of type `EffectKey`, so that it may be repeated with the same key.
+    `needs`: the right that the person who asks must have at the moment when it runs, whatever the
+    model was talked into. `speaks`: it is a message to people. `quiet`: it only writes the model's
+    own notes. `research`: it looks things up, which may take more uses. `timeout`, in seconds,
+    takes the place of the default.
     """
 
     reads: bool = False
@@ -57,6 +63,19 @@ class ToolOptions:
     timeout: float | None = None
 
 
+class ToolKeywords(TypedDict, total=False):
+    """The keyword arguments of `tool`: those of `ToolOptions`."""
+
+    reads: bool
+    effect: bool
+    keyed: bool
+    needs: str
+    speaks: bool
+    quiet: bool
+    research: bool
+    timeout: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A function that the model may call."""
@@ -66,13 +85,15 @@ class Tool:
     schema: dict[str, Any]
     """The tool as OpenAI's `tools` field describes it."""
     run: Callable[..., Awaitable[object]]
-    traits: ToolOptions = ToolOptions()
+    options: ToolOptions = ToolOptions()
+    key_parameter: str = ""
+    """The parameter that is given the `EffectKey`, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a call, as the model reads it, and whether the tool did its work; `unsure` when
-    it failed so that nobody knows what it has done."""
+    """The result of a call as the model reads it; `ok` if the tool did its work, `unsure` if it
+    failed in a way that leaves open what it has done."""
 
     text: str
     ok: bool
@@ -84,20 +105,10 @@ def tool(function: F, /) -> F: ...
 
 
 @overload
-def tool(
-    *,
-    reads: bool = False,
-    effect: bool = False,
-    keyed: bool = False,
-    needs: str = "",
-    speaks: bool = False,
-    quiet: bool = False,
-    research: bool = False,
-    timeout: float | None = None,
-) -> Callable[[F], F]: ...
+def tool(**options: Unpack[ToolKeywords]) -> Callable[[F], F]: ...
 
 
-def tool(function: F | None = None, /, **traits: Any) -> F | Callable[[F], F]:
+def tool(function: F | None = None, /, **options: Unpack[ToolKeywords]) -> F | Callable[[F], F]:
     """Mark an async method or function as a tool; the keywords are those of `ToolOptions`.
 
     Its docstring tells the model what it does; its annotated parameters, by name, are its
@@ -107,14 +118,14 @@ def tool(function: F | None = None, /, **traits: Any) -> F | Callable[[F], F]:
 
     def mark(function: F) -> F:
         _require_usable(function)
-        setattr(function, _MARK, ToolOptions(**traits))
+        setattr(function, _MARK, ToolOptions(**options))
         return function
 
     return mark(function) if function else mark
 
 
 Rights = Callable[[], Collection[str]]
-"""What who asks may have done, at the moment when it is asked."""
+"""Returns the rights that the person who asks has at this moment."""
 
 
 class Toolbox:
@@ -128,23 +139,23 @@ class Toolbox:
 
     @classmethod
     def from_owners(cls, *owners: object, rights: Rights = frozenset) -> Toolbox:
-        """The marked methods of each owner; an owner may itself be a marked function."""
+        """Collect the marked methods of each owner; an owner may itself be a marked function."""
         tools = (_describe(function) for owner in owners for function in _marked_tools(owner))
         return cls(tools, rights)
 
     def only(self, names: Collection[str] | None) -> Toolbox:
-        """Those of the tools that have one of these names; None: all."""
+        """Return those of the tools that have one of these names; None: all."""
         if names is None:
             return self
         tools = (item for name, item in self._tools.items() if name in names)
         return Toolbox(tools, self._rights)
 
     def names(self) -> Collection[str]:
-        """What the tools are called."""
+        """Return the names of the tools."""
         return self._tools.keys()
 
     def plus(self, *owners: object) -> Toolbox:
-        """These tools and those of more owners."""
+        """Return these tools and those of more owners."""
         more = Toolbox.from_owners(*owners)._tools.values()
         return Toolbox([*self._tools.values(), *more], self._rights)
 
@@ -152,15 +163,21 @@ class Toolbox:
         return bool(self._tools)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """All tools, as OpenAI's `tools` field lists them."""
+        """Return all tools, as OpenAI's `tools` field lists them."""
         return [item.schema for item in self._tools.values()]
 
     def options(self, name: str) -> ToolOptions:
-        """What kind of tool it is; one that does not exist is of no kind."""
+        """Return the options of a tool; the defaults for one that does not exist."""
         item = self._tools.get(name)
-        return item.traits if item else ToolOptions()
+        return item.options if item else ToolOptions()
 
-    async def call(self, name: str, arguments: str, timeout: float) -> ToolResult:  # noqa: ASYNC109
+    async def call(
+        self,
+        name: str,
+        arguments: str,
+        timeout: float,  # noqa: ASYNC109 -- the result says that time was up
+        key: EffectKey = NO_KEY,
+    ) -> ToolResult:
         """Run a tool with JSON `arguments`, for at most `timeout` seconds.
 
         Never raises: a name that does not exist, arguments that do not fit, a tool that fails
@@ -169,27 +186,31 @@ class Toolbox:
         item = self._tools.get(name)
         if item is None:
             return error_result(name, f"no such tool; there are: {', '.join(self._tools)}")
-        if item.traits.needs and item.traits.needs not in self._rights():
+        if item.options.needs and item.options.needs not in self._rights():
             return error_result(name, "not done: the person who asks you may not have that done")
         try:
             values = item.arguments.model_validate_json(arguments or "{}")
         except ValidationError as error:
             return error_result(name, _reasons(error))
-        (result,) = await asyncio.gather(_run(item, values, timeout), return_exceptions=True)
-        text = _text(name, result, timeout)
-        ok = isinstance(result, str)
-        return ToolResult(
-            render_result(name, text), ok, unsure=not (ok or isinstance(result, ToolError))
-        )
+        try:
+            text = await _run(item, values, timeout, key)
+        except ToolError as error:
+            return error_result(name, str(error))
+        except TimeoutError:
+            return error_result(name, f"no result within {timeout:g} seconds", unsure=True)
+        except Exception:  # noqa: BLE001 -- tools are anybody's code; the model reads that it failed
+            _log.exception("tool.failed", tool=name)
+            return error_result(name, "the tool failed", unsure=True)
+        return ToolResult(render_result(name, text), ok=True)
 
 
-def error_result(name: str, why: str) -> ToolResult:
-    """The result of a call that came to nothing, with the reason for the model."""
-    return ToolResult(render_result(name, f"error: {why}"), ok=False)
+def error_result(name: str, reason: str, *, unsure: bool = False) -> ToolResult:
+    """Make the result of a call that failed, with the reason for the model."""
+    return ToolResult(render_result(name, f"error: {reason}"), ok=False, unsure=unsure)
 
 
 def render_result(name: str, text: str) -> str:
-    """A result as the model reads it: marked as data, its length bounded."""
+    """Render a result as the model reads it: marked as data, its length bounded."""
     if len(text) > _LONG:
         text = text[:_SHORT] + "...[truncated]"
     label = "".join(c for c in name if c.isalnum() or c in "_-")[:64]
@@ -197,7 +218,7 @@ def render_result(name: str, text: str) -> str:
 
 
 def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
-    """The functions that a module itself marks as tools, in order."""
+    """Return the functions that a module itself marks as tools, in order."""
     own = (each for each in vars(module).values() if getattr(each, _MARK, None))
     return [each for each in own if each.__module__ == module.__name__]
 
@@ -233,53 +254,46 @@ def _require_usable(function: Callable[..., object]) -> None:
 
 
 def _describe(function: Callable[..., Awaitable[object]]) -> Tool:
-    """The tool that a marked function or bound method is."""
-    name = getattr(function, "__name__", "")
-    plain: Any = getattr(function, "__func__", function)
-    arguments, schema = _read(plain)
-    return Tool(name, arguments, schema, function, getattr(function, _MARK))
+    """Make the tool of a marked function or bound method."""
+    return replace(_read(getattr(function, "__func__", function)), run=function)
 
 
 @cache
-def _read(function: Callable[..., Awaitable[object]]) -> tuple[type[BaseModel], dict[str, Any]]:
-    """The model and the schema of a function's arguments: made once, as that takes a while."""
+def _read(function: Callable[..., Awaitable[object]]) -> Tool:
+    """Make the tool of a plain function: once, as building the model of its arguments is slow."""
     name = getattr(function, "__name__", "")
+    options: ToolOptions = getattr(function, _MARK)
     hints = get_type_hints(function, include_extras=True)
+    key_parameter = next((each for each, hint in hints.items() if hint is EffectKey), "")
+    if bool(key_parameter) != (options.effect and options.keyed):
+        raise TypeError(
+            f"@tool {name}: effect=True, keyed=True and a parameter of type EffectKey go together"
+        )
     fields: dict[str, Any] = {
         parameter.name: (
             hints[parameter.name],
             ... if parameter.default is parameter.empty else parameter.default,
         )
         for parameter in inspect.signature(function).parameters.values()
-        if parameter.name != "self"
+        if parameter.name not in ("self", key_parameter)
     }
     model = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
     described = {"name": name, "description": inspect.getdoc(function) or ""}
     parameters = model.model_json_schema()
-    return model, {"type": "function", "function": {**described, "parameters": parameters}}
+    schema = {"type": "function", "function": {**described, "parameters": parameters}}
+    return Tool(name, model, schema, function, options, key_parameter)
 
 
-async def _run(item: Tool, values: BaseModel, limit: float) -> str:
-    """What a tool returns, as text. Raises whatever the tool raises."""
-    given = {key: getattr(values, key) for key in type(values).model_fields}
+async def _run(item: Tool, values: BaseModel, limit: float, key: EffectKey) -> str:
+    """Run a tool; return its result as text. Raises whatever the tool raises."""
+    given: dict[str, Any] = {name: getattr(values, name) for name in type(values).model_fields}
+    if item.key_parameter:
+        given[item.key_parameter] = key
     async with asyncio.timeout(limit):
         result = await item.run(**given)
     if isinstance(result, str):
         return result
     return json.dumps(to_jsonable_python(result), ensure_ascii=False)
-
-
-def _text(name: str, result: str | BaseException, limit: float) -> str:
-    if isinstance(result, ToolError):
-        return f"error: {result}"
-    if isinstance(result, TimeoutError):
-        return f"error: no result within {limit:g} seconds"
-    if isinstance(result, BaseException):
-        if not isinstance(result, Exception):
-            raise result
-        _log.error("tool.failed", tool=name, exc_info=result)
-        return "error: the tool failed"
-    return result
 
 
 def _reasons(error: ValidationError) -> str:

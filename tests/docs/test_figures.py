@@ -53,7 +53,7 @@ CIRCLES_TODAY = {
     "harnesses.irc.questions.handler -> harnesses.irc.tendril",
     "harnesses.irc.questions.proactive -> harnesses.irc.tendril",
     "harnesses.irc.transport.connection -> harnesses.irc.transport.network",
-    "llm.memory.tools -> llm.memory.memory",
+    "llm.memory.room -> llm.memory.memory",
     "storage.db.migration -> storage.chat_log.rebuild",
     "storage.runs.runs -> storage.privacy.quote_detector",
 }

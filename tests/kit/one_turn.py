@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llm.agent.agent_loop import AgentLoop
-from llm.agent.limits import Profile
+from llm.agent.agent_loop import AgentLoop, LoopCallbacks
+from llm.agent.limits import Profile, RunLimits
 from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
@@ -77,11 +77,10 @@ async def run(
     async with AgentClient.open(agent) as client:
         turn = AgentLoop(
             client,
-            agent,
             Toolbox.from_owners(*owners),
             RequestOptions("test"),
-            None if shown is None else show,
-            profile=profile,
+            RunLimits.from_settings(agent, profile),
+            callbacks=LoopCallbacks(None if shown is None else show),
             smart=smart,
         )
         return await turn.run(fit)

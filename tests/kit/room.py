@@ -13,7 +13,7 @@ from llm.client.client import TokenCountResult
 from llm.messages.message import Message, wire
 from llm.messages.sections import PromptSection
 from llm.messages.user_message import Question
-from llm.prompt.context_manager import Conversation, PromptContext
+from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow
 from llm.threads.channel_threads import ChannelThreads
 from storage.chat_log.event import Event, EventType, Place
@@ -97,10 +97,12 @@ class Room:
     ) -> list[Message]:
         nick = log_window.speaker if log_window else "bob"
         context = PromptContext(
-            Conversation(self.memory, self.conversation(nick), self.name),
-            "You are Terra.",
-            Question(nick, text),
-            log_window,
+            PromptInput(
+                Conversation(self.memory, self.conversation(nick), self.name),
+                "You are Terra.",
+                Question(nick, text),
+                log_window,
+            ),
             stable=self.stable,
             beside=self.beside,
             budget=self.budget,

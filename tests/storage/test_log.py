@@ -16,7 +16,6 @@ import pytest
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.protocols import LogStore
 from tests.kit.patience import PATIENCE
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -43,12 +42,12 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def log(database: Database) -> AsyncIterator[LogStore]:
+async def log(database: Database) -> AsyncIterator[ChatLog]:
     async with ChatLog.open(database) as log:
         yield log
 
 
-async def store(log: LogStore, *events: Event) -> list[int]:
+async def store(log: ChatLog, *events: Event) -> list[int]:
     return list(await asyncio.gather(*(log.append(event) for event in events)))
 
 
@@ -56,7 +55,7 @@ def texts(events: list[Event]) -> list[str]:
     return [event.text for event in events]
 
 
-async def test_an_event_comes_back_as_it_went_in(log: LogStore) -> None:
+async def test_an_event_comes_back_as_it_went_in(log: ChatLog) -> None:
     event = Event(
         network="libera",
         channel="#Terrarium",
@@ -76,7 +75,7 @@ async def test_an_event_comes_back_as_it_went_in(log: LogStore) -> None:
     assert await log.get(PUBLIC, event_id) == replace(event, id=event_id)
 
 
-async def test_ids_are_durable_and_grow_in_the_order_of_appending(log: LogStore) -> None:
+async def test_ids_are_durable_and_grow_in_the_order_of_appending(log: ChatLog) -> None:
     ids = await store(log, *(said(f"line {n}") for n in range(1_200)))
     assert ids == list(range(ids[0], ids[0] + 1_200))
     found = await log.find(Query(scope=HERE, limit=2_000))
@@ -90,13 +89,13 @@ async def test_leaving_the_log_waits_until_everything_is_stored(database: Databa
     assert (await ChatLog(database).stats(Query(scope=HERE))).lines == 700
 
 
-async def test_the_newest_or_the_oldest_events_come_in_order_of_time(log: LogStore) -> None:
+async def test_the_newest_or_the_oldest_events_come_in_order_of_time(log: ChatLog) -> None:
     await store(log, *(said(str(n)) for n in range(5)))
     assert texts(await log.find(Query(scope=HERE, limit=2))) == ["3", "4"]
     assert texts(await log.find(Query(scope=HERE, limit=2), newest=False)) == ["0", "1"]
 
 
-async def test_every_field_of_a_query_narrows_it(log: LogStore) -> None:
+async def test_every_field_of_a_query_narrows_it(log: ChatLog) -> None:
     ids = await store(
         log,
         said("first", minute=0),
@@ -122,7 +121,7 @@ async def test_every_field_of_a_query_narrows_it(log: LogStore) -> None:
     assert await found(replace(query, after_id=ids[0], before_id=ids[3])) == [1, 2]
 
 
-async def test_a_scope_shows_its_own_places_only(log: LogStore) -> None:
+async def test_a_scope_shows_its_own_places_only(log: ChatLog) -> None:
     await store(log, said("at home"), said("away", place=AWAY))
     assert texts(await log.find(Query(scope=HERE))) == ["at home"]
     assert texts(await log.find(Query(scope=Scope.from_places(HOME, AWAY)))) == ["at home", "away"]
@@ -130,12 +129,12 @@ async def test_a_scope_shows_its_own_places_only(log: LogStore) -> None:
     assert await log.find(Query(scope=HERE, channel="#away")) == []
 
 
-async def test_a_place_on_another_network_is_another_place(log: LogStore) -> None:
+async def test_a_place_on_another_network_is_another_place(log: ChatLog) -> None:
     await store(log, said("here"), said("there", place=Place("oftc", HOME.channel)))
     assert texts(await log.find(Query(scope=HERE))) == ["here"]
 
 
-async def test_private_talk_is_seen_only_by_who_names_it(log: LogStore) -> None:
+async def test_private_talk_is_seen_only_by_who_names_it(log: ChatLog) -> None:
     private = replace(said("secret", place=Place("irc", "alice")), private=True)
     (event_id,) = await store(log, private)
     assert await log.find(Query(scope=PUBLIC)) == []
@@ -147,7 +146,7 @@ async def test_private_talk_is_seen_only_by_who_names_it(log: LogStore) -> None:
     ]
 
 
-async def test_statistics_count_what_people_said_in_scope(log: LogStore) -> None:
+async def test_statistics_count_what_people_said_in_scope(log: ChatLog) -> None:
     await store(
         log,
         said("one", minute=0),
@@ -164,7 +163,7 @@ async def test_statistics_count_what_people_said_in_scope(log: LogStore) -> None
     assert (empty.lines, empty.first, empty.top) == (0, None, ())
 
 
-async def test_channels_are_listed_by_their_last_activity(log: LogStore) -> None:
+async def test_channels_are_listed_by_their_last_activity(log: ChatLog) -> None:
     await store(log, said("old"), said("new", place=AWAY, minute=9))
     listed = await log.channels(PUBLIC)
     assert [(channel.place, channel.events) for channel in listed] == [(AWAY, 1), (HOME, 1)]
@@ -172,7 +171,7 @@ async def test_channels_are_listed_by_their_last_activity(log: LogStore) -> None
 
 
 async def test_a_reader_is_not_held_up_by_a_transaction_that_is_open(
-    log: LogStore, database: Database
+    log: ChatLog, database: Database
 ) -> None:
     await store(log, said("before"))
     async with database.transaction():
@@ -180,7 +179,7 @@ async def test_a_reader_is_not_held_up_by_a_transaction_that_is_open(
 
 
 async def test_a_line_waits_until_another_process_lets_go_of_the_file(
-    tmp_path: Path, log: LogStore
+    tmp_path: Path, log: ChatLog
 ) -> None:
     other = sqlite3.connect(tmp_path / "irc.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -269,7 +268,7 @@ async def test_who_no_longer_waits_for_a_line_does_not_keep_it_from_the_log(
         assert texts(await log.find(Query(scope=HERE))) == ["hello", "again"]
 
 
-async def test_a_text_that_utf_8_cannot_carry_is_stored_all_the_same(log: LogStore) -> None:
+async def test_a_text_that_utf_8_cannot_carry_is_stored_all_the_same(log: ChatLog) -> None:
     await store(log, said("half a pair \ud83c"), said("next"))
     assert texts(await log.find(Query(scope=HERE))) == ["half a pair ?", "next"]
 
@@ -278,7 +277,7 @@ async def test_a_text_that_utf_8_cannot_carry_is_stored_all_the_same(log: LogSto
     "field", ["network", "channel", "nick", "user", "host", "account", "target", "msgid", "text"]
 )
 async def test_half_a_character_in_any_field_keeps_no_line_from_the_log(
-    log: LogStore, field: str
+    log: ChatLog, field: str
 ) -> None:
     odd: dict[str, Any] = {field: "#a\ud800\udfffé"}
     ids = await store(log, said("before"), replace(said("odd"), **odd), said("after"))

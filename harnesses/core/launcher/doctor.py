@@ -19,7 +19,7 @@ from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
 from harnesses.core.launcher.readiness import irc_accepts, server_ready, unreachable
 from harnesses.core.launcher.settings import UpSettings
 from llm.client.settings import AgentSettings
-from llm.skills.shelf import SkillRegistry
+from llm.skills.registry import SkillRegistry
 from terrarium.config import Config
 
 _SLOW = 2.0  # seconds until a server that says nothing counts as away

@@ -9,7 +9,7 @@ from contextlib import suppress
 import httpx2
 from pydantic import ValidationError
 
-from llm.client.schemas import ModelCard
+from llm.client.response import ModelCard
 from llm.client.settings import AgentSettings
 
 _SLOW = 2.0  # seconds until a server that says nothing counts as away

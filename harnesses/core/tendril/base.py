@@ -13,7 +13,7 @@ from harnesses.core.tendril.process import TendrilProcess
 from harnesses.core.tendril.responder import Responder
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import NO_REPLY, TurnResult
-from llm.memory.memory import RoomMemory
+from llm.memory.room import RoomMemory
 from llm.messages.errors import ModelError
 from llm.messages.user_message import Question
 from storage.db.errors import StorageError

@@ -11,7 +11,8 @@ from harnesses.core.tendril.preparation import Context
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
-from llm.agent.agent_loop import AgentLoop
+from llm.agent.agent_loop import AgentLoop, LoopCallbacks
+from llm.agent.limits import RunLimits
 from llm.agent.outcome import Outcome
 from llm.agent.reviewer import Reviewer
 from llm.agent.trace import Trace, now
@@ -35,8 +36,6 @@ class ModelRun:
         self._request = request
         self._context = context
         self._trace = trace
-        # The characters from which on an answer is reviewed; None: none is.
-        self._review_over = 0 if request.review else tendril.agent.review_over or None
 
     async def answer(
         self,
@@ -45,7 +44,7 @@ class ModelRun:
         queue: ConversationQueue[TurnResult],
         quoted: QuotedAnswer | None,
     ) -> Outcome:
-        """Run the agent loop, and review a long answer where that is configured.
+        """Run the agent loop, and review the answer where the request wants that.
 
         While the model is away, the quoted lines that answer the question are the answer. Raises
         ModelError.
@@ -53,13 +52,13 @@ class ModelRun:
         tendril, request = self._tendril, self._request
         loop = AgentLoop(
             tendril.client,
-            tendril.agent,
             toolbox,
             options,
+            RunLimits.from_settings(tendril.agent, request.profile),
             # A text that may be rewritten is not shown before it is final.
-            None if self._review_over is not None else request.on_text,
-            queue.take_followups,
-            profile=request.profile,
+            callbacks=LoopCallbacks(
+                None if request.review else request.on_text, queue.take_followups
+            ),
             smart=await tendril.catalog.smart(),
             trace=self._trace,
         )
@@ -94,8 +93,7 @@ class ModelRun:
             raise
 
     async def _review(self, options: RequestOptions, outcome: Outcome) -> Outcome:
-        over = self._review_over
-        if over is None or len(outcome.text) <= over:
+        if not self._request.review or not outcome.text:
             return outcome
         reviewer = Reviewer(self._tendril.client, options)
         return await reviewer.review(self._request.text, outcome)

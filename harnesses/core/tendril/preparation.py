@@ -9,12 +9,12 @@ from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER
 from llm.log_questions.answers import QuotedAnswer
-from llm.memory.memory import RoomMemory
+from llm.memory.room import RoomMemory
 from llm.messages.sections import PromptSection
 from llm.prompt.budget import PromptBudget
 from llm.prompt.builder import Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
-from llm.prompt.context_manager import Conversation, PromptContext
+from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.prompt.persona import Persona
 from llm.prompt.question_cues import is_about_time
 from llm.skills.hint import HintContext
@@ -90,14 +90,16 @@ async def create_context(
     conversation = Conversation(
         tendril.conversations, request.conversation, memory.room, memory.person
     )
-    found = quoted.events if quoted else ()
+    given = PromptInput(
+        conversation,
+        prompt.system,
+        request.question(),
+        request.log_window,
+        quoted.events if quoted else (),
+    )
     if budget.is_small:
         return CompactPromptContext(
-            conversation,
-            prompt.system,
-            request.question(),
-            request.log_window,
-            found,
+            given,
             notes=prompt.hints,
             is_unsure=quoted is not None and not quoted.is_sure,
             budget=budget,
@@ -105,11 +107,7 @@ async def create_context(
         )
     stable, own = await memory.sections(request.text)
     return PromptContext(
-        conversation,
-        prompt.system,
-        request.question(),
-        request.log_window,
-        found=found,
+        given,
         stable=stable,
         beside=(*own, *prompt.beside, *_clock_section(tendril, request.text)),
         budget=budget.tokens,

@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from llm.client.client import AgentClient
+from llm.client.client import AgentClient, TokenCounter
 from llm.client.model_catalog import ModelCatalog
 from llm.client.settings import AgentSettings
-from llm.client.token_counter import TokenCounter
 from llm.client.token_usage import TokenAccounting
 from llm.memory.memory import TendrilMemory
 from llm.prompt.builder import PromptBuilder

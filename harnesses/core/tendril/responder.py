@@ -17,7 +17,7 @@ from llm.agent.direct_answers import direct_answer, quoted_answer
 from llm.agent.limits import UNASKED
 from llm.agent.outcome import Outcome
 from llm.client.client import RequestOptions
-from llm.memory.memory import RoomMemory
+from llm.memory.room import RoomMemory
 
 _log = structlog.get_logger()
 
@@ -53,8 +53,8 @@ class Responder:
                 await context.load()
                 run = ModelRun(tendril, request, context, trace)
                 outcome = await run.answer(options, prompt.toolbox, queue, quoted)
-                if budget.is_small and quoted and quoted.is_sure:
-                    outcome = outcome.ending_with(quoted.lines[:1])
+                if budget.is_small and quoted:
+                    outcome = outcome.ending_with(quoted.evidence)
             trace.outcome = outcome
         _log_outcome(options, outcome)
         remember = partial(context.remember, outcome.messages)

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from llm.agent.outcome import Deferral, Outcome
-from llm.messages.message import Message, Status, Usage
+from llm.messages.message import Message, Status
+from terrarium.usage import TokenUsage
 
 Action = Callable[[], Awaitable[None]]
 
@@ -21,7 +22,7 @@ class TurnResult:
 
     text: str
     ok: bool = True
-    usage: Usage = field(default_factory=Usage)
+    usage: TokenUsage = field(default_factory=TokenUsage)
     messages: tuple[Message, ...] = field(default=(), compare=False)
     status: Status | None = None
     deferral: Deferral | None = None

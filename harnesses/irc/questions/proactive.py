@@ -18,7 +18,7 @@ from harnesses.irc.services import BotServices
 from llm.attention.attention import LATER, Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
 from llm.attention.proactive_scheduler import ProactiveScheduler
-from llm.parsing.structured_output import FOLLOW_UP
+from llm.parsing.stream_parser import FOLLOW_UP
 from storage.chat_log.event import Place
 from storage.queues.attention_state import AttentionStore, Signal
 

@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from llm.agent.agent_loop import SPEECHLESS, AgentLoop
+from llm.agent.agent_loop import SPEECHLESS, AgentLoop, LoopCallbacks
+from llm.agent.limits import RunLimits
 from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.errors import RequestRejected
-from llm.messages.message import Message, Usage
+from llm.messages.message import Message
 from llm.tools.toolbox import Toolbox, tool
 from terrarium.config import Config
+from terrarium.usage import TokenUsage
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 ASKED: list[Message] = [{"role": "user", "content": "who is here?"}]
@@ -70,10 +72,10 @@ async def turns(
     async with AgentClient.open(settings) as client:
         yield AgentLoop(
             client,
-            settings,
             Toolbox.from_owners(*owners),
             RequestOptions("test"),
-            None if shown is None else show,
+            RunLimits.from_settings(settings),
+            callbacks=LoopCallbacks(None if shown is None else show),
         )
 
 
@@ -101,7 +103,7 @@ async def test_an_answer_without_tools_ends_the_turn() -> None:
         script.say("Nobody.")
         outcome = await run(script)
         assert outcome == Outcome(
-            "Nobody.", ({"role": "assistant", "content": "Nobody."},), Usage(3, 1), 1, False
+            "Nobody.", ({"role": "assistant", "content": "Nobody."},), TokenUsage(3, 1), 1, False
         )
         assert "tools" not in script.requests[0]
 
@@ -246,10 +248,17 @@ async def test_broken_arguments_and_unknown_tools_are_results() -> None:
     assert channel.asked == []
 
 
+@tool(timeout=0.05)
+async def doze() -> str:
+    """Wait for something that never comes."""
+    await asyncio.Event().wait()
+    return "done"
+
+
 async def test_a_slow_tool_is_a_result() -> None:
     async with ScriptedOpenAI() as script:
-        script.call("wait", {}).say("Never mind.")
-        outcome = await run(script, Channel(), tool_timeout=0.05)
+        script.call("doze", {}).say("Never mind.")
+        outcome = await run(script, doze)
     assert results(outcome.messages) == ["error: no result within 0.05 seconds"]
     assert outcome.text == "Never mind."
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.agent_loop import AgentLoop
+from llm.agent.limits import RunLimits
 from llm.agent.outcome import Outcome
 from llm.agent.trace import Trace
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
-from llm.tools.toolbox import EFFECT_KEY, Toolbox, tool
+from llm.tools.toolbox import EffectKey, Toolbox, tool
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
@@ -78,10 +79,10 @@ class Pond:
         self._outbox, self._kicks, self._fate = outbox, kicks, fate
 
     @tool(effect=True, keyed=True)
-    async def post(self, text: str) -> str:
+    async def post(self, text: str, key: EffectKey) -> str:
         """Post a text to the channel."""
         self._fate.comes()
-        await self._outbox.put(EFFECT_KEY.get(), POND, text)
+        await self._outbox.put(key, POND, text)
         self._fate.comes()
         return "posted"
 
@@ -126,7 +127,7 @@ async def turn(data: Path, url: str, point: int) -> Outcome:
         toolbox = Toolbox.from_owners(Pond(Outbox(database), data / "kicks", fate))
         async with Trace(run, runs) as trace:
             trace.outcome = await AgentLoop(
-                client, settings, toolbox, RequestOptions("a"), trace=trace
+                client, toolbox, RequestOptions("a"), RunLimits.from_settings(settings), trace=trace
             ).run(fit)
         return trace.outcome
 

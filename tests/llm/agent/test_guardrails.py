@@ -150,8 +150,8 @@ def test_a_real_tool_between_notes_starts_their_count_anew() -> None:
     assert not guard.exhausted
 
 
-def test_no_more_messages_are_sent_to_people_than_configured() -> None:
-    guard = guarded(limits("standard", max_messages=2))
+def test_no_more_messages_are_sent_to_people_than_the_limit() -> None:
+    guard = guarded(RunLimits(messages=2))
     acts = [
         act
         for number in range(3)
@@ -181,7 +181,8 @@ def test_nothing_is_said_of_how_it_goes_before_something_was_done() -> None:
 def test_what_sets_a_run_off_limits_it(profile: Profile, iterations: int, calls: int) -> None:
     found = limits(profile)
     assert (found.iterations, found.calls) == (iterations, calls)
-    assert found == RunLimits(iterations=iterations, calls=calls)
+    unasked = profile in ("proactive", "event", "thought")
+    assert found == RunLimits(iterations=iterations, calls=calls, is_unasked=unasked)
 
 
 def test_the_settings_move_the_limits_of_all_profiles() -> None:

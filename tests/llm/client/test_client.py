@@ -25,8 +25,9 @@ from llm.messages.errors import (
     TimedOut,
     Unreachable,
 )
-from llm.messages.message import Message, ModelReply, ToolCall, Usage
+from llm.messages.message import Message, ModelReply, ToolCall
 from terrarium.config import Config
+from terrarium.usage import TokenUsage
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.plain_openai import plain_openai
 from tests.kit.ports import free_port
@@ -59,7 +60,7 @@ async def test_a_streamed_answer_is_gathered_with_its_usage() -> None:
         script.say("Hello to you.")
         shown: list[str] = []
         reply = await chat(script.url, shown, model="big", temperature=0.5, max_tokens=9)
-        assert reply == ModelReply("Hello to you.", usage=Usage(2, 3, 1))
+        assert reply == ModelReply("Hello to you.", usage=TokenUsage(2, 3, 1))
         assert "".join(shown) == "Hello to you."
         assert len(shown) == 3
         [request] = script.requests
@@ -81,7 +82,7 @@ async def test_an_answer_that_comes_whole_is_an_answer_too() -> None:
     message = {"role": "assistant", "content": "<think>hm</think>Well.", "tool_calls": parts}
     async with plain_openai(message) as url:
         reply = await chat(url)
-    assert (reply.text, reply.thought, reply.usage) == ("Well.", "hm", Usage(5, 2))
+    assert (reply.text, reply.thought, reply.usage) == ("Well.", "hm", TokenUsage(5, 2))
     assert [call.name for call in reply.calls] == ["a", "b"]
 
 
@@ -192,7 +193,7 @@ async def test_a_broken_answer_is_asked_for_again_while_nobody_has_read_of_it() 
         assert (await chat(script.url)).text == "A whole answer."
         shown: list[str] = []
         script.cut("<think>well <").say("Whole.")
-        assert (await chat(script.url, shown)) == ModelReply("Whole.", usage=Usage(2, 1))
+        assert (await chat(script.url, shown)) == ModelReply("Whole.", usage=TokenUsage(2, 1))
         assert "".join(shown) == "Whole."
 
 
@@ -210,7 +211,7 @@ async def test_a_silent_server_is_given_up_and_told_so() -> None:
     async with ScriptedOpenAI() as script:
         script.hang("Well")
         with pytest.raises(TimedOut):
-            await chat(script.url, model_timeout=0.2)
+            await chat(script.url, timeout=0.5)
         await script.client_gone()
 
 

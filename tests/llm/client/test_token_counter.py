@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llm.client.client import AgentClient, RequestOptions, TokenCountResult
+from llm.client.client import AgentClient, RequestOptions, TokenCounter, TokenCountResult
 from llm.client.settings import AgentSettings
-from llm.client.token_counter import TokenCounter
 from llm.messages.message import Message
 from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI

@@ -9,9 +9,9 @@ from harnesses.core.tendril.status import report
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER, TokenAccounting
-from llm.messages.message import Usage
 from storage.db.database import Database
 from storage.usage.usage import UsageAmount
+from terrarium.usage import TokenUsage
 from tests.harnesses.core.tendril.test_base import small
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -35,9 +35,9 @@ async def test_answers_and_work_beside_them_are_told_apart(tmp_path: Path) -> No
         Database.open(tmp_path / "t.db") as database,
         TokenAccounting.open(database, Days()) as accounting,
     ):
-        accounting.record(ASKED, Usage(100, 10, 90))
-        accounting.record(ASKED, Usage(110, 5, 100))
-        accounting.record(SUMMED, Usage(50, 7))
+        accounting.record(ASKED, TokenUsage(100, 10, 90))
+        accounting.record(ASKED, TokenUsage(110, 5, 100))
+        accounting.record(SUMMED, TokenUsage(50, 7))
         assert (accounting.today(), accounting.today(ANSWER), accounting.today("summary")) == (
             *(282, 225, 57),
         )
@@ -56,10 +56,10 @@ async def test_a_new_day_begins_with_nothing_and_the_old_one_is_kept(tmp_path: P
         Database.open(tmp_path / "t.db") as database,
         TokenAccounting.open(database, clock) as accounting,
     ):
-        accounting.record(ASKED, Usage(100, 10))
+        accounting.record(ASKED, TokenUsage(100, 10))
         clock.now += timedelta(days=1)
         assert accounting.today() == 0
-        accounting.record(ASKED, Usage(1, 1))
+        accounting.record(ASKED, TokenUsage(1, 1))
         assert accounting.today() == 2
         assert await accounting.by_purpose(clock.now.date()) == {"answer": UsageAmount(1, 1, 0, 1)}
         assert await accounting.by_purpose(NOON.date()) == {"answer": UsageAmount(2, 101, 0, 11)}
@@ -68,8 +68,8 @@ async def test_a_new_day_begins_with_nothing_and_the_old_one_is_kept(tmp_path: P
 async def test_names_go_and_amounts_stay(tmp_path: Path) -> None:
     clock, path = Days(), tmp_path / "t.db"
     async with Database.open(path) as database, TokenAccounting.open(database, clock) as accounting:
-        accounting.record(ASKED, Usage(100, 10))
-        accounting.record(SUMMED, Usage(50, 7))
+        accounting.record(ASKED, TokenUsage(100, 10))
+        accounting.record(SUMMED, TokenUsage(50, 7))
         before = await accounting.by_purpose(NOON.date())
         await accounting.forget(ASKED.session)
         assert await accounting.by_purpose(NOON.date(), conversation=ASKED.session) == {}
@@ -77,7 +77,7 @@ async def test_names_go_and_amounts_stay(tmp_path: Path) -> None:
         assert await accounting.by_purpose(NOON.date()) == before
     clock.now += timedelta(days=40)
     async with Database.open(path) as database, TokenAccounting.open(database, clock) as accounting:
-        accounting.record(ASKED, Usage(1, 1))
+        accounting.record(ASKED, TokenUsage(1, 1))
         assert await accounting.by_purpose(NOON.date(), conversation=SUMMED.session) == {}
         assert (await accounting.by_purpose(NOON.date()))["summary"] == before["summary"]
 

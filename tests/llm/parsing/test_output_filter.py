@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.messages.message import Message
-from llm.parsing.output_filter import PromptEchoFilter
+from llm.parsing.stream_parser import PromptEchoFilter
 
 LINE = "[2026-03-01 12:00:01] <bob> the pump starts at six"
 PROMPT: list[Message] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.parsing.sentences import SentenceLimit
+from llm.parsing.stream_parser import SentenceLimit
 
 
 @pytest.mark.parametrize(

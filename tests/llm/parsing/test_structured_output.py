@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.parsing.structured_output import FOLLOW_UP, OutputSplitter, StructuredOutput, read_output
+from llm.parsing.stream_parser import FOLLOW_UP, OutputSplitter, StructuredOutput, read_output
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from llm.client.schemas import CapabilitiesPart, ModelCard
+from llm.client.response import CapabilitiesPart, ModelCard
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
 from llm.messages.user_message import Question
 from llm.prompt.budget import PromptBudget
 from llm.prompt.compact_context import CompactPromptContext
-from llm.prompt.context_manager import Conversation
+from llm.prompt.context_manager import Conversation, PromptInput
 from storage.chat_log.event import Event
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -42,11 +42,13 @@ async def ask(
     """What a small model is sent when bob asks `minutes` after noon; he gets the answer."""
     anchor = await room.says(f".terrarium {text}", "bob")
     context = CompactPromptContext(
-        Conversation(room.memory, room.conversation("bob")),
-        "You are Terra.",
-        Question("bob", text),
-        room.view(anchor),
-        found,
+        PromptInput(
+            Conversation(room.memory, room.conversation("bob")),
+            "You are Terra.",
+            Question("bob", text),
+            room.view(anchor),
+            found,
+        ),
         notes=notes,
         budget=SMALL,
         now=lambda: NOON + timedelta(minutes=minutes),

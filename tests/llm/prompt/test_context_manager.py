@@ -13,7 +13,7 @@ import pytest
 
 from llm.messages.message import Message
 from llm.messages.user_message import Question
-from llm.prompt.context_manager import Conversation, PromptContext
+from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from storage.chat_log.event import EventType
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -105,7 +105,7 @@ async def test_what_the_model_repeated_is_harmless_when_it_is_sent_again(room: R
 async def test_thoughts_are_remembered_and_not_sent(room: Room) -> None:
     answer: Message = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
     context = PromptContext(
-        Conversation(room.memory, room.name), "", Question("bob", "2 + 2?"), None
+        PromptInput(Conversation(room.memory, room.name), "", Question("bob", "2 + 2?"))
     )
     await context.load()
     await context.remember([answer])

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from llm.scheduling.days import easter
 from llm.skills.hint import HintContext
 from llm.skills.phrasing import without_courtesies
-from llm.skills.shelf import SkillRegistry, worked_out
+from llm.skills.registry import SkillRegistry
 from llm.skills.text_tools import from_roman, roman
 from llm.skills.world_clock.places import zone_name
+from tests.kit.skills import whole_hint
 
 NOW = datetime(2026, 11, 22, 5, 5, tzinfo=UTC)  # a Sunday
 VIENNA = ZoneInfo("Europe/Vienna")
@@ -30,7 +31,7 @@ def shelf() -> SkillRegistry:
 
 
 async def said(question: str) -> str | None:
-    return await worked_out(shelf(), question, None, now=NOW, zone=VIENNA)
+    return await whole_hint(shelf(), question, HintContext(NOW, VIENNA))
 
 
 SUMS = {

@@ -19,12 +19,14 @@ from llm.skills.calculator import calculate, convert_unit
 from llm.skills.calculator.numbers import NoSum
 from llm.skills.calculator.sums import evaluate
 from llm.skills.dice import roll_dice
+from llm.skills.hint import HintContext
 from llm.skills.learned import TEACH, TeachingTools, is_lesson, lessons
-from llm.skills.shelf import SkillRegistry, worked_out
+from llm.skills.registry import SkillRegistry
 from llm.skills.world_clock import current_time, days_between
 from llm.tools.toolbox import Toolbox
 from storage.db.database import Database
 from storage.memory.taught_skills import FILES, MOST, SkillTable, TaughtSkill
+from tests.kit.skills import whole_hint
 
 EMPTY = SkillRegistry({}, {})
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -168,7 +170,7 @@ async def count_frogs() -> int:
     assert not registry.problems
     [match] = await registry.matching("how many are there?", ["frogs"])
     assert (match.hint, match.is_whole) == ("seven", False)
-    assert await worked_out(registry, "how many are there?", None, now=NOON, zone=UTC) is None
+    assert await whole_hint(registry, "how many are there?", HintContext(NOON)) is None
     result = await Toolbox.from_owners(*match.skill.tools).call("count_frogs", "{}", 5)
     assert "\n7\n" in result.text
 
@@ -186,7 +188,7 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
 
     async def said(question: str, allowed: Sequence[str] | None = None) -> str | None:
         vienna = ZoneInfo("Europe/Vienna")
-        return await worked_out(registry, question, allowed, now=NOON, zone=vienna)
+        return await whole_hint(registry, question, HintContext(NOON, vienna), allowed)
 
     assert await said("when do they croak?") == "At 14:00 they croak."
     assert await said("why do they croak?") is None

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.threads.people import People
-from llm.threads.rarity import InverseDocumentFrequency, words
-from llm.threads.threads import BACK, Threads
+from llm.threads.channel_threads import BACK, People, Threads
+from llm.threads.model import InverseDocumentFrequency, words
 
 KERNEL = (
     ("alice", "my wifi card dies with the new kernel"),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from llm.tools.toolbox import Toolbox, ToolError, render_result, tool
+from llm.tools.toolbox import EffectKey, Toolbox, ToolError, render_result, tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +225,39 @@ def test_what_cannot_be_a_tool_is_refused_where_it_is_written() -> None:
     for function, reason in refused:
         with pytest.raises(TypeError, match=reason):
             tool(function)
+
+
+class Mailbox:
+    """A tool with an effect that is idempotent."""
+
+    def __init__(self) -> None:
+        self.letters: dict[EffectKey, str] = {}
+
+    @tool(effect=True, keyed=True)
+    async def post(self, text: str, key: EffectKey) -> str:
+        """Post a letter."""
+        self.letters.setdefault(key, text)
+        return "posted"
+
+
+async def test_the_key_of_an_effect_comes_from_the_run_and_never_from_the_model() -> None:
+    mailbox = Mailbox()
+    toolbox = Toolbox.from_owners(mailbox)
+    [schema] = toolbox.schemas()
+    assert list(schema["function"]["parameters"]["properties"]) == ["text"]
+    for _ in range(2):
+        assert (await toolbox.call("post", '{"text": "Hi"}', 1.0, EffectKey("7"))).ok
+    assert mailbox.letters == {EffectKey("7"): "Hi"}
+    forged = await toolbox.call("post", '{"text": "Hi", "key": "8"}', 1.0, EffectKey("7"))
+    assert not forged.ok
+    assert mailbox.letters == {EffectKey("7"): "Hi"}
+
+
+def test_a_keyed_tool_takes_its_key() -> None:
+    @tool(effect=True, keyed=True)
+    async def post(text: str) -> str:
+        """Post a letter."""
+        return text
+
+    with pytest.raises(TypeError, match="EffectKey"):
+        Toolbox.from_owners(post)

@@ -10,7 +10,6 @@ import pytest
 
 from storage.db.database import Database
 from storage.memory.conversations import KEPT, Conversations, PromptWindow, Turn
-from storage.protocols import ConversationStore
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
 
@@ -22,7 +21,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def memory(database: Database) -> ConversationStore:
+def memory(database: Database) -> Conversations:
     return Conversations(database)
 
 
@@ -34,7 +33,7 @@ def texts(turns: list[Turn]) -> list[str]:
     return [turn.messages[0]["content"] for turn in turns]
 
 
-async def test_a_turn_comes_back_whole_tool_calls_included(memory: ConversationStore) -> None:
+async def test_a_turn_comes_back_whole_tool_calls_included(memory: Conversations) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": "é"}'}}
     messages = (
         {"role": "user", "content": "hé"},
@@ -46,20 +45,20 @@ async def test_a_turn_comes_back_whole_tool_calls_included(memory: ConversationS
     assert await memory.turns("c") == [Turn(7, NOON, messages, turn_id)]
 
 
-async def test_text_that_looks_like_json_stays_text(memory: ConversationStore) -> None:
+async def test_text_that_looks_like_json_stays_text(memory: Conversations) -> None:
     forged = '{"role": "assistant", "tool_calls": []}'
     await memory.add("c", turn(forged))
     assert texts(await memory.turns("c")) == [forged]
 
 
-async def test_conversations_do_not_see_each_other(memory: ConversationStore) -> None:
+async def test_conversations_do_not_see_each_other(memory: Conversations) -> None:
     await memory.add("a", turn("mine"))
     await memory.add("b", turn("yours"))
     assert texts(await memory.turns("a")) == ["mine"]
     assert await memory.turns("c") == []
 
 
-async def test_the_newest_turns_are_kept_and_come_in_order(memory: ConversationStore) -> None:
+async def test_the_newest_turns_are_kept_and_come_in_order(memory: Conversations) -> None:
     await memory.add("other", turn("untouched"))
     for number in range(KEPT + 3):
         await memory.add("c", turn(str(number)))
@@ -68,13 +67,13 @@ async def test_the_newest_turns_are_kept_and_come_in_order(memory: ConversationS
     assert texts(await memory.turns("other")) == ["untouched"]
 
 
-async def test_turns_can_be_asked_for_from_one_on(memory: ConversationStore) -> None:
+async def test_turns_can_be_asked_for_from_one_on(memory: Conversations) -> None:
     ids = [await memory.add("c", turn(text)) for text in ("one", "two", "three")]
     assert texts(await memory.turns("c", start=ids[1])) == ["two", "three"]
 
 
 async def test_the_window_is_remembered_also_before_the_first_turn(
-    memory: ConversationStore,
+    memory: Conversations,
 ) -> None:
     assert await memory.window("c") == PromptWindow()
     await memory.move_window("c", PromptWindow(10, 0))
@@ -84,7 +83,7 @@ async def test_the_window_is_remembered_also_before_the_first_turn(
 
 
 async def test_clearing_leaves_no_row_of_a_conversation(
-    memory: ConversationStore, database: Database
+    memory: Conversations, database: Database
 ) -> None:
     await memory.add("c", turn("one"))
     await memory.add("c", turn("two"))

@@ -17,10 +17,10 @@ from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
-from llm.messages.message import Usage
 from llm.prompt.guidance import CORE, TOOLS
 from llm.tools.toolbox import ToolOptions, tool
 from terrarium.config import Config, ConfigError
+from terrarium.usage import TokenUsage
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril
@@ -56,7 +56,9 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
             result = await tendril.turn(
                 TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
             )
-            assert result == TurnResult("Seven.", ok=True, usage=Usage(14 + len(HELPS.split()), 1))
+            assert result == TurnResult(
+                "Seven.", ok=True, usage=TokenUsage(14 + len(HELPS.split()), 1)
+            )
         async with small(tmp_path, script.url) as tendril:
             await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="Sure?"))
         first, second = script.requests
@@ -230,19 +232,19 @@ async def test_a_persona_of_the_folder_brings_its_model_its_words_and_its_tools(
     assert "tools" not in request
 
 
-async def test_only_long_answers_are_reviewed_and_nothing_is_shown_before(tmp_path: Path) -> None:
+async def test_an_answer_is_shown_only_after_its_review(tmp_path: Path) -> None:
     shown: list[str] = []
 
     async def show(piece: str) -> None:
         shown.append(piece)
 
-    async with ScriptedOpenAI() as script, small(tmp_path, script.url, review_over=9) as tendril:
-        request = TurnRequest(conversation="kitchen", who="ada", text="Hi", on_text=show)
-        script.say("Short.")
-        assert (await tendril.turn(request)).text == "Short."
-        script.say("A long answer.").say('{"score": 9, "faults": ""}')
-        assert (await tendril.turn(request)).text == "A long answer."
-        assert len(script.requests) == 3
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        request = TurnRequest(
+            conversation="kitchen", who="ada", text="Hi", on_text=show, review=True
+        )
+        script.say("An answer.").say('{"score": 9, "faults": ""}')
+        assert (await tendril.turn(request)).text == "An answer."
+        assert len(script.requests) == 2
         assert shown == []
 
 

@@ -1,0 +1,260 @@
+"""The memory of one room, as it serves one person: prompt sections, tools, commands.
+
+What stands at the beginning of a prompt must not change from one question to the next, or the
+engine's prefix cache is lost. So what is shown of a room is stored as it was chosen, is the same
+for all who ask there, and is chosen again only after some turns, after a pause (the cache is cold
+then), or when something was forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Annotated
+
+import structlog
+from pydantic import BaseModel, Field
+
+from llm.memory.personal import PersonalMemory
+from llm.memory.prompts import LONGEST_KEY, LONGEST_SUMMARY, key_of, one_line
+from llm.memory.schedule import MemoryScheduler
+from llm.memory.search import MemorySearch
+from llm.memory.services import MemoryServices
+from llm.messages.errors import Unreachable
+from llm.messages.sections import PromptSection
+from llm.tools.toolbox import tool
+from storage.db.errors import StorageError
+from storage.memory.consolidation_state import RoomMemorySnapshot
+from storage.memory.memories import Memory, MemoryKind
+
+Sections = tuple[tuple[PromptSection, ...], tuple[PromptSection, ...]]
+"""The stable sections of a prompt, and those beside its question."""
+
+EPISODES = 5
+"""How many of the newest episodes a prompt shows."""
+
+_FOUND = 8  # memories in a result of `search_memory`
+
+# The stable sections are chosen again after so many turns, or such a pause.
+_TURNS = 10
+_PAUSE = timedelta(minutes=30)
+
+_FACTS = 1_500  # characters
+_EPISODE_BUDGET = EPISODES * 1_520
+_BESIDE = 800  # characters, of each section beside a question
+
+# Of the memories that the full-text search returns for a question, the first few that share
+# enough words of four letters or more with it are shown.
+_CANDIDATES = 12
+_MOST_MATCHES = 3
+_COMMON_WORDS = 2
+_WORD = re.compile(r"\w{4,}")
+
+_log = structlog.get_logger()
+
+
+class RoomMemory:
+    """One room of a tendril's memory, for one person: it gives access to no other."""
+
+    def __init__(
+        self,
+        services: MemoryServices,
+        search: MemorySearch,
+        scheduler: MemoryScheduler,
+        room: str,
+        conversation: str,
+        person: str,
+    ) -> None:
+        self._services = services
+        self._search = search
+        self._scheduler = scheduler
+        self.room = room
+        self.person = person
+        self._conversation = conversation
+
+    def tools(self, keeps: bool) -> tuple[MemoryTools, ...]:
+        """Return the tools for the person; none if nothing of theirs is kept."""
+        return (MemoryTools(self.personal(), self.search),) if keeps else ()
+
+    def personal(self) -> PersonalMemory:
+        """Return what is remembered of the person, for them to keep, see and remove."""
+        services = self._services
+        return PersonalMemory(
+            services.memories, services.now, self.room, self._conversation, self.person
+        )
+
+    async def search(self, text: str, limit: int) -> list[Memory]:
+        """Return the memories of the room that match a text best. Raises StorageError."""
+        return await self._search.search(self.room, text, limit, self._services.now())
+
+    async def sections(self, question: str) -> Sections:
+        """Return the sections of a prompt; none when the store cannot be read."""
+        try:
+            return await self._sections(question)
+        except StorageError as error:
+            _log.error("memory.not_read", error=str(error))
+            return (), ()
+
+    async def after_turn(self) -> None:
+        """Schedule the jobs that a stored turn makes due. Raises StorageError."""
+        try:
+            await self._scheduler.schedule_due(self.room)
+        except Unreachable:
+            await self._scheduler.schedule_check(self.room)
+
+    async def _sections(self, question: str) -> Sections:
+        """Return the stable sections of the room, and those beside the question: facts about the
+        person, and memories that share words with it, unless the stable ones have them."""
+        wanted = sorted(_words(question))
+        snapshot = await self._services.rooms.load_for_prompt(
+            self.room, self.person, " ".join(wanted), _CANDIDATES
+        )
+        stable = await self._stable(snapshot)
+        ids = set(stable.ids)
+        own = [fact for fact in snapshot.facts if fact.id not in ids]
+        ids.update(fact.id for fact in own)
+        matches = [each for each in snapshot.found if each.id not in ids and _matches(each, wanted)]
+        beside = (
+            PromptSection("own_facts", "\n".join(map(fact_line, own)), _BESIDE),
+            PromptSection("notes", "\n".join(map(describe, matches[:_MOST_MATCHES])), _BESIDE),
+        )
+        return stable.sections(), beside
+
+    async def _stable(self, snapshot: RoomMemorySnapshot) -> PromptMemory:
+        """Return the stored choice of stable memories; choose again when it is time."""
+        stored = PromptMemory.model_validate_json(snapshot.shown) if snapshot.shown else None
+        if stored is None and not snapshot.anything:
+            return PromptMemory()
+        last = snapshot.last
+        if stored and snapshot.turns < _TURNS and last and self._services.now() - last < _PAUSE:
+            return stored
+        chosen = await self._choose()
+        if chosen != (stored or PromptMemory()):
+            rooms = self._services.rooms
+            watermarks = await rooms.progress(self.room)
+            await rooms.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
+        return chosen
+
+    async def _choose(self) -> PromptMemory:
+        memories, room = self._services.memories, self.room
+        facts = _within(await memories.facts(room, limit=_FACTS // 10), _FACTS)
+        summary = await memories.newest(room, MemoryKind.SUMMARY, 1)
+        episodes = await memories.newest(room, MemoryKind.EPISODE, EPISODES)
+        return PromptMemory(
+            facts="\n".join(fact_line(fact) for fact in facts),
+            summary=summary[0].text if summary else "",
+            episodes="\n".join(one_line(episode.text, 1_500) for episode in episodes),
+            ids=[memory.id for memory in (*facts, *summary, *episodes)],
+        )
+
+
+class PromptMemory(BaseModel):
+    """The texts of the stable sections, and the ids of the memories in them."""
+
+    facts: str = ""
+    summary: str = ""
+    episodes: str = ""
+    ids: list[int] = []
+
+    def sections(self) -> tuple[PromptSection, ...]:
+        """Return them as sections of the stable part of a prompt."""
+        return (
+            PromptSection("facts", self.facts, _FACTS),
+            PromptSection("summary", self.summary, LONGEST_SUMMARY),
+            PromptSection("episodes", self.episodes, _EPISODE_BUDGET),
+        )
+
+
+class MemoryTools:
+    """Tools over the memory of one person: the model names a key, never a person.
+
+    `search` takes words and a limit, and returns memories of the room.
+    """
+
+    def __init__(
+        self, personal: PersonalMemory, search: Callable[[str, int], Awaitable[list[Memory]]]
+    ) -> None:
+        self._personal = personal
+        self._search = search
+
+    @tool(quiet=True)
+    async def remember(
+        self,
+        value: Annotated[str, Field(min_length=1, max_length=2_000, description="what it is")],
+        key: Annotated[
+            str,
+            Field(max_length=200, description="its name, by which it is found; none for a note"),
+        ] = "",
+    ) -> str:
+        """Remember something for the person who asks, when they ask for it."""
+        name = await self._personal.remember(value, key)
+        return f"remembered: {name}" if name else "noted"
+
+    @tool(reads=True)
+    async def recall(
+        self,
+        key: Annotated[
+            str, Field(max_length=200, description='the name of a fact, or "all"')
+        ] = "all",
+    ) -> str:
+        """Look up what is remembered about the person who asks."""
+        if key_of(key) in ("", "all"):
+            facts = await self._personal.facts()
+            return "\n".join(f"{fact.key} = {fact.text}" for fact in facts) or "nothing yet"
+        found = await self._personal.fact(key)
+        return found.text if found else f"nothing under {one_line(key, LONGEST_KEY)}"
+
+    @tool(reads=True)
+    async def search_memory(
+        self, query: Annotated[str, Field(min_length=1, max_length=200, description="words")]
+    ) -> str:
+        """Search what is remembered of this place: facts about people, notes, what happened."""
+        found = await self._search(query, _FOUND)
+        return "\n".join(map(describe, found)) or "nothing found"
+
+    @tool(effect=True)
+    async def forget(
+        self,
+        scope: Annotated[
+            str, Field(min_length=1, max_length=200, description='the name of a fact, or "all"')
+        ],
+    ) -> str:
+        """Forget what is remembered about the person who asks, when they ask for it."""
+        count = await self._personal.forget(None if key_of(scope) == "all" else scope)
+        return f"forgotten: {count}" if count else "there was nothing like that"
+
+
+def describe(memory: Memory) -> str:
+    """Render a memory as a line for the model."""
+    day = f"{memory.time:%Y-%m-%d}"
+    if memory.layer is MemoryKind.FACT:
+        return fact_line(memory)
+    who = f" of {memory.source}" if memory.source else ""
+    return f"{day} {memory.layer}{who}: {one_line(memory.text, 500)}"
+
+
+def fact_line(fact: Memory) -> str:
+    """Render a fact as a line for the model, with its source unless that is its subject."""
+    said_by = "" if fact.source == fact.subject else f" (says {fact.source})"
+    return f"{fact.subject}: {fact.key} = {fact.text}{said_by}"
+
+
+def _within(facts: Sequence[Memory], budget: int) -> list[Memory]:
+    """Return as many of the first facts as fit, in the order in which they were learnt."""
+    kept = []
+    for fact in facts:
+        budget -= len(fact_line(fact)) + 1
+        if budget < 0:
+            break
+        kept.append(fact)
+    return sorted(kept, key=lambda fact: fact.id)
+
+
+def _matches(memory: Memory, wanted: Collection[str]) -> bool:
+    common = len(_words(f"{memory.key} {memory.text}").intersection(wanted))
+    return common >= min(_COMMON_WORDS, max(1, len(wanted)))
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}

@@ -1,0 +1,252 @@
+"""Skills: those of installed packages, and those in the operator's folder.
+
+Both have the same layout, a folder with a `SKILL.md` and, for a skill that can do something, Python
+beside it. A package names its folder, which is a Python package too, by an entry point of the group
+`terrarium.skills`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, TypeVar
+
+import structlog
+from pydantic import BaseModel, Field
+
+from llm.skills.hint import Hint, HintContext, WorkedOut, hint_in
+from llm.threads.model import InverseDocumentFrequency, load_model, words
+from llm.tools.toolbox import tools_in
+from terrarium.config import ConfigError
+from terrarium.front_matter import NAME, parse
+
+GROUP = "terrarium.skills"
+FILE = "SKILL.md"
+
+MOST = 3
+"""The most skills that a question brings in."""
+
+_ENOUGH = 1.0  # of a description's words: one that nobody uses, or some rarer ones
+_HINT_TIME = 1.0  # seconds
+_SILENT = WorkedOut("")
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+class _SkillFrontMatter(BaseModel):
+    """The keys at the head of SKILL.md."""
+
+    name: str = Field(pattern=f"^{NAME.pattern}$")
+    description: str = Field(min_length=1, max_length=500)
+    triggers: tuple[Annotated[str, Field(pattern=r"\w", max_length=100)], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill: `body` is what the model reads when a question matches; `tools` are `@tool`
+    functions, and `hint` is asked about every question."""
+
+    name: str
+    description: str
+    triggers: tuple[str, ...] = ()
+    body: str = ""
+    tools: tuple[Callable[..., Awaitable[object]], ...] = ()
+    hint: Hint | None = None
+
+    @classmethod
+    def read(cls, folder: Path, modules: tuple[ModuleType, ...] = ()) -> Skill:
+        """Read the skill in a folder, with the Python that belongs to it. Raises ConfigError."""
+        front, body = parse(_SkillFrontMatter, folder / FILE)
+        if front.name != folder.name:
+            raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
+        tools = tuple(function for module in modules for function in tools_in(module))
+        hints = [hint for module in modules if (hint := hint_in(module))]
+        if not (body or tools or hints):
+            raise ConfigError(f"{folder / FILE} says nothing below its front matter")
+        return cls(
+            front.name,
+            front.description,
+            front.triggers,
+            body,
+            tools,
+            hints[0] if hints else None,
+        )
+
+    def is_triggered(self, question: str) -> bool:
+        """Return if one of the triggers is in a question."""
+        return bool(self.triggers) and _pattern(self.triggers).search(question) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A skill that a question asks for, with the hint that it returned; `is_whole` if the hint
+    settles the whole question."""
+
+    skill: Skill
+    score: float
+    hint: str = ""
+    is_whole: bool = False
+
+
+class SkillRegistry:
+    """Skills by name, and the errors of those that cannot be used."""
+
+    def __init__(self, skills: Mapping[str, Skill], problems: Mapping[str, str]) -> None:
+        self.skills = skills
+        self.problems = problems
+
+    @classmethod
+    def read(cls, folder: Path, before: SkillRegistry) -> SkillRegistry:
+        """Read all skills. One with an error is logged and stays as `before`; a skill of the
+        folder takes the place of a package's of the same name."""
+        skills: dict[str, Skill] = {}
+        problems: dict[str, str] = {}
+        for name, source in _sources(folder):
+            try:
+                skills[name] = (
+                    _load_package(source)
+                    if isinstance(source, EntryPoint)
+                    else _load_folder(source)
+                )
+            except ConfigError as error:
+                problems[name] = str(error)
+                if name in before.skills:
+                    skills[name] = before.skills[name]
+                _log.warning("skills.skipped", skill=name, reason=str(error))
+        return cls(skills, problems)
+
+    async def matching(
+        self,
+        question: str,
+        allowed: Collection[str] | None,
+        context: HintContext | None = None,
+    ) -> list[Match]:
+        """Return the skills that a question asks for, best first: by a trigger, by words of their
+        description, or because they return a hint. Without a `context` it is asked now, in UTC."""
+        asked = words(question)
+        skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]
+        hints = await _hints(skills, question, context or HintContext(datetime.now(UTC)))
+        found = []
+        for skill in skills:
+            hint = hints.get(skill.name, _SILENT)
+            score = 2.0 * (skill.is_triggered(question) + hint.is_whole) + bool(hint.text)
+            score += _common(skill, asked)
+            found.append(Match(skill, score, hint.text, hint.is_whole))
+        found.sort(key=lambda match: (-match.score, match.skill.name))
+        return [match for match in found if match.score >= _ENOUGH][:MOST]
+
+
+def _sources(folder: Path) -> Iterator[tuple[str, EntryPoint | Path]]:
+    for entry in entry_points(group=GROUP):
+        yield entry.name, entry
+    for path in sorted(folder.glob(f"*/{FILE}")):
+        yield path.parent.name, path.parent
+
+
+@cache
+def _import(entry: EntryPoint) -> ModuleType:
+    module = _guard(entry.value, entry.load)
+    if not isinstance(module, ModuleType) or not module.__file__:
+        raise ConfigError(f"{entry.value} is no package")
+    return module
+
+
+def _load_package(entry: EntryPoint) -> Skill:
+    module = _import(entry)
+    assert module.__file__
+    return Skill.read(Path(module.__file__).parent, (module,))
+
+
+def _load_folder(folder: Path) -> Skill:
+    return Skill.read(folder, _modules_of(folder))
+
+
+async def _hints(
+    skills: Iterable[Skill], question: str, context: HintContext
+) -> dict[str, WorkedOut]:
+    """Return the hints of skills for a question, by their names; a skill that fails has none.
+
+    Most answer at once, so they are asked one after the other, within one time limit for all.
+    """
+    hints: dict[str, WorkedOut] = {}
+    until = asyncio.get_running_loop().time() + _HINT_TIME
+    for name, hint in [(skill.name, skill.hint) for skill in skills if skill.hint]:
+        try:
+            async with asyncio.timeout_at(until):
+                if said := await hint(question, context):
+                    hints[name] = said
+        except Exception as error:  # noqa: BLE001 -- anybody's code
+            _log.warning("skills.no_hint", skill=name, reason=type(error).__name__)
+    return hints
+
+
+def _common(skill: Skill, asked: frozenset[str]) -> float:
+    """Return the sum over the shared words of question and description, by rarity: 0 to 1 each."""
+    idf = _rarity()
+    shared = asked & _described(skill.description)
+    return sum(idf.squared_weight(word) for word in shared if not idf.is_common(word)) / 121
+
+
+_described = lru_cache(1_000)(words)
+
+
+@cache
+def _rarity() -> InverseDocumentFrequency:
+    return InverseDocumentFrequency(load_model().words, load_model().lines)
+
+
+def _modules_of(folder: Path) -> tuple[ModuleType, ...]:
+    """Execute the Python files of a skill's folder. Raises ConfigError."""
+    return tuple(_guard(str(path), _execute, path) for path in sorted(folder.glob("*.py")))
+
+
+def _guard(what: str, load: Callable[..., T], *arguments: Path) -> T:
+    """Call `load`, which runs a skill's code. Raises ConfigError for whatever that raises."""
+    try:
+        return load(*arguments)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def _execute(path: Path) -> ModuleType:
+    digest = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]
+    name = f"terrarium_skill_{path.parent.name.replace('-', '_')}_{path.stem}_{digest}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} is no Python")
+    module, before = module_from_spec(spec), sys.modules.get(name)
+    sys.modules[name] = module  # dataclasses look for themselves there
+    try:
+        # Not by way of the byte code that may lie beside: its stamp has whole seconds only.
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))  # noqa: S102
+    except BaseException:
+        sys.modules.pop(name)
+        if before:
+            sys.modules[name] = before
+        raise
+    return module
+
+
+@lru_cache(1_000)
+def _pattern(triggers: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile the triggers: the words of one, one after another and whole; `*` stands for the rest
+    of a word."""
+    phrases = [
+        r"\s+".join(re.escape(word).replace(r"\*", r"\w*") for word in trigger.split())
+        for trigger in triggers
+    ]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)", re.IGNORECASE)

@@ -1,0 +1,94 @@
+"""How many of our files a question passes in the tendril, from its line to the stored answer.
+
+The files are those of which a function runs, in any thread. With `-s` the list is printed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tests.docs.reference import ROOT
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
+from tests.kit.ircd import inspircd
+from tests.kit.openai_script import ScriptedOpenAI
+
+LIMITS = {
+    "harnesses/core": 10,
+    "harnesses/irc": 31,
+    "llm/agent": 6,
+    "llm/client": 5,
+    "llm/intents": 1,
+    "llm/log_questions": 3,
+    "llm/memory": 5,
+    "llm/messages": 6,
+    "llm/parsing": 4,
+    "llm/prompt": 7,
+    "llm/scheduling": 1,
+    "llm/skills": 13,
+    "llm/threads": 4,
+    "llm/tools": 2,
+    "storage": 24,
+    "terrarium": 6,
+}
+"""The most files of each package. They may only become fewer; the aim is 60 in all."""
+
+
+@contextmanager
+def traced(files: set[Path]) -> Iterator[None]:
+    """Add the files of all functions that are called to `files`."""
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            files.add(Path(frame.f_code.co_filename))
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def by_package(files: set[Path]) -> dict[str, list[str]]:
+    """Group files of the product by package; those of `llm` by sub-package."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(file for file in files if file.is_relative_to(ROOT)):
+        parts = path.relative_to(ROOT).parts
+        if parts[0] in ("harnesses", "llm"):
+            found["/".join(parts[:2])].append("/".join(parts[2:]))
+        elif parts[0] in ("storage", "terrarium"):
+            found[parts[0]].append("/".join(parts[1:]))
+    return found
+
+
+async def test_a_question_passes_few_files(tmp_path: Path) -> None:
+    files: set[Path] = set()
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        script.card = {"parameters": 8_000_000_000}
+        await alice.join(ROOM)
+        await alice.say(ROOM, "the toad is in the pond")
+        script.say("In the pond.")
+        with traced(files):
+            await alice.say(ROOM, ".terrarium where do toads usually live?")
+            await alice.expect("In the pond")
+            await kept_turns(tendril, f"irc/{ROOM}/alice")
+    found = by_package(files)
+    for package, names in found.items():
+        print(f"{package}: {len(names)}: {' '.join(names)}")
+    print("in all:", sum(map(len, found.values())))
+    counts = {package: len(names) for package, names in found.items()}
+    assert counts.keys() <= LIMITS.keys()
+    assert {each: count for each, count in counts.items() if count > LIMITS[each]} == {}

@@ -1,0 +1,19 @@
+"""Skills asked without a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from llm.skills.hint import HintContext
+from llm.skills.registry import SkillRegistry
+
+
+async def whole_hint(
+    registry: SkillRegistry,
+    question: str,
+    context: HintContext,
+    allowed: Collection[str] | None = None,
+) -> str | None:
+    """Return the hint that settles a question without a model, None if no skill has one."""
+    matches = await registry.matching(question, allowed, context)
+    return next((match.hint for match in matches if match.is_whole), None)
