@@ -85,6 +85,11 @@ class Trace:
         """True if the run has changed anything."""
         return bool(self._effects)
 
+    def add_failed_request(self, model: str, reason: str, began: float) -> None:
+        """Add the step of a model that could not be asked; `began` is a time of `now`."""
+        ms = round((now() - began) * 1000)
+        self.steps.append(Step("model", model, ok=False, ms=ms, verdict=reason))
+
     async def __aenter__(self) -> Self:
         """Open the run in the background: the model is asked meanwhile."""
         self._opening = asyncio.create_task(self._begin())

@@ -21,7 +21,6 @@ from llm.log_questions.answers import QuotedAnswer
 from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
 from llm.messages.message import Message
 from llm.tools.toolbox import Toolbox
-from storage.runs.runs import Step
 
 _log = structlog.get_logger()
 
@@ -70,8 +69,7 @@ class ModelRun:
                 raise
             reason = type(error).__name__
             _log.warning("turn.quoted_only", reason=reason, error=str(error))
-            model, ms = options.model or tendril.agent.model, round((now() - began) * 1000)
-            self._trace.steps.append(Step("model", model, ok=False, ms=ms, verdict=reason))
+            self._trace.add_failed_request(options.model or tendril.agent.model, reason, began)
             return Outcome.without_model(quoted.text)
         return await self._review(loop.options, outcome)
 
