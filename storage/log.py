@@ -234,7 +234,7 @@ class LogWriter:
 
     @property
     def queued(self) -> int:
-        """How many events wait to be written."""
+        """The number of events that wait to be written."""
         return self._queue.qsize()
 
     def enqueue(self, pending_event: PendingEvent) -> None:

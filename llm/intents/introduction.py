@@ -1,4 +1,4 @@
-"""What the bot says of itself, in written words: true for the model and the tendril of the moment,
+"""Written answers of the bot about itself: true for the model and the tendril of the moment,
 and the same whatever the model would make up."""
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ TOPICS = (ABILITIES, IDENTITY, MODEL, BOT)
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What there is to be said: the bot's `name`, its `model` by name, whether that chooses tools
-    by itself, the `web_address` of the log where people can open it, and what a command begins
-    with (`prefix`)."""
+    """The facts of an introduction: the bot's `name`, its `model` by name, whether that chooses
+    tools by itself, the `web_address` of the log where people can open it, and what a command
+    begins with (`prefix`)."""
 
     name: str
     model: str

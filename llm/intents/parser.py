@@ -174,15 +174,15 @@ def read_intent(text: str, facts: Collection[str] = ()) -> Intent | None:
 
 
 def may_ask_for_fact(text: str) -> bool:
-    """Whether a question may be for something that is remembered, so that it is worth to look up
-    what is."""
+    """Return whether a question may be for something that is remembered, so that it is worth
+    looking up what is."""
     asked = wish_in(text).lower()
     every = (_FACT, _FORGET_FACT, *(questions for questions, _ in _FACT_OF_SELF))
     return any(found_in(questions, asked) is not None for questions in every)
 
 
 def _is_question(text: str) -> bool:
-    """Whether a text ends as a question that is no polite order."""
+    """Return whether a text ends as a question that is no polite order."""
     said = plain(text)
     polite = re.match(r"(?:\w+[,:]? )?(?:please |can |could |would |will |kannst )", said, re.I)
     return said.rstrip().endswith("?") and not polite

@@ -48,7 +48,7 @@ class QuotedAnswer:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the first line likely is the answer."""
+        """True if the first line likely is the answer."""
         return bool(self.lines) and self.lead not in (NEAREST, LATELY)
 
     @property
@@ -61,21 +61,21 @@ class QuotedAnswer:
 
     @property
     def text(self) -> str:
-        """What people get, at most four lines."""
+        """The text that people get, at most four lines."""
         return "\n".join([*([self.lead] if self.lead else []), *self.lines])
 
 
 @dataclass(frozen=True, slots=True)
 class Quoting:
-    """How lines are quoted: in which zone's time, with what `link`, the nick as `nick` writes it
-    (so that nobody is highlighted)."""
+    """The style of quoted lines: in which zone's time, with what `link`, the nick as `nick` writes
+    it (so that nobody is highlighted)."""
 
     zone: tzinfo = UTC
     link: Link = lambda _: None
     nick: Callable[[str], str] = str
 
     def line(self, event: Event) -> str:
-        """An event as people read it, on one line."""
+        """Return an event as people read it, on one line."""
         said = " ".join(event.text.split())
         said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
         who = self.nick(event.nick)
@@ -87,7 +87,7 @@ class Quoting:
 
 @dataclass(frozen=True, slots=True)
 class Questioner:
-    """Who asks, the nicks that are known where they ask, and when it is (None: now)."""
+    """The nick of who asks, the nicks that are known there, and the time (None: now)."""
 
     nick: str = ""
     nicks: Collection[str] = ()
@@ -106,8 +106,8 @@ async def answer_about_log(
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer | None:
-    """The answer to any question, None when it is none to the log: a question about what was said
-    always has one, be it that there is none; another has one where somebody said it. Raises
+    """Return the answer to any question, None when it is none to the log: a question about what was
+    said always has one, be it that there is none; another has one where somebody said it. Raises
     Unavailable."""
     question = read_log_question(
         text, asking.nicks, who=asking.nick, now=asking.now, zone=quoting.zone
@@ -150,9 +150,9 @@ async def answer_from_log(
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer:
-    """The lines that somebody wants of the log, at most MOST_LINES, or a sentence that there are
-    none. `within` says what may be read, and which line asks (`before_id`); nobody who has opted
-    out is quoted. Raises Unavailable."""
+    """Return the lines that somebody wants of the log, at most MOST_LINES, or a sentence that there
+    are none. `within` says what may be read, and which line asks (`before_id`); nobody who has
+    opted out is quoted. Raises Unavailable."""
     query = replace(within, nick=question.nick, types=SPOKEN, own=False)
     timed = question.span.within(query)
     if not question.topic:
@@ -174,8 +174,8 @@ async def answer_plainly(
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer | None:
-    """The line or lines that answer a plain question, None when nobody said it: then it is no
-    question to the log. Raises Unavailable."""
+    """Return the line or lines that answer a plain question, None when nobody said it: then it is
+    no question to the log. Raises Unavailable."""
     passages = await log.passages_for_model(
         question, replace(within, limit=MOST_LINES), line_filter
     )
@@ -189,7 +189,7 @@ async def answer_plainly(
 async def _is_known(
     log: LogReader, question: LogQuestion, within: Query, asking: Questioner
 ) -> bool:
-    """Whether a question is about somebody of the log: "what did Einstein say?" mostly is not."""
+    """Return whether a question is about a nick of the log: "what did Einstein say?" is not."""
     nick = question.nick
     if nick is None or nick.lower() in {each.lower() for each in asking.nicks}:
         return True
@@ -199,7 +199,7 @@ async def _is_known(
 async def _of_person(
     log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
 ) -> QuotedAnswer:
-    """The last or first thing that somebody said."""
+    """Return the last or first thing that somebody said."""
     most = 1 if question.about_time or question.wish is not Wish.BEST else MOST_LINES
     query = replace(query, limit=_LOOKED_AT)
     if question.wish is Wish.OLDEST:
@@ -221,7 +221,7 @@ async def _of_person(
 async def _about(
     log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
 ) -> QuotedAnswer:
-    """What was said about a topic."""
+    """Return what was said about a topic."""
     best = question.wish is Wish.BEST
     passages = await log.passages_for_model(
         question.topic,
@@ -252,6 +252,6 @@ def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -
 
 
 def _select(said: Sequence[Passage]) -> list[Event]:
-    """The best line, and others only where they are nearly as good."""
+    """Return the best line, and others only where they are nearly as good."""
     least = said[0].score - 0.1
     return [each.event for each in said if each.score >= least]

@@ -27,7 +27,7 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogQuestion:
-    """What somebody wants to know of the log: lines of `nick` (None: of anybody) about `topic`
+    """A question to the log: for lines of `nick` (None: of anybody) about `topic`
     ("": about anything), in a `span` of time. `about_time` says that they ask when it was;
     `whole_topic` has the words of time that were read as `span`, as they may be part of it."""
 
@@ -183,7 +183,7 @@ def read_log_question(
     now: datetime | None = None,
     zone: tzinfo = UTC,
 ) -> LogQuestion | None:
-    """What a question wants of the log, None when it is none about what was said.
+    """Return what a question wants of the log, None when it is not about what was said.
 
     `nicks` are those that are known; also another word that stands where a nick does is taken for
     one, as people come and go. `who` is the nick of who asks: "what did I say about ...?". Words
@@ -217,7 +217,7 @@ def _read(said: str, nicks: Collection[str], who: str) -> LogQuestion | None:
 
 
 def _match_nick(word: str, nicks: Collection[str], who: str) -> str | None:
-    """The nick that a word is, None when it is none."""
+    """Return the nick that a word is, None when it is none."""
     for each in (word, word.removesuffix("'s"), word.removesuffix("’s")):
         for nick in nicks:
             if nick.lower() == each.lower():
@@ -228,7 +228,7 @@ def _match_nick(word: str, nicks: Collection[str], who: str) -> str | None:
 
 
 def _strip_courtesies(text: str) -> str:
-    """A question without what is only polite."""
+    """Return a question without its courtesies."""
     text = " ".join(text.split())
     while True:
         shorter = _CLOSING.sub("", _OPENING.sub("", text)).strip(" ,")

@@ -54,7 +54,7 @@ class TimeSpan:
     words: str = ""
 
     def __bool__(self) -> bool:
-        """Whether it is a part of all time."""
+        """Return False for all time, which restricts nothing."""
         return self.since is not None or self.until is not None
 
     @property

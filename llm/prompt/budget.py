@@ -1,4 +1,4 @@
-"""How large a prompt is good for a model, by its card: its size, its speed, its abilities."""
+"""The size of prompt that a model uses well, by its card: its size, its speed, its abilities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TINY = 300_000_000  # parameters, below which a model retells wrongly what it h
 
 @dataclass(frozen=True, slots=True)
 class PromptBudget:
-    """What a prompt may hold for one model.
+    """The limits of a prompt for one model.
 
     `tokens` of lines and turns are worth their time; None: as many as the window holds. A model
     that `is_small` gets one plain sentence of persona, and only lines that belong to the question.

@@ -1,4 +1,4 @@
-"""What a prompt consists of beside memory and log: persona, helps, skills, by one question."""
+"""The parts of a prompt beside memory and log: persona, hints and skills for one question."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class PromptRequest:
-    """What a prompt is made for: a question in a room, who is to answer it, with what `values` in
+    """The request for a prompt: a question in a room, who is to answer it, with what `values` in
     place of the persona's `$names`, and which tools and rights there are. Where somebody
     `wants_status`, the model is asked how the conversation stands. `context` is when and where it
     is asked; None: now, in UTC."""
@@ -72,7 +72,7 @@ class PromptBuilder:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What is wrong with files that cannot be used, by "persona NAME" or "skill NAME"."""
+        """The errors of files that cannot be used, by "persona NAME" or "skill NAME"."""
         personas = {f"persona {name}": why for name, why in self.personas.problems.items()}
         return personas | {f"skill {name}": why for name, why in self.registry.problems.items()}
 
@@ -84,14 +84,14 @@ class PromptBuilder:
         self.personas, self._paths = found, (own, personas, skills)
 
     def files(self) -> Iterator[Path]:
-        """What was read."""
+        """The names of the files that were read."""
         own, personas, skills = self._paths
         yield own
         yield from personas.glob("*.md")
         yield from skills.glob("*/*.*")
 
     def complaint(self) -> str:
-        """What is wrong with files, in a sentence; nothing, when all is well."""
+        """The errors of files in a sentence; "" when all is well."""
         broken = "; ".join(f"{name}: {why}" for name, why in self.problems.items())
         return f"As before, because of errors: {broken}" if broken else ""
 
@@ -161,7 +161,7 @@ def _sections(
 async def _lessons(
     table: SkillTable, request: PromptRequest
 ) -> tuple[list[PromptSection], tuple[str, ...]]:
-    """What people have taught for such a question, and what that is called."""
+    """Return what people have taught for such a question, and its name."""
     try:
         return await lessons(table, request.room, request.text)
     except StorageError as error:  # the question is answered without

@@ -51,8 +51,8 @@ class EventSlice:
 
 @dataclass(frozen=True, slots=True)
 class WindowContents:
-    """What a prompt shows of the log: the newest events, those that are `named`, and the speaker's
-    `own` words, both oldest first."""
+    """The part of the log that a prompt shows: the newest events, those that are `named`, and the
+    speaker's `own` words, both oldest first."""
 
     newest: EventSlice
     named: list[Event]
@@ -94,13 +94,13 @@ class LogWindow:
         return replace(self, anchor=await self.pending_event.preceding_id() or self.anchor)
 
     async def question_event_id(self) -> int:
-        """The id of the event that asks, once it is in the log."""
+        """Return the id of the event that asks, once it is in the log."""
         return (await self.pending_event.wait_visible() if self.pending_event else 0) or self.anchor
 
     async def lines(
         self, start: int, asked: Collection[int], named: Collection[int], *, own: bool
     ) -> WindowContents:
-        """All that there is to show, in one reading.
+        """Return all that there is to show, in one reading.
 
         The newest events begin at the event `start` (0: not known yet) and grow, until people have
         said twice the wanted lines: then they begin anew. Questions that are shown as turns
@@ -125,7 +125,7 @@ class LogWindow:
         return WindowContents(EventSlice(start, shown), others, words)
 
     async def newest(self, start: int, asked: Collection[int]) -> EventSlice:
-        """The newest events alone."""
+        """Return the newest events alone."""
         return (await self.lines(start, asked, (), own=False)).newest
 
     async def answer(self, question: str) -> QuotedAnswer | None:
@@ -158,13 +158,13 @@ class LogWindow:
         return Query(scope=Scope.from_places(self.place), before_id=self.anchor)
 
     async def recent(self, limit: int) -> list[Event]:
-        """The last lines that people said."""
+        """Return the last lines that people said."""
         query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
         [said] = await self.log.for_model(query)
         return said
 
     async def find_related(self, text: str) -> list[int]:
-        """The ids of lines that belong to what the speaker asks: a few."""
+        """Return the ids of lines that belong to what the speaker asks: a few."""
         if self.threads is None or self.last == 0:
             return []
         most = min(self.last, _RELATED)
@@ -200,10 +200,10 @@ class LogWindow:
 
 
 def _is_shown(event: Event, asked: Collection[int]) -> bool:
-    """Whether an event counts: somebody said it, and it is not shown as a turn."""
+    """Return whether an event counts: a person said it, and it is not shown as a turn."""
     return event.type in SPOKEN and not event.own and event.id not in asked
 
 
 def _is_progress(event: Event) -> bool:
-    """Whether an event only said that an answer takes long."""
+    """Return whether an event only said that an answer takes long."""
     return event.own and event.text.endswith(PROGRESS)

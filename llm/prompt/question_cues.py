@@ -1,4 +1,4 @@
-"""What a question refers to, judged by its words alone: the one before it, or the time."""
+"""Cues in the words of a question: to the one before it, to the time, to the talk."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class MeantQuestion:
         ]
 
     def _similar(self, root: str) -> list[float]:
-        """How near a word of a line is to each word of the question. Many lines share words."""
+        """Return how near a word of a line is to each word of the question; lines share words."""
         if (known := self._similarities.get(root)) is not None:
             return known
         table = word_vectors()
@@ -174,7 +174,7 @@ def _word(root: str) -> _Word:
 
 
 def _weight(root: str) -> float:
-    """How much a stem tells, by its frequency in English: from 1 to 7."""
+    """Return how much a stem tells, by its frequency in English: from 1 to 7."""
     return min(_HEAVIEST, max(1.0, math.log(20 + word_vectors().rank(root)) - 2.0))
 
 

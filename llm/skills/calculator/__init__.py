@@ -97,7 +97,7 @@ def _whole_sum(asked: str) -> str | None:
 
 
 def _is_name(text: str, *, asked_for: bool) -> bool:
-    """Whether what looks like a sum is rather a date, a score, a range, a size or a name."""
+    """Return whether what looks like a sum is rather a date, a score, a range, a size or a name."""
     match = _TIGHT.fullmatch(text)
     if not match:
         return False

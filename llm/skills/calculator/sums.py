@@ -180,7 +180,8 @@ class _Reader:
         return value
 
     def _is_remainder(self) -> bool:
-        """Whether the "%" here has a right side: "10 % 3", not "10 %", "10% of 3", "10% + 3"."""
+        """Return whether the "%" here has a right side: "10 % 3", not "10 %", "10% of 3", "10% +
+        3"."""
         following = self._tokens[self._at + 1 : self._at + 2]
         if following and (following[0].kind != "sign" or following[0].text == "("):
             self._tokens[self._at] = Token("sign", "mod")

@@ -145,7 +145,7 @@ def format_rounded(number: Fraction) -> str:
 
 
 def is_exact(number: Fraction) -> bool:
-    """Whether `format_rounded` shows all of a number."""
+    """Return whether `format_rounded` shows all of a number."""
     return Fraction(format_rounded(number)) == number
 
 

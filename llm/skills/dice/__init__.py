@@ -47,7 +47,8 @@ _MOST_THINGS, _LONGEST_THING = 30, 60
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
-    """What was rolled, flipped or picked, where the question asks for that and nothing else."""
+    """Return what was rolled, flipped or picked, where the question asks for that and nothing
+    else."""
     asked = without_courtesies(question)
     said = _coin(asked) or _dice(asked) or _number(asked) or _choice(asked, plain(question))
     return WorkedOut(said, is_whole=True) if said else None

@@ -92,7 +92,7 @@ _ROMAN_OF = re.compile(
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
-    """What a text or a number is in another form, where the question asks for that."""
+    """Return what a text or a number is in another form, where the question asks for that."""
     asked, written = without_courtesies(question), plain(question)
     for answer in (_number, _count_answer, _reverse_answer, _case_answer, _code_answer):
         if said := answer(asked, written):
@@ -185,7 +185,7 @@ def _reverse_answer(asked: str, written: str) -> str | None:
 
 
 def _says(asked: str) -> bool:
-    """Whether the question is for a spelling: "run backwards" is not."""
+    """Return whether the question is for a spelling: "run backwards" is not."""
     return (
         re.match(r"what|how do you (?:say|write|spell)|say |write |spell |reverse", asked)
         is not None
