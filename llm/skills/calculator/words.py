@@ -37,6 +37,7 @@ _SYMBOLS: Sequence[tuple[str, str]] = (
     (r"(?<=%) (?:of|von)\b", " of "),
     (r"\b(?:the )?(?:square root|sqrt) of\b|\b(?:die )?(?:quadrat)?wurzel (?:aus|von)\b", " sqrt "),
     (r"\b(?:the )?cube root of\b", " cbrt "),
+    (r"\b(?:the )?factorial of (\d+)\b", r"\1!"),
     (r"\b(?:the )?factorial of\b", " factorial "),
     (r"(?<=\d) ?factorial\b", "!"),
     (r"\bsquared\b|\bzum quadrat\b", "²"),
