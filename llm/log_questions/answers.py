@@ -20,8 +20,9 @@ MOST_LINES = 3
 _LOOKED_AT = 60  # passages of which the newest or the oldest is wanted
 _COVERED = 0.6  # share of a topic's weight that a line about it has
 _LONGEST = 350  # characters of a line that are quoted
-_NEAR = 0.1  # score of a line that is worth showing where none surely answers the question
+_NEAR = 0.3  # score of a line that is worth showing where none surely answers the question
 _READ = 10  # of the nearest lines, that a model reads
+_LEAST_READ = 0.1  # score of these
 
 NEAREST = "Nobody said that here in these words; nearest:"
 """Before lines of which none is surely the answer."""
@@ -135,12 +136,15 @@ async def nearest_lines(
     nothing comes near. `near` are those that are near in meaning, best first. Raises
     Unavailable."""
     passages = await log.nearest_for_model(question, replace(within, limit=_READ), line_filter)
-    by_words = [each.event for each in passages.items if each.score >= _NEAR]
+    by_words = [each.event for each in passages.items if each.score >= _LEAST_READ]
     by_meaning = [event for event in near if not line_filter.leaves_out(event)]
     merged = [event for pair in zip_longest(by_meaning, by_words) for event in pair if event]
     events = list({event.id: event for event in merged}.values())
-    lines = tuple(map(quoting.line, events[:MOST_LINES]))
-    return QuotedAnswer(NEAREST if events else "", lines, tuple(events))
+    shown = {each.event.id for each in passages.items if each.score >= _NEAR}
+    shown.update(event.id for event in by_meaning)
+    quoted = [event for event in events if event.id in shown][:MOST_LINES]
+    lines = tuple(map(quoting.line, quoted))
+    return QuotedAnswer(NEAREST if lines else "", lines, tuple(events))
 
 
 async def answer_from_log(

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
@@ -116,6 +117,7 @@ async def test_a_supervised_server_ends_with_its_supervisor(tmp_path: Path) -> N
             assert (await ended(process))[0] == 0
 
 
+@pytest.mark.server
 async def test_a_taken_port_is_named_with_the_way_to_another(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

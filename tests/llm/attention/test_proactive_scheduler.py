@@ -16,6 +16,7 @@ from storage.db.database import Database
 from storage.queues.attention_state import AttentionStore, Signal
 from terrarium.clock import Clock
 from tests.kit.clock import ManualClock
+from tests.kit.patience import PATIENCE
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 FROGS, TOADS = Place("irc", "#frogs"), Place("irc", "#toads")
@@ -34,7 +35,7 @@ class Mind:
         return await self.ends.get()
 
     async def wake(self) -> Trigger:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             return await self.asked.get()
 
 
@@ -64,7 +65,7 @@ def reaction(person: str) -> Signal:
 
 async def until(clock: ManualClock, happened: Callable[[], bool]) -> None:
     """Let second after second pass until something has happened."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not happened():
             await clock.asleep()
             await asyncio.sleep(0)

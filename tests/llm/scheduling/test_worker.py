@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from llm.messages.errors import Unreachable
 from llm.scheduling.worker import Handler, Worker
 from storage.db.database import Database
@@ -201,6 +203,7 @@ async def killed(folder: Path) -> int:
     return code
 
 
+@pytest.mark.server
 async def test_a_job_that_was_killed_in_the_middle_runs_once_more_and_poison_ends_dead(
     tmp_path: Path,
 ) -> None:

@@ -121,6 +121,7 @@ async def test_a_second_one_on_the_same_data_is_refused(tmp_path: Path) -> None:
         assert running.process.returncode is None
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("variable", "key", "who"),
     [

@@ -171,7 +171,7 @@ async def test_the_model_keeps_reminders_in_the_name_of_who_asks(tmp_path: Path)
         it.life(NOON, script.url) as clock,
     ):
         script.call("remind", {"when": "in 20 minutes", "text": "tea"}).say("I will.")
-        await it.alice.say(ROOM, ".terrarium I want to be reminded of my tea in 20 minutes")
+        await it.alice.say(ROOM, ".terrarium my tea is ready in 20 minutes and you might remind me")
         await it.alice.expect("alice: I will")
         script.call("remind", {"when": "when it rains", "text": "tea"}).say("I cannot.")
         await it.alice.say(ROOM, ".terrarium remind me of it when it rains")
