@@ -75,7 +75,7 @@ async def until(clock: ManualClock, happened: Callable[[], bool]) -> None:
 async def dealt_with(beating: ProactiveScheduler) -> None:
     """Wait until no signal is left. Then the heart stands still, and no time has to pass."""
     async with asyncio.timeout(PATIENCE):
-        while beating.pending_signals:
+        while beating.pending_signals:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
 
 
