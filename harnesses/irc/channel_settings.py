@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harnesses.irc.protocol.isupport import Casemap
-from storage.chat_log.event import Place
+from storage.chat_log.event import Place, channel_of_room
 from storage.db.database import Database
 from storage.queues.channel_settings import EVERYWHERE, ChannelSettings
 
@@ -92,8 +92,10 @@ class BehaviourResolver:
         self._known.clear()
 
     def resolve(self, place: Place) -> ChannelBehaviour:
-        """Return what counts at a place, however its channel is spelled."""
-        place = Place(place.network, self._folds[place.network](place.channel))
+        """Return what counts at a place, however its channel is spelled; for a part of a channel,
+        what counts on the channel."""
+        channel = channel_of_room(place.channel)
+        place = Place(place.network, self._folds[place.network](channel))
         if place not in self._known:
             if len(self._known) > 1_000:  # private conversations are places too
                 self._known.clear()

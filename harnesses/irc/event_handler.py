@@ -11,7 +11,7 @@ import structlog
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import Commands
-from harnesses.irc.policy.log_records import place_of, split_lines, to_log_event
+from harnesses.irc.policy.log_records import is_public, split_lines, to_log_event
 from harnesses.irc.policy.requests import (
     Command,
     CommandRequest,
@@ -62,10 +62,10 @@ class EventHandler:
         services = self._services
         network, policy = services.networks[event.network], services.policy
         event, who = policy.speaker(network, event)
-        place = place_of(event)
+        place = policy.place(network, event, who)
         behaviour = services.behaviours.resolve(place)
         asked = policy.parse_trigger(network, event, who, behaviour.command_prefix)
-        line = to_log_event(event)
+        line = to_log_event(event, place)
         # Commands about one's own data are not logged, whatever else is.
         may_log = behaviour.logging and not (asked and asked.command in UNLOGGED)
         keeps = may_log and services.opt_outs.opt_out_rules.keeps(line)
@@ -107,4 +107,4 @@ class EventHandler:
 
 
 def _is_said_to_all(event: IrcEvent) -> bool:
-    return event.channel is not None and event.type in ("PRIVMSG", "ACTION")
+    return is_public(event) and event.type in ("PRIVMSG", "ACTION")

@@ -16,13 +16,15 @@ import structlog
 from pydantic import Field
 
 from harnesses.irc.policy.log_records import channel_key
-from harnesses.irc.policy.requests import CommandRequest
+from harnesses.irc.policy.requests import CommandRequest, identity_of
 from harnesses.irc.services import BotServices
+from harnesses.irc.transport.network import Network
 from llm.messages.escaping import escape_tags
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
 from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import ToolError, tool
+from storage.chat_log.event import Identity, Place
 from storage.chat_log.pending_event import PendingEvent
 from storage.db.database import Database, to_micros
 from storage.memory.memories import person_of
@@ -38,10 +40,13 @@ TIMEZONE_FACT = "timezone"
 
 _KIND = "reminder"
 _AGAIN = timedelta(seconds=15)  # until a place that we are not in is tried again
+_ABSENT = timedelta(minutes=2)  # until somebody who is not there is looked for again
+_KEPT = timedelta(days=30)  # for which a reminder waits for somebody who does not come
 _LATE = timedelta(minutes=2)  # from when on we say that it is late
 
-Say = Callable[[Reminder, str], Awaitable[bool]]
-"""Says a text to whom a reminder belongs, where it belongs; whether that was possible."""
+Say = Callable[[Reminder, str], Awaitable[timedelta | None]]
+"""Says a text to whom a reminder belongs, where it belongs; until when to wait if that is not
+possible."""
 
 Zone = Callable[[CommandRequest], Awaitable[str]]
 """The name of the time zone in which whoever asks means their times."""
@@ -132,10 +137,16 @@ class ReminderService:
         now = self._clock.now()
         if reminder is None or reminder.due > now:
             return
-        if not await self._say(reminder, _words(reminder, now)):
-            await self._jobs.postpone(job, now + _AGAIN)
+        pause = await self._say(reminder, _words(reminder, now))
+        if pause and now - reminder.due < _KEPT:
+            await self._jobs.postpone(job, now + pause)
             return
-        _log.info("irc.reminded", network=reminder.place.network, reminder=reminder.id)
+        _log.info(
+            "irc.reminded",
+            network=reminder.place.network,
+            reminder=reminder.id,
+            in_vain=pause is not None,
+        )
         if reminder.rule:
             table = Timetable.parse(reminder.rule, reminder.zone)
             await self._plan(await self._kept.move(reminder, table.after(now)))
@@ -147,18 +158,32 @@ def create_service(services: BotServices) -> ReminderService:
     """Return the reminders of the IRC tendril."""
     tendril, sender = services.tendril, services.sender
 
-    async def say(reminder: Reminder, text: str) -> bool:
+    async def say(reminder: Reminder, text: str) -> timedelta | None:
         owner, place = reminder.owner, reminder.place
         network = services.networks.get(place.network)
-        if network is None or not network.reaches(place.channel):
-            return False
+        if network is None:
+            return _AGAIN
+        who, recipient = Identity(owner.nick, owner.user, owner.host, owner.account), place.channel
+        if reminder.private:
+            found = await _find_owner(network, owner)
+            if found is None:
+                return _ABSENT
+            who, recipient = found, found.nick
+            place = Place(network.name, who.room(network.fold))
+        elif not network.reaches(place.channel):
+            return _AGAIN
         hides = services.opt_outs.opt_out_rules.hides_person
         target = sender.target(network, place, private=reminder.private)
-        logged = target.logged and not hides(owner.network, owner.nick, owner.account)
         asked = PendingEvent(None)  # so that what we say goes when what was asked for is forgotten
         asked.mark_visible(reminder.question_event_id)
-        target = replace(target, nick=owner.nick, logged=logged, answers=asked)
-        return await sender.say(target, text)
+        target = replace(
+            target,
+            recipient=recipient,
+            nick=who.nick,
+            logged=target.logged and not hides(owner.network, who),
+            answers=asked,
+        )
+        return None if await sender.say(target, text) else _AGAIN
 
     async def zone(request: CommandRequest) -> str:
         fold = request.network.fold
@@ -168,6 +193,25 @@ def create_service(services: BotServices) -> ReminderService:
 
     lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
     return ReminderService(tendril.database, tendril.clock, zone, say, lock)
+
+
+async def _find_owner(network: Network, owner: Owner) -> Identity | None:
+    """Return the owner of a reminder as they are on the network at this moment, under whatever
+    nick when they have an account; None while they are not there, whoever has their nick."""
+
+    def is_owner(who: Identity) -> bool:
+        if owner.account:
+            return who.account is not None and fold(who.account) == fold(owner.account)
+        ours = Identity(owner.nick, owner.user, owner.host)
+        return replace(who, account=None).room(fold) == ours.room(fold)
+
+    fold = network.fold
+    for who in map(identity_of, network.people()):
+        if is_owner(who):
+            return who
+    member = await network.whois(owner.nick)
+    who_now = identity_of(member) if member else None
+    return who_now if who_now and is_owner(who_now) else None
 
 
 def owner_of(request: CommandRequest) -> Owner:

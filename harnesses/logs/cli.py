@@ -248,7 +248,8 @@ def forget(
 ) -> None:
     """Remove all that is kept of what somebody said, for ever; the bot may be running.
 
-    Under a nick there may have been several people: all of them are forgotten.
+    Under a nick there may have been several people: all of them are forgotten. What was interrupted
+    before is finished, too.
     """
     if (nick is None) == (account is None):
         raise typer.BadParameter("say either --nick or --account")
@@ -262,6 +263,13 @@ def forget(
         f"{gone.events} events, {gone.replies} lines and {gone.turns} turns of the bot removed;"
         " copies and exports that you made still have them"
     )
+    if not gone.is_finished:
+        typer.echo(
+            "not finished: a file could not be written (the log above says which); the tendrils go"
+            " on at their start and each hour, or run this again",
+            err=True,
+        )
+        raise typer.Exit(1)
 
 
 @logs.command()

@@ -8,14 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from harnesses.logs.new_file import atomic_write
-from storage.chat_log.event import Place
 from storage.db.backup import back_up
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.db.secure_delete import vacuum
 from storage.log import ChatLog
-from storage.privacy.audit_log import AuditEntry, AuditLog
-from storage.privacy.erasure import Forgotten, NamedPerson, count, forget, other_files
+from storage.privacy.erasure import Forgotten, NamedPerson, count, forget
 from storage.settings import log_path
 from terrarium.config import Config
 
@@ -39,19 +37,13 @@ async def count_of(config: Config, person: NamedPerson) -> int:
 
 
 async def forget_named(config: Config, person: NamedPerson) -> Forgotten:
-    """Forget a person everywhere. The audit log gets an entry that does not name the person.
+    """Forget a person everywhere, and finish what was begun before. The audit log gets an entry
+    that does not name the person.
 
-    Raises StorageError.
+    Raises StorageError when that could not even begin.
     """
-    path = log_path(config)
-    async with open_log(path) as database:
-        others = other_files(config.data, path)
-        gone = await forget(database, ChatLog(database), person, others)
-        entry = AuditEntry(
-            Place(person.network or "", ""), "command line", "forget", f"{gone.events} events"
-        )
-        await AuditLog(database).add(entry)
-    return gone
+    async with open_log(log_path(config)) as database:
+        return await forget(database, ChatLog(database), person, config.data, "command line")
 
 
 async def vacuum_log(path: Path) -> None:

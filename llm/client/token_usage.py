@@ -79,6 +79,11 @@ class TokenAccounting:
         async with self._tally.quiesce():
             await self._spending.forget(session)
 
+    async def forget_names(self) -> None:
+        """Keep what all conversations have cost, but not whose they were. Raises StorageError."""
+        async with self._tally.quiesce():
+            await self._spending.forget_names()
+
     async def _load(self) -> None:
         for purpose, amount in (await self._spending.by_purpose(self._day, self._day)).items():
             self._today[purpose] = amount.prompt + amount.completion

@@ -1,11 +1,15 @@
-"""Opt-outs: people who are not logged, and the mark of lines that are not kept."""
+"""Opt-outs: people who are not logged, and the mark of lines that are not kept.
+
+An opt-out binds a services account or, of somebody who is not logged in, the whole
+`nick!user@host`. So nobody can take it over, or take it back, by taking the nick.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from storage.chat_log.event import SPOKEN, Event
+from storage.chat_log.event import SPOKEN, Event, EventType, Identity
 from storage.db.database import Database
 
 MARK = "[nolog]"
@@ -24,12 +28,25 @@ def name_of(network: str, name: str) -> Name:
     return network, name.lower().translate(_CASES)
 
 
+Mask = tuple[str, str, str, str]
+"""A network with the nick, user name and host of somebody on it, as they are compared."""
+
+_ANY = "*"  # the user name and the host of who asked before masks were kept
+
+
+def mask_of(network: str, who: Identity) -> Mask:
+    """Return the whole mask of a person."""
+    return *name_of(network, who.nick), who.user.lower(), who.host.lower()
+
+
 @dataclass(frozen=True, slots=True)
 class OptOutRules:
-    """Rules of what the log may keep: `nicks` and `accounts` of people who have opted out."""
+    """Rules of what the log may keep: the `accounts` and `masks` of people who have opted out, and
+    the `nicks` that they had then."""
 
-    nicks: frozenset[Name] = frozenset()
     accounts: frozenset[Name] = frozenset()
+    masks: frozenset[Mask] = frozenset()
+    nicks: frozenset[Name] = frozenset()
 
     def keeps(self, event: Event) -> bool:
         """Return True if the log may have an event; one of our own only for its mark."""
@@ -38,24 +55,34 @@ class OptOutRules:
 
     def hides(self, event: Event) -> bool:
         """Return True if an event is by, or about, a person who has opted out."""
-        if not self.nicks and not self.accounts:
+        if not self.nicks:
             return False
-        names = (event.nick, event.target) if event.target else (event.nick,)
-        return any(self.hides_person(event.network, name, event.account) for name in names)
-
-    def hides_person(self, network: str, nick: str, account: str | None) -> bool:
-        """Return True if a person has opted out."""
-        if account and name_of(network, account) in self.accounts:
+        who, network = Identity.from_event(event), event.network
+        if self.hides_person(network, who):
             return True
-        return name_of(network, nick) in self.nicks
+        if event.type is EventType.NICK:
+            return self.hides_person(network, replace(who, nick=event.target))
+        return bool(event.target) and name_of(network, event.target) in self.nicks
+
+    def hides_person(self, network: str, who: Identity) -> bool:
+        """Return True if a person has opted out. Of whom nothing but the nick is known, as in
+        imported logs, it is everybody who had the nick of one."""
+        if not (who.user or who.host or who.account):
+            return name_of(network, who.nick) in self.nicks
+        if who.account and name_of(network, who.account) in self.accounts:
+            return True
+        if mask_of(network, who) in self.masks:
+            return True
+        return not who.account and (*name_of(network, who.nick), _ANY, _ANY) in self.masks
 
 
 def rules(connection: sqlite3.Connection) -> OptOutRules:
     """Return the rules as of now."""
-    rows = connection.execute("SELECT network, nick, account FROM unlogged").fetchall()
+    rows = connection.execute("SELECT network, account, nick, user, host FROM unlogged").fetchall()
     return OptOutRules(
-        frozenset((network, nick) for network, nick, _ in rows),
-        frozenset((network, account) for network, _, account in rows if account),
+        accounts=frozenset((network, account) for network, account, *_ in rows if account),
+        masks=frozenset((network, *mask) for network, account, *mask in rows if not account),
+        nicks=frozenset((network, nick) for network, _, nick, *_ in rows),
     )
 
 
@@ -72,25 +99,28 @@ class OptOuts:
         self.opt_out_rules = await self._database.read(rules)
         return self.opt_out_rules
 
-    async def add(self, network: str, nick: str, account: str | None) -> None:
-        """Log nothing more of a person. A nick that an account has opted out stays that one's."""
-        owner = name_of(network, account)[1] if account else None
+    async def add(self, network: str, who: Identity) -> None:
+        """Log nothing more of a person: of their account or, without one, of their mask."""
+        row = (*mask_of(network, who), "")
+        if who.account:
+            row = (*name_of(network, who.nick), "", "", name_of(network, who.account)[1])
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT INTO unlogged VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
-                " SET account = excluded.account WHERE account IS NULL",
-                [*name_of(network, nick), owner],
+                "INSERT OR IGNORE INTO unlogged (network, nick, user, host, account)"
+                " VALUES (?, ?, ?, ?, ?)",
+                row,
             )
         await self.load()
 
-    async def remove(self, network: str, nick: str, account: str | None) -> bool:
-        """Log a person again, unless it was another account that opted the nick out; whether
-        they are logged now."""
-        owner = name_of(network, account)[1] if account else None
+    async def remove(self, network: str, who: Identity) -> bool:
+        """Take back what a person has asked for, under their account or mask, and nobody else's;
+        return whether that has changed anything or there was nothing under their nick either."""
+        account = name_of(network, who.account)[1] if who.account else None
         async with self._database.transaction() as db:
-            await db.execute(
-                "DELETE FROM unlogged WHERE network = ?1 AND"
-                " (account = ?3 OR nick = ?2 AND account IS NULL)",
-                [*name_of(network, nick), owner],
+            cursor = await db.execute(
+                "DELETE FROM unlogged WHERE network = ?1 AND (account = ?5 OR account = ''"
+                " AND nick = ?2 AND user = ?3 AND host = ?4)",
+                [*mask_of(network, who), account],
             )
-        return name_of(network, nick) not in (await self.load()).nicks
+        left = (await self.load()).nicks
+        return cursor.rowcount > 0 or name_of(network, who.nick) not in left

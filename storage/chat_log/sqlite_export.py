@@ -1,6 +1,7 @@
 """A copy of log events in one plain table, for whoever wants to ask it with SQL of their own.
 
-It has no user names and hosts, which can identify people, so that it can be given away.
+It has no user names and hosts, which can identify people, so that it can be given away: a private
+conversation bears the nick alone.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _row(event: Event) -> tuple[object, ...]:
     return (
         event.id,
         event.network,
-        event.channel,
+        event.channel.partition("!")[0] if event.private else event.channel,
         event.private,
         event.type.value,
         event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

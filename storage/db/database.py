@@ -122,6 +122,11 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {self._path}>"
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
         """Yield the main writing connection in BEGIN IMMEDIATE ... COMMIT; durable.
@@ -208,12 +213,12 @@ class Database:
             self._inline_writes = 0
             await self.execute_outside_transaction("PRAGMA wal_checkpoint(PASSIVE)")
 
-    async def execute_outside_transaction(self, statement: str) -> None:
-        """Run a statement that no transaction may contain, as PRAGMA or VACUUM, on the main
-        writing connection. Raises Unavailable."""
+    async def execute_outside_transaction(self, statement: str) -> list[Row]:
+        """Return the rows of a statement that no transaction may contain, as PRAGMA or VACUUM, run
+        on the main writing connection. Raises Unavailable."""
         async with self._lock:
             try:
-                await self._writer.execute_fetchall(statement)
+                return list(await self._writer.execute_fetchall(statement))
             except sqlite3.Error as error:
                 raise _unwritable(error) from error
 

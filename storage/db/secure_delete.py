@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from storage.db.database import Database
+from storage.db.errors import Unavailable
 
 SMALL = 256 << 20
 """Bytes that are written anew in a few seconds."""
@@ -33,13 +34,24 @@ async def secure_delete(database: Database, small: int = SMALL) -> AsyncIterator
             await _wipe_free_pages(database)
     finally:
         await database.execute_outside_transaction("PRAGMA secure_delete = OFF")
-    await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
+    await _empty_wal(database)
 
 
 async def vacuum(database: Database) -> None:
     """Write the whole file anew; others who write wait for it. Raises Unavailable."""
     await database.execute_outside_transaction("VACUUM")
-    await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
+    await _empty_wal(database)
+
+
+async def _empty_wal(database: Database) -> None:
+    """Move what is in the write-ahead log to the file, and truncate the log.
+
+    Raises Unavailable when somebody still reads from it: SQLite reports that in the first column
+    of the result only, and the log keeps what was deleted.
+    """
+    rows = await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
+    if rows and rows[0][0]:
+        raise Unavailable("the write-ahead log is still being read")
 
 
 async def _number(database: Database, pragma: str) -> int:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import aiosqlite
+
 from storage.chat_log.event import Place
 from storage.db.database import Database, from_micros, to_micros
+
+FORGOTTEN = "(forgotten)"
+"""Stands in place of a person who is forgotten."""
+
+_PUNCTUATION = ".,:;?!'\"()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,8 @@ class AuditEntry:
 
 
 class AuditLog:
-    """The deeds in a database file; rows are only ever added."""
+    """The deeds in a database file; rows are only ever added, and lose the names of people who are
+    forgotten."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -31,14 +40,7 @@ class AuditLog:
     async def add(self, entry: AuditEntry) -> None:
         """Write down a deed of this moment."""
         async with self._database.transaction() as db:
-            await db.execute(
-                "INSERT INTO audit (time, network, channel, actor, action, target, reason)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [
-                    *(to_micros(datetime.now(UTC)), entry.place.network, entry.place.channel),
-                    *(entry.actor, entry.action, entry.target, entry.reason),
-                ],
-            )
+            await insert_entry(db, entry)
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
         """Return the newest deeds, oldest first."""
@@ -53,3 +55,57 @@ class AuditLog:
             )
             for row in reversed(rows)
         ]
+
+    async def forget(
+        self,
+        network: str | None,
+        names: Collection[str],
+        hosts: Collection[str],
+        quotes: Callable[[str], bool],
+    ) -> None:
+        """Take people out of what was done to them, on one network or on all.
+
+        That it was done, by whom and when, stays; the target goes, and a reason that names or
+        `quotes` them.
+        """
+        people = {name.lower() for name in names}, {host.lower() for host in hosts}
+        rows = await self._database.fetch_all(
+            "SELECT rowid, target, reason FROM audit WHERE ?1 IS NULL OR network = ?1", [network]
+        )
+
+        def stripped(text: str, *, is_quote: bool = False) -> str:
+            return FORGOTTEN if is_quote or _names(text, *people) else text
+
+        changed = []
+        for row in rows:
+            target = stripped(row["target"])
+            reason = stripped(row["reason"], is_quote=quotes(row["reason"]))
+            if (target, reason) != (row["target"], row["reason"]):
+                changed.append([target, reason, row["rowid"]])
+        if changed:
+            async with self._database.transaction() as db:
+                await db.executemany(
+                    "UPDATE audit SET target = ?, reason = ? WHERE rowid = ?", changed
+                )
+
+
+async def insert_entry(db: aiosqlite.Connection, entry: AuditEntry) -> None:
+    """Write down a deed of this moment, inside a transaction."""
+    await db.execute(
+        "INSERT INTO audit (time, network, channel, actor, action, target, reason)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            *(to_micros(datetime.now(UTC)), entry.place.network, entry.place.channel),
+            *(entry.actor, entry.action, entry.target, entry.reason),
+        ],
+    )
+
+
+def _names(text: str, names: Collection[str], hosts: Collection[str]) -> bool:
+    """Return True if a word of `text` is one of the nicks, or a mask of a nick or a host."""
+    for word in text.lower().split():
+        nick, _, rest = word.partition("!")
+        _, at, host = (rest or word).partition("@")
+        if (at and host in hosts) or nick.strip(_PUNCTUATION) in names:
+            return True
+    return False

@@ -9,23 +9,40 @@ log.
 
 Whose an event is: for somebody who asks for it themselves, `Person`; for whoever keeps the file, a
 nick or an account (`NamedPerson`), which they answer for.
+
+A forgetting takes several files and many transactions, and ends in all of them or goes on: what is
+to be done is recorded first (`PendingErasure`), and each step is ticked off. Every step may be done
+again. The record is in the log's own file; at the end it loses the person, then the file is
+rewritten, and only then it goes: whenever that is interrupted, a rewriting is still to come.
 """
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager, closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from storage.chat_log.event import EVERYTHING, Event
+import structlog
+
+from storage.chat_log.event import EVERYTHING, Event, Scope
+from storage.chat_log.opt_outs import name_of
 from storage.db.database import Database
+from storage.db.errors import StorageError, Unavailable
 from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
 from storage.memory.deletion import DeletedTurn, forget_people, scrub
 from storage.memory.taught_skills import SkillTable
+from storage.privacy.audit_log import AuditLog
+from storage.privacy.pending_erasures import (
+    PendingErasure,
+    PendingErasures,
+    has_pending_erasures,
+)
 from storage.privacy.quote_detector import QuoteDetector
 from storage.queues.attention_state import AttentionStore
 from storage.queues.reminders import Owner, Reminders
@@ -33,6 +50,13 @@ from storage.runs.runs import Runs
 from storage.usage.token_spending import Spending
 
 _PIECE = 5_000  # events in memory at once
+_COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
+"""Steps beside those that are named after another tendril's file."""
+_COPY = ".before-*"  # what follows the name of a file in that of a copy made before its migration
+_PATIENCE = 60.0  # seconds to wait for another process that forgets
+_LOOK = 0.1  # seconds until it is looked whether it still does
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +122,13 @@ class NamedPerson:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The number of events of the person, and of lines and turns of the bot, that were removed."""
+    """The number of events of the person, and of lines and turns of the bot, that were removed;
+    unless it `is_finished`, something is left, which `finish_erasures` goes on with."""
 
     events: int = 0
     replies: int = 0
     turns: int = 0
+    is_finished: bool = True
 
 
 async def count(log: ChatLog, person: Person | NamedPerson) -> int:
@@ -111,36 +137,192 @@ async def count(log: ChatLog, person: Person | NamedPerson) -> int:
 
 
 async def forget(
-    database: Database, log: ChatLog, person: Person | NamedPerson, others: Sequence[Path] = ()
+    database: Database,
+    log: ChatLog,
+    person: Person | NamedPerson,
+    data: Path | None = None,
+    actor: str = "",
 ) -> Forgotten:
-    """Remove a person from the log in `database`, and from the files of other tendrils.
+    """Remove a person from the log in `database`, and from the files of all tendrils in the folder
+    `data` (default: that of the log); finish what was begun before, too.
 
-    Raises StorageError; it can then be done again.
+    `actor` is who the audit log says has done it. Raises StorageError when that could not even be
+    recorded: then nothing is removed. After any later error the result is not finished.
     """
+    folder = data or database.path.parent
+    erasure = await _plan(database, log, person, folder, actor)
+    number = await PendingErasures(database).add(erasure) if erasure else 0
+    try:
+        finished = await finish_erasures(database, log, folder)
+    except StorageError as error:
+        _log.error("erasure.not_begun", error=str(error))
+        finished = {number: Forgotten(is_finished=False)}
+    if erasure is None:
+        return Forgotten(is_finished=all(each.is_finished for each in finished.values()))
+    # Another process may have finished it meanwhile.
+    known = finished.get(number, Forgotten())
+    return replace(known, events=erasure.removed_events, replies=erasure.removed_replies)
+
+
+async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[int, Forgotten]:
+    """Go on with every forgetting that is not finished; return what became of each, by its id.
+
+    One process of those that work on the folder `data` does so at a time. Raises StorageError.
+    """
+    finished: dict[int, Forgotten] = {}
+    async with _exclusive(data):
+        for erasure in await PendingErasures(database).list_all():
+            try:
+                finished[erasure.id] = await _carry_out(database, log, data, erasure)
+            except StorageError as error:
+                _log.error("erasure.not_finished", error=str(error))
+                finished[erasure.id] = _forgotten(erasure, is_finished=False)
+    return finished
+
+
+async def resume_erasures(log_file: Path, data: Path) -> bool:
+    """Go on with what is not finished in the log of a file, if there is one; return True unless
+    something is left then. Raises StorageError."""
+    if not await asyncio.to_thread(has_pending_erasures, log_file):
+        return True
+    async with Database.open(log_file) as database:
+        finished = await finish_erasures(database, ChatLog(database), data)
+    return all(each.is_finished for each in finished.values())
+
+
+def other_files(data: Path, log: Path) -> list[Path]:
+    """Return the files in the data folder, beside the log, in which tendrils keep things."""
+    return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
+
+
+async def _plan(
+    database: Database, log: ChatLog, person: Person | NamedPerson, data: Path, actor: str
+) -> PendingErasure | None:
+    """Return what is to be done in order to forget a person; None if there is nothing."""
     detector = QuoteDetector()
     events = await _events_of(log, person, detector)
-    ids = {event.id for event in events}
-    names = person.names | {event.nick for event in events}
-    if not ids and not await _has_reminders(database, person):
-        return Forgotten()
+    if not events and not await _has_reminders(database, person):
+        return None
+    ids = frozenset(event.id for event in events)
+    names = _names_of(person, events)
     replies = await _replies(log, ids, detector)
+    replies |= await _said_in_their_rooms(log, person.network, names, ids, detector)
+    files = [path.name for path in other_files(data, database.path)]
+    return PendingErasure(
+        actor=actor,
+        network=person.network,
+        person=json.dumps({"kind": type(person).__name__} | asdict(person)),
+        names=names,
+        hosts=frozenset({event.host for event in events if event.host}),
+        events=ids,
+        replies=frozenset(replies),
+        detector=detector,
+        steps=(*files, _COPIES, _RECORDS, _EVENTS),
+        removed_events=len(ids),
+        removed_replies=len(replies),
+    )
+
+
+def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozenset[str]:
+    """Return the nicks of a person and the names of their private rooms, `~account` and
+    `nick!user@host`: nicks and accounts also folded, and with slashes escaped, as they are in the
+    names of rooms and conversations."""
+    names: set[str] = set()
+    for fold in (str, _fold):
+        names.update(map(fold, person.names), (fold(event.nick) for event in events))
+        for event in events:
+            if event.host:
+                names.add(f"{fold(event.nick)}!{event.user}@{event.host}")
+        if person.account:
+            names.add(f"~{fold(person.account)}")
+    escaped = {name.replace("%", "%25").replace("/", "%2F") for name in names}
+    return frozenset(names | escaped)
+
+
+def _fold(name: str) -> str:
+    return name_of("", name)[1]
+
+
+async def _carry_out(
+    database: Database, log: ChatLog, data: Path, erasure: PendingErasure
+) -> Forgotten:
+    """Do the steps that are left; return what has been removed so far. Raises StorageError.
+
+    The log comes first, so that no tendril can quote from it what its own file has just lost.
+    """
+    pending = PendingErasures(database)
+    in_log = [step for step in erasure.steps if step in (_RECORDS, _EVENTS)]
+    if not in_log:
+        erasure = await _forget_in_files(pending, database.path, data, erasure)
+        if erasure.steps:
+            return _forgotten(erasure, is_finished=False)
+    async with secure_delete(database):
+        if _RECORDS in in_log:
+            turns = await _forget_records(database, erasure)
+            erasure = await _tick_off(pending, erasure, _RECORDS, turns)
+        if _EVENTS in in_log:
+            await log.remove(sorted(erasure.events | erasure.replies))
+            await log.scrub()
+            erasure = await _tick_off(pending, erasure, _EVENTS)
+        erasure = await _forget_in_files(pending, database.path, data, erasure)
+        if not erasure.steps:
+            await pending.make_nameless(erasure.id)
+    if erasure.steps:
+        return _forgotten(erasure, is_finished=False)
+    await pending.finish(erasure)
+    return _forgotten(erasure, is_finished=True)
+
+
+async def _forget_in_files(
+    pending: PendingErasures, log_file: Path, data: Path, erasure: PendingErasure
+) -> PendingErasure:
+    """Do the steps outside the log's file. One that fails stays, and the others are done."""
+    for step in erasure.steps:
+        try:
+            turns = 0
+            if step == _COPIES:
+                await asyncio.to_thread(_remove_copies, log_file, data)
+            elif (path := data / step).exists():
+                turns = await _forget_elsewhere(path, erasure)
+            erasure = await _tick_off(pending, erasure, step, turns)
+        except StorageError as error:
+            _log.error("erasure.step_failed", step=step, error=str(error))
+    return erasure
+
+
+async def _tick_off(
+    pending: PendingErasures, erasure: PendingErasure, step: str, turns: int = 0
+) -> PendingErasure:
+    await pending.tick_off(erasure.id, step, turns)
+    left = tuple(each for each in erasure.steps if each != step)
+    return replace(erasure, steps=left, removed_turns=erasure.removed_turns + turns)
+
+
+def _forgotten(erasure: PendingErasure, *, is_finished: bool) -> Forgotten:
+    return Forgotten(
+        erasure.removed_events, erasure.removed_replies, erasure.removed_turns, is_finished
+    )
+
+
+async def _forget_records(database: Database, erasure: PendingErasure) -> int:
+    """Remove what the log's file has beside the log; return how many turns there were."""
+    person, detector, names = _person(erasure.person), erasure.detector, erasure.names
+    network, ids = erasure.network, erasure.events
 
     def theirs(room: str) -> bool:
-        return person.network is None or room.startswith(f"{person.network}/")
+        return network is None or room.startswith(f"{network}/")
 
-    async with secure_delete(database):
-        turns = await _turns_of(database, lambda row: row["anchor"] in ids, detector)
-        await _forget_turns(database, turns, detector, names, theirs)
-        await Runs(database).forget(ids, person.network, names, detector.within)
-        await _forget_texts(database, detector)
-        await _forget_reminders(database, person)
-        await AttentionStore(database).forget(person.network, names, ids)
-        await Spending(database).forget_names()
-        await SkillTable(database).forget_of(person.nick, detector.within)
-        await log.remove(sorted(ids | replies))
-        await log.scrub()
-    elsewhere = [await _forget_elsewhere(path, person.network, names, detector) for path in others]
-    return Forgotten(len(ids), len(replies), len(turns) + sum(elsewhere))
+    turns = await _turns_of(database, ids, detector)
+    await _forget_turns(database, turns, detector, names, theirs)
+    await Runs(database).forget(ids, network, names, detector.within)
+    await _forget_texts(database, network, names, detector)
+    await _forget_reminders(database, person)
+    await AttentionStore(database).forget(network, names, ids)
+    await Spending(database).forget_names()
+    for name in names or [None]:
+        await SkillTable(database).forget_of(name, detector.within)
+    await AuditLog(database).forget(network, names, erasure.hosts, detector.within)
+    return len(turns)
 
 
 async def _has_reminders(database: Database, person: Person | NamedPerson) -> bool:
@@ -158,9 +340,11 @@ async def _forget_reminders(database: Database, person: Person | NamedPerson) ->
         await Reminders(database).forget(person.owner)
 
 
-def other_files(data: Path, log: Path) -> list[Path]:
-    """Return the files in the data folder, beside the log, in which tendrils keep things."""
-    return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
+def _person(text: str) -> Person | NamedPerson:
+    """Return the person of a JSON object that `_plan` made."""
+    values = json.loads(text)
+    kind = values.pop("kind")
+    return Person(**values) if kind == Person.__name__ else NamedPerson(**values)
 
 
 async def _events_of(
@@ -175,7 +359,7 @@ async def _events_of(
     return list(found.values())
 
 
-async def _replies(log: ChatLog, ids: set[int], detector: QuoteDetector) -> set[int]:
+async def _replies(log: ChatLog, ids: Collection[int], detector: QuoteDetector) -> set[int]:
     """Return the bot's lines that answer these events, or quote them, or were said in private to
     the one who said them."""
     replies: set[int] = set()
@@ -192,6 +376,31 @@ async def _replies(log: ChatLog, ids: set[int], detector: QuoteDetector) -> set[
     return replies
 
 
+async def _said_in_their_rooms(
+    log: ChatLog,
+    network: str | None,
+    names: Collection[str],
+    ids: Collection[int],
+    detector: QuoteDetector,
+) -> set[int]:
+    """Return the bot's lines in private conversations named after the person, in which nobody else
+    has spoken: notices of before they said a word there, or that answer what was not logged."""
+    people = {name.lower() for name in names}
+    found: set[int] = set()
+    for channel in await log.channels(EVERYTHING):
+        place = channel.place
+        if not channel.private or place.channel.lower() not in people:
+            continue
+        if network is None or place.network == network:
+            query = Query(scope=Scope.from_places(place))
+            events = [event async for event in _iterate(log, query)]
+            if all(event.own or event.id in ids for event in events):
+                own = [event for event in events if event.own]
+                found.update(event.id for event in own)
+                detector.add(own)
+    return found
+
+
 async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
     last = query.after_id or 0
     while True:
@@ -205,18 +414,22 @@ async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
 
 
 async def _turns_of(
-    database: Database, asked: Callable[[sqlite3.Row], bool], detector: QuoteDetector
+    database: Database, ids: Collection[int], detector: QuoteDetector
 ) -> list[DeletedTurn]:
-    """Return the turns that were `asked`, or quote."""
-    rows = await database.fetch_all(
-        "SELECT t.id, anchor, messages, room, name FROM turns t"
-        " JOIN conversations c ON c.id = conversation_id"
-    )
-    return [
-        DeletedTurn(row["id"], row["room"], row["name"])
-        for row in rows
-        if asked(row) or detector.within(_said_in(row["messages"]))
-    ]
+    """Return the turns that one of the events began, or that quote."""
+
+    def select(db: sqlite3.Connection) -> list[DeletedTurn]:
+        rows = db.execute(
+            "SELECT t.id, anchor, messages, room, name FROM turns t"
+            " JOIN conversations c ON c.id = conversation_id"
+        )
+        return [
+            DeletedTurn(row["id"], row["room"], row["name"])
+            for row in rows
+            if row["anchor"] in ids or detector.within(_said_in(row["messages"]))
+        ]
+
+    return await database.read(select)
 
 
 async def _forget_turns(
@@ -241,35 +454,96 @@ def _said_in(messages: str) -> str:
     return "\n".join([*texts, *(line for message in kept for line in message.get("said", ()))])
 
 
-async def _forget_texts(database: Database, detector: QuoteDetector) -> None:
-    """Remove long answers, and messages on their way, that quote."""
-    for table in ("pastes", "outbox"):
-        rows = await database.fetch_all(f"SELECT id, text FROM {table}")
-        gone = [[row["id"]] for row in rows if detector.within(row["text"])]
-        if gone:
-            async with database.transaction() as db:
-                await db.executemany(f"DELETE FROM {table} WHERE id = ?", gone)
+async def _forget_texts(
+    database: Database, network: str | None, names: Collection[str], detector: QuoteDetector
+) -> None:
+    """Remove long answers to the person, and those and messages on their way that quote."""
+    people = {name.lower() for name in names}
+    pastes = await database.fetch_all("SELECT id, network, channel, nick, text FROM pastes")
+    messages = await database.fetch_all("SELECT id, text FROM outbox")
+    gone_pastes = [
+        [row["id"]]
+        for row in pastes
+        if (
+            network in (None, row["network"])
+            and {row["nick"].lower(), row["channel"].lower()} & people
+        )
+        or detector.within(row["text"])
+    ]
+    gone_messages = [[row["id"]] for row in messages if detector.within(row["text"])]
+    if gone_pastes or gone_messages:
+        async with database.transaction() as db:
+            await db.executemany("DELETE FROM pastes WHERE id = ?", gone_pastes)
+            await db.executemany("DELETE FROM outbox WHERE id = ?", gone_messages)
 
 
-async def _forget_elsewhere(
-    path: Path, network: str | None, names: set[str], detector: QuoteDetector
-) -> int:
+async def _forget_elsewhere(path: Path, erasure: PendingErasure) -> int:
+    """Remove the person from the file of another tendril; return how many turns there were."""
+    network, names, detector = erasure.network, erasure.names, erasure.detector
     async with Database.open(path) as database, secure_delete(database):
         await Runs(database).forget((), network, names, detector.within)
-        turns = await _turns_of(database, lambda row: False, detector)
+        turns = await _turns_of(database, (), detector)
         await _forget_turns(database, turns, detector)
-        await _forget_texts(database, detector)
+        await _forget_texts(database, network, names, detector)
         await Spending(database).forget_names()
         await SkillTable(database).forget_of(None, detector.within)
         return len(turns)
 
 
+def _remove_copies(log_file: Path, data: Path) -> None:
+    """Remove the copies of files that were made before a migration: they have everybody in them.
+
+    Raises Unavailable.
+    """
+    copies = {*log_file.parent.glob(f"{log_file.name}{_COPY}"), *data.glob(f"*.db{_COPY}")}
+    try:
+        for copy in copies:
+            copy.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unavailable(f"{error.filename}: cannot be removed: {error.strerror}") from error
+
+
+@asynccontextmanager
+async def _exclusive(data: Path) -> AsyncIterator[None]:
+    """Be the only one who forgets in a folder. The kernel frees the lock however a process ends.
+
+    Raises Unavailable when another one holds it for a minute.
+    """
+    path = data / "run" / "erasure.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError as error:
+        raise Unavailable(f"{path}: cannot be opened: {error.strerror}") from error
+    with file:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while True:
+                    if _try_lock(file.fileno()):
+                        break
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError as error:
+            raise Unavailable(f"{path}: another process is still at it") from error
+        yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _is_ours(path: Path) -> bool:
-    """Return True if a file has the tables of a tendril: other programs may keep files there
-    too."""
+    """Return True if a file has the tables of a tendril: other programs may keep files there too.
+
+    One that cannot be read just now is taken for ours; what is to be done there will fail as well,
+    and be tried again.
+    """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             found = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'").fetchone()
-    except sqlite3.Error:
-        return False
+    except sqlite3.Error as error:
+        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
     return found is not None

@@ -20,7 +20,7 @@ PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
 MOST_IRC = 10
 """Files of `harnesses/irc` between the bytes and the log's `write`."""
 
-MOST_FILES = 16
+MOST_FILES = 17
 """Files from the bytes to the durable row, those of `storage` included."""
 
 
@@ -46,13 +46,14 @@ class FileTrace:
             if name.startswith(tuple(f"{package}/" for package in PACKAGES)):
                 self.files.add(name)
 
-    def of(self, folder: str) -> list[str]:
-        """The files below a folder, sorted."""
-        return sorted(name for name in self.files if name.startswith(f"{folder}/"))
+
+def of_folder(files: set[str], folder: str) -> list[str]:
+    """The files below a folder, sorted."""
+    return sorted(name for name in files if name.startswith(f"{folder}/"))
 
 
 async def test_a_line_takes_a_short_way_from_the_socket_to_the_log(tmp_path: Path) -> None:
-    """The server is real; the one line is given to the connection by hand, so that no other runs
+    """The server is real; the lines are given to the connection by hand, so that no other runs
     beside it."""
     async with (
         ScriptedOpenAI() as script,
@@ -66,12 +67,17 @@ async def test_a_line_takes_a_short_way_from_the_socket_to_the_log(tmp_path: Pat
         log, client = tendril.services.log, tendril.networks["irc"]._client
         assert client
         await log.flush()
-        line = f":bob!b@host.example PRIVMSG {ROOM} :the frogs are awake\r\n".encode()
-        with FileTrace() as trace:
-            client._connection.data_received(line)
-            await log.flush()
-        (event,) = await log.find(Query(scope=EVERYTHING, nick="bob"))
-        assert event.text == "the frogs are awake"
-    irc, storage = trace.of("harnesses/irc"), trace.of("storage")
+        ways = []
+        for number in range(3):
+            line = f":bob!b@host.example PRIVMSG {ROOM} :{number} frogs are awake\r\n".encode()
+            with FileTrace() as trace:
+                client._connection.data_received(line)
+                await log.flush()
+            ways.append(trace.files)
+        events = await log.find(Query(scope=EVERYTHING, nick="bob"))
+        assert [event.text for event in events] == [f"{n} frogs are awake" for n in range(3)]
+    # What else runs in this process at times (a timer, the housekeeping) is not on the way of each.
+    way = set.intersection(*ways)
+    irc, storage = of_folder(way, "harnesses/irc"), of_folder(way, "storage")
     assert len(irc) <= MOST_IRC, irc
     assert len(irc) + len(storage) <= MOST_FILES, [*irc, *storage]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn_request import TurnRequest
@@ -18,6 +20,9 @@ from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.prompt.persona import Persona
 from llm.prompt.question_cues import is_about_time
 from llm.skills.hint import HintContext
+
+_PSEUDONYMS = secrets.token_bytes(16)
+"""The key of the names of conversations of which nothing is kept."""
 
 Context = PromptContext | CompactPromptContext
 
@@ -43,11 +48,11 @@ async def choose_model(
     persona = tendril.prompts.personas.choose(request.persona)
     resolve = tendril.catalog.resolve
     options = RequestOptions(
-        f"{tendril.name}/{request.conversation}",
+        _session(tendril, request),
         request.priority,
         await resolve(request.model) or await resolve(persona.model),
         purpose=ANSWER if request.is_by_person else request.profile,
-        room=memory.room,
+        room="" if request.is_unrecorded else memory.room,
         temperature=persona.temperature,
         max_tokens=persona.max_tokens,
     )
@@ -59,6 +64,18 @@ async def choose_model(
             options = replace(options, temperature=0.0)
         options = replace(options, sentences=budget.sentences(request.text))
     return ModelChoice(persona, options, budget)
+
+
+def _session(tendril: TendrilResources, request: TurnRequest) -> str:
+    """Return the name of the conversation for the agent server and the accounts of tokens.
+
+    Where nothing is kept it is a pseudonym, the same until this process ends: the server finds the
+    conversation's prompt in its cache, and nobody whose it was.
+    """
+    if request.is_unrecorded:
+        name = blake2b(request.conversation.encode(), key=_PSEUDONYMS, digest_size=8).hexdigest()
+        return f"{tendril.name}/{name}"
+    return f"{tendril.name}/{request.conversation}"
 
 
 async def build_prompt(

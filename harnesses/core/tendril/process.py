@@ -19,10 +19,15 @@ from harnesses.core.tendril.tracing import expire_runs
 from llm.client.settings import AgentSettings
 from llm.prompt.builder import PromptBuilder
 from llm.scheduling.worker import Handler, Worker
+from storage.db.errors import StorageError
+from storage.privacy.erasure import resume_erasures
+from storage.settings import log_path
 from terrarium.clock import Clock, SystemClock
 from terrarium.config import Config, ConfigError, load
 from terrarium.file_watcher import changes
 from terrarium.supervision import told_to_stop
+
+_EVERY = 3600.0  # seconds between looks for forgettings that are not finished
 
 _log = structlog.get_logger()
 
@@ -57,6 +62,7 @@ class TendrilProcess(TendrilResources, ABC):
                     tasks.create_task(
                         expire_runs(self.runs, lambda: self.agent.trace_days, self.clock)
                     ),
+                    tasks.create_task(self._finish_erasures()),
                     tasks.create_task(self._follow_files()),
                 ]
                 serving = tasks.create_task(self.serve())
@@ -92,6 +98,16 @@ class TendrilProcess(TendrilResources, ABC):
         path = self.config.path
         self.apply_config(with_agent_address(load(path, self.config.data)) if path else self.config)
         return f"Read anew. {self.prompts.complaint()}".rstrip()
+
+    async def _finish_erasures(self) -> None:
+        """Go on with forgettings that were interrupted, in all files of the data folder, now and
+        every hour, until cancelled."""
+        while True:
+            try:
+                await resume_erasures(log_path(self.config), self.config.data)
+            except StorageError as error:  # another hour is soon enough
+                _log.error("erasure.not_resumed", error=str(error))
+            await asyncio.sleep(_EVERY)
 
     async def _follow_files(self) -> None:
         """Reload when a file changes or SIGHUP arrives, until cancelled. After an error everything

@@ -16,7 +16,6 @@ from harnesses.core.tendril.turn_result import TurnResult
 from llm.agent.direct_answers import direct_answer, quoted_answer
 from llm.agent.limits import UNASKED
 from llm.agent.outcome import Outcome
-from llm.client.client import RequestOptions
 from llm.memory.room import RoomMemory
 
 _log = structlog.get_logger()
@@ -56,7 +55,7 @@ class Responder:
                 if budget.is_small and quoted:
                     outcome = outcome.ending_with(quoted.evidence)
             trace.outcome = outcome
-        _log_outcome(options, outcome)
+        _log_outcome(request.label, options.id, outcome)
         remember = partial(context.remember, outcome.messages)
         count_skills = partial(
             tendril.prompts.count_skills,
@@ -68,11 +67,11 @@ class Responder:
         return TurnResult.from_outcome(outcome, remember, on_delivered=count_skills)
 
 
-def _log_outcome(options: RequestOptions, outcome: Outcome) -> None:
+def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:
     _log.info(
         "turn.done",
-        conversation=options.session,
-        request=options.id,
+        conversation=conversation,
+        request=request_id,
         iterations=outcome.iterations,
         forced=outcome.forced,
         prompt_tokens=outcome.usage.prompt,

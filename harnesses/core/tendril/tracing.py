@@ -25,8 +25,8 @@ def trace_of(
 ) -> Trace:
     """Return the trace of a turn, stored in the tendril's runs; `background` finishes it.
 
-    It names nobody where the conversation is private, and holds only numbers where the tendril
-    keeps nothing of the conversation.
+    It names nobody where the conversation is private, and holds only numbers where nobody has asked
+    and nothing is remembered. Of a question of which nothing is to be kept, nothing is stored.
     """
     log_window = request.log_window
     run = Run(
@@ -40,7 +40,8 @@ def trace_of(
         tendril.agent.trace_words,
         request.text,
     )
-    return Trace(run, tendril.runs, background, log_window.pending_event if log_window else None)
+    store = None if request.is_unrecorded else tendril.runs
+    return Trace(run, store, background, log_window.pending_event if log_window else None)
 
 
 async def expire_runs(runs: Runs, days: Callable[[], int], clock: Clock) -> None:

@@ -31,7 +31,8 @@ class TurnRequest:
     - `on_text` gets each piece of the answer; `deliver` gets the answer before the next question
       has its turn.
     - A question that `joins` may become part of the one that is being answered, if it goes on from
-      that. Unless memory `keeps` it, nothing of the turn is stored.
+      that. Unless memory `keeps` it, nothing of the turn is stored, and of a person's question
+      no trace either.
     - `profile` limits the run, `review` has its text reviewed. The trace of a `private` request
       names nobody. `run` is the key of the trace, for a run repeated after a crash
       (`llm.agent.trace`).
@@ -61,9 +62,21 @@ class TurnRequest:
     wants_status: bool = False
 
     def __repr__(self) -> str:
-        """Name the conversation, unless it is private, and never the words."""
-        conversation = "private" if self.private else self.conversation
-        return f"<TurnRequest {conversation} {self.profile}, {len(self.text)} characters>"
+        """Name the conversation, unless it is private or not kept, and never the words."""
+        return f"<TurnRequest {self.label} {self.profile}, {len(self.text)} characters>"
+
+    @property
+    def label(self) -> str:
+        """The conversation as the process log may name it: only the kind of one that is private,
+        or of which nothing is kept."""
+        if self.private:
+            return "private"
+        return "not kept" if self.is_unrecorded else self.conversation
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """True for a question of which nothing is to be stored, not even that it was asked."""
+        return self.is_by_person and not self.keeps
 
     @property
     def is_by_person(self) -> bool:

@@ -91,9 +91,7 @@ class MemoryCommands:
         who, network = request.who, request.network
         if who.bridged:
             return PrivateReply(BRIDGED)
-        hidden = self._services.opt_outs.opt_out_rules.hides_person(
-            network.name, who.nick, who.account
-        )
+        hidden = self._services.opt_outs.opt_out_rules.hides_person(network.name, who)
         logs = self._services.behaviours.resolve(request.place).logging
         return (
             PrivateReply(_KEPT_OUT)

@@ -14,13 +14,13 @@ import structlog
 
 from harnesses.irc.commands.memory import BRIDGED, memory_of
 from harnesses.irc.policy.log_records import belongs_to
-from harnesses.irc.policy.requests import Command, CommandRequest, Identity, PrivateReply
+from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
 from harnesses.irc.services import BotServices
 from llm.memory.personal import fact_key
-from storage.chat_log.event import Place
+from storage.chat_log.event import Identity
+from storage.db.errors import StorageError
 from storage.memory.deletion import redact
-from storage.privacy.audit_log import AuditEntry
-from storage.privacy.erasure import Person, count, forget, other_files
+from storage.privacy.erasure import Person, count, forget, resume_erasures
 from storage.queues.reminders import Reminders
 from storage.settings import log_path
 
@@ -28,6 +28,11 @@ UNLOGGED = frozenset({"nolog", "forget"})
 """The commands that are not logged."""
 
 _CONFIRM = timedelta(minutes=2)  # how long the word that confirms is valid
+
+_GOING_ON = (
+    "a file cannot be written just now. I go on with it by myself, each hour and at each start,"
+    " until nothing is left; asking again makes me try at once."
+)
 
 _log = structlog.get_logger()
 
@@ -50,19 +55,27 @@ class PrivacyCommands:
 
     async def nolog(self, request: CommandRequest) -> str:
         """nolog [off]: keep nothing of what I say from now on (off: log me again)"""
-        await request.pending_event.wait_visible()  # what was said before is in the log
         network, who = request.network.name, request.who
+        if who.bridged:
+            return PrivateReply(BRIDGED)
+        await request.pending_event.wait_visible()  # what was said before is in the log
         opt_outs = self._services.opt_outs
         if request.words.lower() == "off":
-            if await opt_outs.remove(network, who.nick, who.account):
+            if await opt_outs.remove(network, who):
                 return PrivateReply("You are logged again.")
             return PrivateReply(
-                "Only the account that asked for it can take it back: log in to it."
+                "Only whoever asked for it can take it back: log in to the account, or come from"
+                " where you came then."
             )
-        await opt_outs.add(network, who.nick, who.account)
+        await opt_outs.add(network, who)
         await redact(self._services.tendril.database, network, who.nick)
         command = self._services.prefix(request.place)
-        advice = "" if who.account else "Log in to services, so that it stays so under each nick. "
+        advice = (
+            f"That counts while you are logged in to {who.account}, under each nick. "
+            if who.account
+            else f"That counts for {who.mask}; log in to services, so that it counts under each"
+            " nick and from everywhere. "
+        )
         return PrivateReply(
             f"I keep nothing more of what you say, and show nothing of it to the model. {advice}"
             f"{command}nolog off takes it back; {command}forget me removes what there is."
@@ -101,10 +114,11 @@ class PrivacyCommands:
 
     async def _asked_back(self, person: Person, prefix: str) -> str:
         """Return what would be removed, and the word that confirms it."""
-        found = await count(self._services.log, person)
-        reminders = await Reminders(self._services.tendril.database).for_owner(person.owner)
+        services = self._services
+        found = await count(services.log, person)
+        reminders = await Reminders(services.tendril.database).for_owner(person.owner)
         if not found and not reminders:
-            return "There is nothing that I know to be yours." + _identity_text(person)
+            return await self._finish_earlier() + _identity_text(person)
         now = datetime.now(UTC)
         self._wishes = {who: wish for who, wish in self._wishes.items() if wish.until > now}
         word = secrets.token_hex(3)
@@ -116,19 +130,38 @@ class PrivacyCommands:
             f" me {word}"
         )
 
+    async def _finish_earlier(self) -> str:
+        """Go on with what was asked for before; return what to tell somebody of whom nothing is
+        found. It may have been theirs: of what is half done nobody can tell any more."""
+        config = self._services.tendril.config
+        if await resume_erasures(log_path(config), config.data):
+            return "There is nothing that I know to be yours."
+        return (
+            "There is nothing more in the log that I know to be yours. Something that was to be"
+            f" removed before is still left: {_GOING_ON}"
+        )
+
     async def _cancel_all(self, request: CommandRequest) -> None:
         """End what is being answered for whoever asks, anywhere on their network."""
-        network, person = request.network.name, request.network.fold(request.who.name)
-        await self._services.cancel(lambda name: belongs_to(name, network, person))
+        network, who, fold = request.network.name, request.who, request.network.fold
+        await self._services.cancel(lambda name: belongs_to(name, network, who, fold))
 
     async def _forget(self, person: Person) -> str:
         tendril, log = self._services.tendril, self._services.log
-        others = other_files(tendril.config.data, log_path(tendril.config))
-        gone = await forget(tendril.database, log, person, others)
-        # Who it was is forgotten here too.
-        place = Place(person.network, "")
-        await self._services.audit.add(AuditEntry(place, "", "forget", f"{gone.events} events"))
-        _log.info("irc.forgotten", network=person.network, events=gone.events)
+        try:
+            await tendril.accounting.forget_names()  # also those that are not in the file yet
+            gone = await forget(tendril.database, log, person, tendril.config.data)
+        except StorageError as error:
+            _log.error("irc.not_forgotten", error=str(error))
+            return "Nothing is removed yet, as I cannot write to the disk. Please ask again later."
+        _log.info(
+            "irc.forgotten",
+            network=person.network,
+            events=gone.events,
+            finished=gone.is_finished,
+        )
+        if not gone.is_finished:
+            return f"Not finished: {_GOING_ON}"
         return (
             f"Forgotten: {gone.events:,} events of yours, {gone.replies:,} lines of mine, and"
             f" {gone.turns:,} turns of my memory."

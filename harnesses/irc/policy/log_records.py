@@ -7,12 +7,39 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from harnesses.irc.protocol.events import IrcEvent
-from storage.chat_log.event import Event, EventType, Place, Scope
+from storage.chat_log.channel_name import CHANNEL_PREFIXES
+from storage.chat_log.event import (
+    Event,
+    EventType,
+    Identity,
+    Place,
+    Scope,
+    channel_of_room,
+    status_room,
+)
+
+_ESCAPED = str.maketrans({"/": "%2F", "%": "%25"})
 
 
-def place_of(event: IrcEvent) -> Place:
-    """Return the channel of an event, or the person at the other end of a private conversation."""
-    return Place(event.network, event.channel or (event.target if event.own else event.nick))
+def status_of(event: IrcEvent) -> str:
+    """Return the STATUSMSG symbols of words that only a part of the channel is to read, as "@"."""
+    if event.channel is None or event.type not in ("PRIVMSG", "NOTICE", "ACTION"):
+        return ""
+    return event.target[: -len(event.channel)]
+
+
+def is_public(event: IrcEvent) -> bool:
+    """Return whether an event is one of a whole channel."""
+    return event.channel is not None and not status_of(event)
+
+
+def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Place:
+    """Return the channel of an event, or the private room of the `other` side."""
+    if event.channel is None:
+        return Place(event.network, other.room(fold))
+    if status := status_of(event):
+        return Place(event.network, status_room(status, event.channel))
+    return Place(event.network, event.channel)
 
 
 def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
@@ -21,27 +48,33 @@ def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
     Everybody has one of their own on each channel, so that nobody waits for another's answer, and
     nobody else's `clear` ends it. What others ask there is in the log lines that the model sees.
     """
-    room, person = channel_key(place, fold), fold(nick)
-    return room if fold(place.channel) == person else f"{room}/{person}"
+    return f"{channel_key(place, fold)}/{fold(nick)}"
 
 
-def belongs_to(conversation: str, network: str, person: str) -> bool:
-    """Return whether a conversation is one with a person, whose name is folded, on a network."""
-    return conversation.startswith(f"{network}/") and conversation.endswith(f"/{person}")
+def belongs_to(conversation: str, network: str, who: Identity, fold: Callable[[str], str]) -> bool:
+    """Return whether a conversation is one with a person on a network, private or on a channel."""
+    if conversation == channel_key(Place(network, who.room(fold)), fold):
+        return True
+    return conversation.startswith(f"{network}/") and (
+        conversation.removeprefix(f"{network}/").partition("/")[2] == fold(who.name)
+    )
 
 
 def channel_key(place: Place, fold: Callable[[str], str]) -> str:
-    """Return the name of what all conversations in a place have in common."""
-    return f"{place.network}/{fold(place.channel)}"
+    """Return the name of what all conversations in a place have in common; a slash in the name of
+    the place is escaped, so that no room has the name of a conversation in another."""
+    is_personal = channel_of_room(place.channel) == place.channel and not is_channel(place)
+    name = place.channel if is_personal else fold(place.channel)
+    return f"{place.network}/{name.translate(_ESCAPED)}"
 
 
-def to_log_event(event: IrcEvent) -> Event:
-    """Return the event as the log keeps it."""
+def to_log_event(event: IrcEvent, place: Place) -> Event:
+    """Return the event as the log keeps it, in the place where it happened."""
     renamed = event.type == "NICK"
     return Event(
         network=event.network,
-        channel=place_of(event).channel,
-        private=event.channel is None,
+        channel=place.channel,
+        private=not is_public(event),
         type=EventType(event.type),
         time=event.time,
         nick=event.nick,
@@ -84,14 +117,19 @@ def bot_event(
 def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
     """Return what may be read from `place`: itself, and the channels of its groups.
 
-    Groups name "network/#channel", or "#channel" on any network.
+    Groups name "network/#channel", or "#channel" on any network; no private place is in one.
     """
     places = {place}
-    for group in groups:
+    for group in groups if is_channel(place) else ():
         named = [_place(name, place.network) for name in group]
         if any(_same(place, member) for member in named):
-            places.update(named)
+            places.update(filter(is_channel, named))
     return Scope(frozenset(places))
+
+
+def is_channel(place: Place) -> bool:
+    """Return whether a place is a channel, and no private one."""
+    return place.channel.startswith(tuple(CHANNEL_PREFIXES))
 
 
 def _place(name: str, network: str) -> Place:

@@ -17,13 +17,21 @@ from functools import lru_cache
 import structlog
 
 from harnesses.irc.channel_settings import AdminOverrides
-from harnesses.irc.policy.log_records import conversation_id, place_of, scope_of
+from harnesses.irc.policy.log_records import (
+    channel_key,
+    conversation_id,
+    is_public,
+    place_of,
+    scope_of,
+    status_of,
+)
 from harnesses.irc.policy.rate_limit import TokenBuckets
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.isupport import Casemap
+from harnesses.irc.protocol.isupport import Casemap, is_nick
+from harnesses.irc.session.state import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
-from storage.chat_log.event import Place, Scope
+from storage.chat_log.event import Identity, Place, Scope
 from storage.chat_log.pending_event import PendingEvent
 
 _log = structlog.get_logger()
@@ -48,41 +56,25 @@ _TYPED = 15.0  # characters that a fast typist writes in a second
 _READ = 1.0  # seconds that even the shortest answer takes to read
 _KEPT = 1_000  # people
 _BRIDGED = re.compile(r"\s*[<\[(](?P<nick>[^\s>\])][^>\])]{0,63})[>\])]\s+(?P<text>.+)", re.DOTALL)
+_BRIDGED_NICK = re.compile(r"[^\s,:!@*?#&+$%~][^\s,:!@*?#&+]*")
 _FORMATTING = re.compile(
     r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e]"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A person as the server shows them. A `bridged` person speaks through a relay: of them only
-    the nick is known, and that anybody may choose."""
-
-    nick: str
-    user: str
-    host: str
-    account: str | None
-    bridged: bool = False
-
-    @classmethod
-    def from_event(cls, event: IrcEvent) -> Identity:
-        """Return the person behind an event."""
-        return cls(event.nick, event.user or "", event.host or "", event.account)
-
-    @property
-    def name(self) -> str:
-        """The nick, marked when it is a bridged person's: anybody may have chosen it there, so it
-        is not the one who has that nick here."""
-        return f"{self.nick}@{self.host}" if self.bridged else self.nick
-
-    def __str__(self) -> str:
-        account = f" ({self.account})" if self.account else ""
-        return f"{self.nick}!{self.user}@{self.host}{account}"
+_SERVICES = "Nick Chan Memo Oper Bot Host Sasl Auth Info Stat Help Group Spam Root Bouncer"
+SERVICES = (
+    *(f"{name}Serv!*@*" for name in _SERVICES.split()),
+    *("*!*@services", "*!*@services.*", "*!*@*.services"),
+    *("Q!*@*quakenet.org", "X!*@*undernet.org", "*!*@znc.in", "*!bip@b.i.p"),
+)
+"""Masks of services, and of bouncers that speak to their user or play back what was said: words to
+them would be commands."""
 
 
 def matches_any(who: Identity, entries: Iterable[str], fold: Casemap) -> bool:
     """Return whether an entry of the list means `who`, by account or mask."""
-    whole = fold(f"{who.nick}!{who.user}@{who.host}")
+    whole = fold(who.mask)
     for entry in entries:
         if "!" in entry or "@" in entry:
             if _pattern(fold(mask_of(entry))).fullmatch(whole):
@@ -133,12 +125,15 @@ def _question(words: str) -> ParsedCommand:
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """A command as somebody gave it. `pending_event` is its line on the way into the log, without
+    """A command as somebody gave it. It was given in `place`, and what is said there goes to
+    `recipient`: the channel, those of a channel with a status (`@#c`), or the person. All but a
+    channel is `private`. `pending_event` is its line on the way into the log, without
     an event where nothing is logged; `admin` tells whether they may give admin commands. `queued`
     is the time at which a command that waits for its turn was given."""
 
     network: Network
     place: Place
+    recipient: str
     private: bool
     who: Identity
     words: str
@@ -154,8 +149,12 @@ class CommandRequest:
 
 
 def conversation_of(request: CommandRequest, nick: str = "") -> str:
-    """Return the conversation of whoever asks, or of `nick`, where `request` was given."""
-    return conversation_id(request.place, nick or request.who.name, request.network.fold)
+    """Return the conversation of whoever asks, or of `nick`, where `request` was given. In a
+    private conversation, that is the only one."""
+    fold, own = request.network.fold, request.who.name
+    if request.recipient == own and fold(nick or own) == fold(own):
+        return channel_key(request.place, fold)
+    return conversation_id(request.place, nick or own, fold)
 
 
 class PrivateReply(str):
@@ -197,6 +196,14 @@ class RequestPolicy:
         """Return the event as of whoever really speaks."""
         return resolve_relay(event, self._settings, network.fold)
 
+    def place(self, network: Network, event: IrcEvent, who: Identity) -> Place:
+        """Return where an event of `who` happened."""
+        other = who
+        if event.own and event.channel is None:  # said to somebody: whom we know, or only the nick
+            known = network.person(event.target)
+            other = identity_of(known) if known else Identity(event.target)
+        return place_of(event, other, network.fold)
+
     def parse_trigger(
         self, network: Network, event: IrcEvent, who: Identity, prefix: str
     ) -> ParsedCommand | None:
@@ -204,6 +211,8 @@ class RequestPolicy:
         if event.type != "PRIVMSG":
             return None
         private = event.channel is None
+        if private and network.fold(event.target) != network.fold(network.nick):
+            return None  # to all on a server (`$*`), or to others that we do not know of
         asked = parse_command(event.text, prefix=prefix, nick=network.nick, private=private)
         if not asked or not self.should_process(network, event, who):
             return None
@@ -214,14 +223,14 @@ class RequestPolicy:
         """Return whether these words are part of a loop with another bot, which has to end."""
         closed = self._loop_detector.is_loop(_person(network, who), text)
         if closed:
-            _log.info("irc.loop_ended", network=network.name, nick=who.nick)
+            _log.info("irc.loop_ended", network=network.name)
         return closed
 
     def should_process(self, network: Network, event: IrcEvent, who: Identity) -> bool:
         """Return whether an event is of somebody whom we answer, and of now."""
         if event.own or event.batch_type or is_bot(event, who, self._settings, network.fold):
             return False
-        return not self._is_ignored(network, who)
+        return is_person(who, network.fold) and not self._is_ignored(network, who)
 
     def request(
         self,
@@ -232,11 +241,12 @@ class RequestPolicy:
         pending_event: PendingEvent,
     ) -> CommandRequest:
         """Return a command with `words` as a request."""
-        place = place_of(event)
+        place = self.place(network, event, who)
         return CommandRequest(
             network=network,
             place=place,
-            private=event.channel is None,
+            recipient=who.nick if event.channel is None else status_of(event) + event.channel,
+            private=not is_public(event),
             who=who,
             words=words,
             scope=scope_of(place, self._settings.channel_groups),
@@ -285,17 +295,35 @@ def resolve_relay(
 ) -> tuple[IrcEvent, Identity]:
     """Return the event as of the person whose words a configured relay repeats, and who that is.
 
-    A nick with blanks in it gets underscores: it must not look like two people.
+    That counts on channels: what a relay says in private, or to a part of a channel, are its own
+    words, and so is what it says in the name of a nick that nobody can have. A nick with blanks in
+    it gets underscores: it must not look like two people.
     """
-    who = Identity.from_event(event)
-    if event.type not in ("PRIVMSG", "ACTION") or not matches_any(who, settings.relays, fold):
+    who = Identity(event.nick, event.user or "", event.host or "", event.account)
+    if event.type not in ("PRIVMSG", "ACTION") or not is_public(event):
+        return event, who
+    if not matches_any(who, settings.relays, fold):
         return event, who
     match = _BRIDGED.fullmatch(_FORMATTING.sub("", event.text))
     if not match:
         return event, who
     nick = re.sub(r"\s+", "_", match["nick"].strip().lstrip("@+%&~"))
+    if not _BRIDGED_NICK.fullmatch(nick):
+        return event, who
     person = Identity(nick, who.user, who.host, None, bridged=True)
     return replace(event, nick=nick, text=match["text"], account=None, bot=False), person
+
+
+def identity_of(member: Member) -> Identity:
+    """Return somebody on a channel as a person."""
+    return Identity(member.nick, member.user or "", member.host or "", member.account)
+
+
+def is_person(who: Identity, fold: Casemap) -> bool:
+    """Return whether it can be a person who speaks: no server, service or module of a bouncer."""
+    if who.bridged:
+        return True
+    return is_nick(who.nick) and bool(who.host) and not matches_any(who, SERVICES, fold)
 
 
 def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Casemap) -> bool:

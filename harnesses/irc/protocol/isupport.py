@@ -15,6 +15,10 @@ _CHANMODES = "beI,k,l,imnpst"
 Casemap = Callable[[str], str]
 """Turns a nick or channel into the form in which equal names are equal strings."""
 
+# https://modern.ircdocs.horse/#clients: what a nick never has, and cannot begin with. Servers'
+# names have dots; the modules of a bouncer begin with an asterisk.
+_NICK = re.compile(r"[^\s\x00-\x1f,*?!@.:$#&+%~-][^\s\x00-\x1f,*?!@.]*")
+
 _ASCII = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # RFC 1459, section 2.2: {}| are the lower case of []\ (Finnish letters in ISO 646), and by the
 # mapping of that name ~ is upper case of ^ as well.
@@ -25,9 +29,16 @@ _RFC1459 = {**_STRICT, **str.maketrans("~", "^")}
 def casemap(name: str) -> Casemap:
     """Return the case folding that a CASEMAPPING value stands for.
 
-    Unknown values are those of servers with Unicode nicks; these fold as Unicode does.
+    Unknown values are those of servers with Unicode nicks. What these take for equal is theirs to
+    say; folded as ASCII, no two people are ever one, which Unicode's folding makes of some
+    ("straße" and "strasse").
     """
-    return _KNOWN.get(name.lower(), str.casefold)
+    return _KNOWN.get(name.lower(), _ascii)
+
+
+def is_nick(name: str) -> bool:
+    """Return whether a person can have this nick; a server or a module of a bouncer has none."""
+    return _NICK.fullmatch(name) is not None
 
 
 def _ascii(name: str) -> str:

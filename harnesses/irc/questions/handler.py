@@ -104,7 +104,7 @@ class QuestionHandler:
                 joins=True,
                 wants_status=behaviour.proactive != "off" and not request.private,
                 private=request.private,
-                keeps=request.pending_event.event is not None or not behaviour.logging,
+                keeps=request.pending_event.event is not None,
                 on_text=reply.on_text,
                 deliver=deliver,
             )

@@ -7,14 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import structlog
+
 from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.log_records import bot_event
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply
+from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import EventType, Place
 from storage.chat_log.pending_event import PendingEvent
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
+
+_log = structlog.get_logger()
 
 _COLOURS = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
 _UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -31,23 +36,32 @@ _ACTION = "/me "
 class Target:
     """The place and person that a text goes to; `nick` is empty when it is for all.
 
-    `answers` is the question on its way into the log, `budget` how many lines may be said at once,
-    and `prefix` what a command begins with there. Where not `logged`, the log keeps nothing.
+    It is sent to `recipient`, and logged in `place`; a notice to the person alone is logged in
+    their room, `personal`, where that is known. `answers` is the question on its way into the log,
+    `budget` how many lines may be said at once, and `prefix` what a command begins with there.
+    Where not `logged`, the log keeps nothing.
     """
 
     network: Network
     place: Place
+    recipient: str
     private: bool
     nick: str
     answers: PendingEvent | None
     budget: int
     prefix: str
     logged: bool = True
+    personal: Place | None = None
+
+    @property
+    def is_direct(self) -> bool:
+        """True when nobody else hears it."""
+        return self.recipient == self.nick
 
     @property
     def address(self) -> str:
         """The beginning of a reply: "nick: " on a channel."""
-        return "" if self.private or not self.nick else f"{self.nick}: "
+        return "" if self.is_direct or not self.nick else f"{self.nick}: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +91,13 @@ class MessageSender:
         self._web_address, self._lifetime = web_address, lifetime
 
     def target(self, network: Network, place: Place, *, private: bool = False) -> Target:
-        """Return where something goes that nobody has asked for."""
+        """Return where something goes that nobody has asked for; what is `private` still needs its
+        recipient."""
         behaviour = self._behaviours.resolve(place)
         return Target(
             network=network,
             place=place,
+            recipient=place.channel,
             private=private,
             nick="",
             answers=None,
@@ -94,7 +110,14 @@ class MessageSender:
         """Return where the reply to `request` goes. It is logged only where the request is."""
         target = self.target(request.network, request.place, private=request.private)
         logged = target.logged and request.pending_event.event is not None
-        return replace(target, nick=request.nick, answers=request.pending_event, logged=logged)
+        return replace(
+            target,
+            recipient=request.recipient,
+            nick=request.nick,
+            answers=request.pending_event,
+            logged=logged,
+            personal=Place(request.network.name, request.who.room(request.network.fold)),
+        )
 
     async def reply(self, request: CommandRequest, text: str) -> None:
         """Say `text` to the person who gave `request`; nothing, when it is empty."""
@@ -109,7 +132,7 @@ class MessageSender:
     def lines(self, target: Target, text: str) -> list[OutgoingLine]:
         """Return the lines of `text`, addressed to the person; `/me ...` makes an action."""
         clean = sanitize(text)
-        network, channel = target.network, target.place.channel
+        network, channel = target.network, target.recipient
         first: list[OutgoingLine] = []
         if clean.startswith(_ACTION):
             deed, _, clean = clean.removeprefix(_ACTION).partition("\n")
@@ -119,7 +142,7 @@ class MessageSender:
         else:
             clean = target.address + clean
         cut = network.split(channel, clean)
-        if not target.private:
+        if not target.is_direct:
             cut = [piece for line in cut for piece in _escape_commands(network, channel, line)]
         return first + [OutgoingLine(line) for line in cut]
 
@@ -131,18 +154,24 @@ class MessageSender:
         self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int = 0
     ) -> bool:
         """Say `lines`, which are `text` without the lines that are said `already`; over the
-        budget it becomes a paste."""
+        budget it becomes a paste, or is cut where nothing is kept."""
         if already + len(lines) > target.budget:
             shown = max(target.budget - 1, 1) - already
             left = tuple(line.text for line in lines[shown:])
-            key = await self._pastes.add(
-                target.place, target.nick, sanitize(text), left, self._lifetime()
-            )
-            lines = [
-                *lines[:shown],
-                OutgoingLine(_more_hint(len(left), target.prefix, self._link(key))),
-            ]
+            hint = await self._keep_rest(target, sanitize(text), left)
+            lines = [*lines[:shown], OutgoingLine(hint)]
         return await self._send(target, lines)
+
+    async def _keep_rest(self, target: Target, text: str, left: tuple[str, ...]) -> str:
+        """Make a paste of `text`, of which the lines `left` are not said; return how to get them.
+
+        Where nothing is logged no paste is made either: it would be kept for days, and the place
+        and the person with it.
+        """
+        if not target.logged:
+            return f"({_more_lines(len(left))}; not kept)"
+        key = await self._pastes.add(target.place, target.nick, text, left, self._lifetime())
+        return _more_hint(len(left), target.prefix, self._link(key))
 
     async def send_more(self, target: Target) -> bool:
         """Say on what the last long answer there has left; whether there was anything."""
@@ -151,9 +180,7 @@ class MessageSender:
             return False
         rest = list(paste.rest)
         rest[0] = target.address + rest[0]
-        lines = [
-            piece for line in rest for piece in target.network.split(target.place.channel, line)
-        ]
+        lines = [piece for line in rest for piece in target.network.split(target.recipient, line)]
         shown = target.budget if len(lines) <= target.budget else max(target.budget - 1, 1)
         await self._pastes.save_rest(paste.id, tuple(lines[shown:]))
         tail = (
@@ -170,12 +197,18 @@ class MessageSender:
     async def notice(self, target: Target, text: str) -> None:
         """Say `text` to the person alone. It begins with the channel that it is about, as clients
         show a notice wherever they like."""
-        place = Place(target.place.network, target.nick)
-        where = "" if target.private else f"[{target.place.channel}] "
-        for line in await target.network.notice(target.nick, where + sanitize(text)):
+        place = target.personal or Place(target.place.network, target.nick)
+        where = "" if target.is_direct else f"[{target.recipient}] "
+        try:
+            sent = await target.network.notice(target.nick, where + sanitize(text))
+        except IrcError as error:
+            _log.warning("irc.not_sent", network=target.network.name, error=str(error))
+            return
+        for line in sent:
             if target.logged:
                 nick, kind = target.network.nick, EventType.NOTICE
-                self._log.write(bot_event(place, nick, line, private=True, kind=kind))
+                event = bot_event(place, nick, line, private=True, kind=kind)
+                self._log.write(event, target.answers)
 
     def _link(self, key: str) -> str | None:
         address = self._web_address()
@@ -185,7 +218,11 @@ class MessageSender:
         network, place = target.network, target.place
         for line in lines:
             send = network.action if line.action else network.privmsg
-            if not await send(place.channel, line.text):
+            try:
+                if not await send(target.recipient, line.text):
+                    return False
+            except IrcError as error:  # nobody can be written to by that name
+                _log.warning("irc.not_sent", network=network.name, error=str(error))
                 return False
             if target.logged:
                 event = bot_event(
@@ -221,5 +258,8 @@ def _escape_commands(network: Network, channel: str, line: str) -> list[str]:
 
 
 def _more_hint(count: int, prefix: str, link: str | None) -> str:
-    lines = "line" if count == 1 else "lines"
-    return f"({count} more {lines}: {prefix}more)" + (f" {link}" if link else "")
+    return f"({_more_lines(count)}: {prefix}more)" + (f" {link}" if link else "")
+
+
+def _more_lines(count: int) -> str:
+    return f"{count} more {'line' if count == 1 else 'lines'}"

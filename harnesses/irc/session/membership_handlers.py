@@ -52,6 +52,28 @@ def _who_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
     return []
 
 
+def _whois_user(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    """Take 311, RPL_WHOISUSER: `nick user host * :real name`."""
+    if whois := state.whois.get(state.isupport.fold(message.param(1))):
+        whois.member = Member(message.param(1), message.param(2), message.param(3))
+    return []
+
+
+def _whois_account(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    """Take 330, RPL_WHOISACCOUNT: `nick account :is logged in as`."""
+    whois = state.whois.get(state.isupport.fold(message.param(1)))
+    if whois and whois.member:
+        whois.member.account = message.param(2) or None
+    return []
+
+
+def _whois_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    whois = state.whois.pop(state.isupport.fold(message.param(1)), None)
+    for found in whois.found if whois else ():
+        found(whois.member if whois else None)
+    return []
+
+
 def _part(state: ConnectionState, message: Message) -> list[IrcEvent]:
     name = message.param(0)
     event = state.event("PART", message, name, name, message.param(1))
@@ -171,6 +193,9 @@ HANDLERS: Mapping[str, Handler] = {
     "396": _own_host,
     "731": _offline,
     "352": _who_is,
+    "311": _whois_user,
+    "330": _whois_account,
+    "318": _whois_end,
     "353": _names,
     "366": _names_end,
     # A limit, an invitation, a ban, a key, a registered nick stand between us and a channel.

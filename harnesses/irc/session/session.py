@@ -14,11 +14,19 @@ from importlib.metadata import version
 import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.isupport import ISupport
+from harnesses.irc.protocol.isupport import ISupport, is_nick
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.session import connection_handlers, membership_handlers
 from harnesses.irc.session.registration import QueuedMessage
-from harnesses.irc.session.state import PAST, ConnectionState, Handler, Roster, utc_now
+from harnesses.irc.session.state import (
+    PAST,
+    ConnectionState,
+    Handler,
+    Member,
+    Roster,
+    Whois,
+    utc_now,
+)
 from harnesses.irc.session.sts import Sts
 from harnesses.irc.settings import NetworkSettings
 
@@ -145,6 +153,13 @@ class Session:
         handler = HANDLERS.get(message.command)
         return handler(self._state, message) if handler else []
 
+    def whois(self, nick: str, found: Callable[[Member | None], None]) -> Message | None:
+        """Have `found` told who has a nick at this moment, None for nobody; return the message that
+        asks, None where it has been asked already."""
+        whois = self._state.whois.setdefault(self.isupport.fold(nick), Whois())
+        whois.found.append(found)
+        return Message("WHOIS", (nick,)) if len(whois.found) == 1 else None
+
     def label(self) -> str | None:
         """Return a label for a line that is to be echoed; None where the server does not."""
         return self._state.labels.label() if self._state.echoing else None
@@ -219,6 +234,8 @@ def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> Non
     answers = {"VERSION": f"Terrarium {version('terrarium')}", "PING": rest}
     last, now = state.ctcp_answered, state.now()
     if message.command == "NOTICE" or not message.source or word not in answers:
+        return
+    if not is_nick(message.source.nick):
         return
     if state.is_me(message.source.nick):
         return

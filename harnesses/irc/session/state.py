@@ -59,6 +59,14 @@ class Member:
 
 
 @dataclass(slots=True)
+class Whois:
+    """A question to the server who has a nick; `found` are told the answer, None for nobody."""
+
+    member: Member | None = None
+    found: list[Callable[[Member | None], None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class JoinedChannel:
     """A channel that we are in; `names` collects a NAMES reply until its end.
 
@@ -197,6 +205,7 @@ class ConnectionState:
         self.seen: dict[tuple[str, str], None] = {}
         self.sent_lines = SentLines(now)
         self.multiline = MultilineAssembler()
+        self.whois: dict[str, Whois] = {}
         self.batches: dict[str, str] = {}
         self.ctcp_answered: datetime | None = None
         self.outgoing: list[QueuedMessage] = []

@@ -39,6 +39,9 @@ QUIT_WITHIN = 2.0
 LAG_WITHIN = 5.0
 """Seconds in which a server answers, or its lag is unknown."""
 
+WHOIS_WITHIN = 10.0
+"""Seconds to wait for the server to tell who somebody is."""
+
 ECHO_WITHIN = 10.0
 """Seconds to wait for the server to show us a line of our own."""
 
@@ -114,6 +117,33 @@ class Network:
         """Return `nick` as known in `channel`, if they are there and we are."""
         known = self._session.roster.channel(channel)
         return known.members.get(self.fold(nick)) if known else None
+
+    def person(self, nick: str) -> Member | None:
+        """Return `nick` as known from any channel that we share with them."""
+        return self._session.roster.member(nick)
+
+    async def whois(self, nick: str) -> Member | None:
+        """Ask the server who has `nick` at this moment; None for nobody, and where it does not
+        answer in good time."""
+        if not self._client or not self.connected.is_set():
+            return None
+        answer: asyncio.Future[Member | None] = asyncio.get_running_loop().create_future()
+
+        def found(member: Member | None) -> None:
+            if not answer.done():
+                answer.set_result(member)
+
+        if question := self._session.whois(nick, found):
+            self.send_line(question.render())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WHOIS_WITHIN):
+                return await answer
+        return None
+
+    def people(self) -> list[Member]:
+        """Return everybody on our channels, once for each channel."""
+        known = map(self._session.roster.channel, self.channels)
+        return [member for channel in known if channel for member in channel.members.values()]
 
     def is_operator(self, channel: str) -> bool:
         """Return whether we are an operator of `channel`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harnesses.logs.importing import ImportStats, import_logs
 from harnesses.logs.reading import ImportOptions
-from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -145,7 +145,7 @@ async def test_a_log_under_a_persons_name_is_private(tmp_path: Path) -> None:
 
 async def test_an_import_brings_back_nobody_who_has_opted_out(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "irc.db") as database:
-        await OptOuts(database).add("irc", "Ada", None)
+        await OptOuts(database).add("irc", Identity("Ada"))
     log = tmp_path / "#frogs.2024-01-01.log"
     log.write_text(DAY + "[12:02] <bob> [nolog] hush\n")
     stats = await imported(tmp_path, log)

@@ -18,7 +18,7 @@ from llm.log_questions.answers import (
 )
 from llm.log_questions.parser import read_log_question
 from llm.tools.log_search import LogTools
-from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -133,7 +133,7 @@ async def test_any_question_has_an_answer_if_it_is_about_the_log(
 
 
 async def test_nobody_is_quoted_who_has_opted_out(database: Database, log: ChatLog) -> None:
-    await OptOuts(database).add("irc", "bob", None)
+    await OptOuts(database).add("irc", Identity("bob"))
     assert (await answer(log, "who mentioned the pump?")).text == "Nobody said that here."
     assert (await answer(log, "when did bob last speak?")).text == "bob said nothing here."
     assert await answer_plainly(log, "when does the pump start?", Query(scope=POND)) is None

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm.messages.message import Message
-from storage.chat_log.event import EventType
+from storage.chat_log.event import EventType, Identity
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -93,7 +93,7 @@ async def test_whoever_asks_the_prompt_is_sound(
     folder = tmp_path_factory.mktemp("room")
     async with Database.open(folder / "irc.db") as database, ChatLog.open(database) as log:
         memory = Conversations(database)
-        await OptOuts(database).add("irc", "mallory", None)
+        await OptOuts(database).add("irc", Identity("mallory"))
         room = Room(log, memory, last=last, window=window, shared=True)
         other = Room(log, memory, "#other", shared=True, lines=10_000)
         last_of: dict[str, tuple[list[Message], PromptWindow]] = {}

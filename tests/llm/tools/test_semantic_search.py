@@ -15,7 +15,7 @@ from llm.client.client import AgentClient
 from llm.client.settings import AgentSettings
 from llm.tools.log_search import LogTools
 from llm.tools.semantic_search import SemanticIndex
-from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.chat_log.query import Query
 from storage.db.database import Database
@@ -176,5 +176,5 @@ async def test_the_tool_shows_the_model_no_line_of_who_has_opted_out(tmp_path: P
     ):
         tools = LogTools(log, PUBLIC, None, SemanticIndex(client, database))
         assert "green frog" in await tools.search_chat_logs(query="frog")
-        await OptOuts(database).add("irc", "ada", None)
+        await OptOuts(database).add("irc", Identity("ada"))
         assert await tools.search_chat_logs(query="frog") == "nothing found"

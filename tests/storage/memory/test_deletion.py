@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.chat_log.event import EVERYTHING, Event, EventType
+from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
 from storage.chat_log.opt_outs import OptOuts
 from storage.chat_log.query import Query
 from storage.db.database import Database
@@ -192,7 +192,7 @@ async def test_in_another_tendrils_file_goes_what_quotes_them(tmp_path: Path) ->
             note = Memory(layer=MemoryKind.NOTE, room="browser/1", text=text, time=NOON)
             await Memories(web).add(note)
         await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
-        await forget(place.database, place.log, ADA, [tmp_path / "web.db"])
+        await forget(place.database, place.log, ADA)
         left = await Memories(web).newest("browser/1", MemoryKind.NOTE, -1)
         assert [memory.text for memory in left] == ["a frog"]
         assert SECRET.encode() not in raw(tmp_path)
@@ -216,7 +216,7 @@ async def test_whoever_has_opted_out_is_shown_nowhere_and_nothing_is_learnt_of_t
     tmp_path: Path,
 ) -> None:
     async with frogs(tmp_path / "irc.db") as place:
-        await OptOuts(place.database).add("irc", SECRET, None)
+        await OptOuts(place.database).add("irc", Identity(SECRET))
         assert {each.subject for each in await place.memories.facts(ROOM)} == {"bob"}
         assert await place.texts(MemoryKind.SUMMARY) == []
         await redact(place.database, "irc", SECRET)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -146,7 +146,7 @@ async def test_the_model_reads_nothing_of_who_has_opted_out(
             said("no, the greenhouse pump starts at seven", minute=401, nick="bob"),
         ]
     )
-    await OptOuts(database).add("irc", "bob", None)
+    await OptOuts(database).add("irc", Identity("bob"))
     found = await log.passages_for_model(QUESTION, Query(scope=PUBLIC, limit=10))
     assert texts(found) == [PUMP]
 

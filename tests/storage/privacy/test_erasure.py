@@ -24,6 +24,7 @@ from storage.queues.attention_state import AttentionStore, Signal
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
+from storage.runs.runs import Run, Runs
 from storage.usage.token_spending import Spending, TokenSpend
 from storage.usage.usage import UsageAmount
 
@@ -98,7 +99,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
         assert SECRET.encode() in raw(tmp_path)
 
         others = other_files(tmp_path, tmp_path / "irc.db")
-        gone = await forget(database, log, ADA, others)
+        gone = await forget(database, log, ADA)
 
         assert gone == Forgotten(events=301, replies=1, turns=3)
         assert [path.name for path in others] == ["outbox.db", "web.db"]
@@ -199,6 +200,30 @@ async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(tmp_pat
         assert await texts(log) == ["hello, who is there", "for the other one"]
 
 
+@pytest.mark.parametrize(
+    "room", ["ada", "ada!~ada@home.example", "~adalove", "ada!~ada@gateway/web/home"]
+)
+async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces_and_pastes(
+    room: str, tmp_path: Path
+) -> None:
+    host = "gateway/web/home" if "/" in room else "home.example"
+    person = replace(ADA, host=host, account="AdaLove" if room.startswith("~") else None)
+    async with opened(tmp_path / "irc.db") as (database, log):
+        notice = said("Cancelled.", 1, nick="Terra", own=True, private=True, channel=room)
+        other = replace(notice, channel="bob!~bob@home.example")
+        await stored(log, said("hello", 2, host=host), notice, other)
+        conversation = f"irc/{room.replace('/', '%2F')}"
+        await Runs(database).begin(Run("k", conversation, "standard", "m", NOON, private=True))
+        hour = timedelta(hours=1)
+        await Pastes(database).add(Place("irc", room), "", "A long one.", (), hour)
+        gone = await forget(database, log, person)
+        assert (gone.events, gone.replies) == (1, 1)
+        channels = {each.place.channel for each in await log.channels(EVERYTHING)}
+        assert channels == {"#frogs", "bob!~bob@home.example"}
+        for table in ("runs", "pastes"):
+            assert await database.fetch_all(f"SELECT * FROM {table}") == []
+
+
 async def test_others_words_stay_also_when_they_sound_alike(tmp_path: Path) -> None:
     async with opened(tmp_path / "irc.db") as (database, log):
         await stored(
@@ -223,6 +248,22 @@ def test_a_quotation_is_known_by_five_words_or_a_rare_one() -> None:
         assert detector.within(repeated), repeated
     for other in ("so it goes", "the key", "under the green pot", "[2026-05-01 12:00:00] <bob> x"):
         assert not detector.within(other), other
+
+
+def test_a_detector_is_known_by_its_key_and_hashes_and_has_no_words() -> None:
+    detector = QuoteDetector()
+    detector.add([said(f"the spare key lies under the green pot {SECRET}")])
+    same, other = QuoteDetector(detector.key, detector.dump()), QuoteDetector(b"", detector.dump())
+    for quote in (
+        f"It was {SECRET}.",
+        "she said: The spare key lies under the green pot!",
+        "[2026-05-01 12:00:00] <Ada> anything",
+    ):
+        assert detector.within(quote) == same.within(quote), quote
+    assert same.within(f"It was {SECRET}.")
+    assert not other.within(SECRET)
+    assert len(detector.dump()) == 8 * (2 + 2)  # two runs of eight words, a long one, and the line
+    assert SECRET.encode() not in detector.dump()
 
 
 async def test_in_a_file_too_big_to_write_anew_it_is_overwritten(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from storage.chat_log.event import EVERYTHING, Event, EventType
+from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -16,8 +18,10 @@ from storage.memory.taught_skills import FILES, SkillTable, TaughtSkill
 from storage.privacy.retention import expire
 from storage.runs.runs import Run, RunEnd, Runs
 from storage.settings import StorageSettings
+from tests.docs.reference import ROOT
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+MIGRATIONS = ROOT / "storage" / "migrations"
 
 
 def said(text: str, channel: str = "#frogs", days: float = 0, nick: str = "ada") -> Event:
@@ -90,34 +94,78 @@ async def test_by_default_everything_stays(tmp_path: Path) -> None:
         assert await expire(database, log, StorageSettings(), NOW) == 0
 
 
-async def test_an_opt_out_is_of_the_nick_in_any_case_and_of_the_account(tmp_path: Path) -> None:
+async def test_an_opt_out_is_of_the_account_else_of_the_whole_mask(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "irc.db") as database:
         opt_outs = OptOuts(database)
-        await opt_outs.add("irc", "Ada[x]", "AdaL")
+        await opt_outs.add("irc", Identity("Ada[x]", "~Ada", "h.example", "AdaL"))
+        await opt_outs.add("irc", Identity("Bob[x]", "~bob", "b.example"))
         opt_out_rules = await OptOuts(database).load()
-    line = said("hm")
+    line = replace(said("hm"), user="u", host="h.example")
+    bob = replace(line, nick="bob{X}", user="~Bob", host="B.example")
     for hidden in (
-        replace(line, nick="ada{X}"),
         replace(line, account="adal"),
-        replace(line, type=EventType.NICK, target="ada[x]"),
+        bob,
+        replace(bob, account="elsewhere"),
+        replace(bob, type=EventType.NICK, nick="bobby", target="bob[x]"),
         replace(line, type=EventType.KICK, nick="op", target="ADA[x]"),
+        replace(line, nick="ada[x]", user="", host=""),  # imported: no more is known
     ):
         assert not opt_out_rules.keeps(hidden), hidden
-    for kept in (line, replace(line, nick="ada[x]", network="oftc"), replace(line, own=True)):
+    for kept in (
+        line,
+        replace(line, nick="ada[x]", user="~ada"),  # not logged in
+        replace(line, nick="ada[x]", account="mallory"),
+        replace(bob, host="elsewhere.example"),
+        replace(bob, user="~mallory"),
+        replace(bob, network="oftc"),
+        replace(bob, own=True),
+    ):
         assert opt_out_rules.keeps(kept), kept
 
 
-async def test_only_the_account_that_opted_a_nick_out_takes_it_back(tmp_path: Path) -> None:
+async def test_only_whoever_opted_out_takes_it_back(tmp_path: Path) -> None:
+    ada = Identity("ada", "a", "a.example", "ada")
+    bob = Identity("bob", "b", "b.example")
+    mallory = Identity("bob", "m", "m.example")
     async with Database.open(tmp_path / "irc.db") as database:
         opt_outs = OptOuts(database)
-        await opt_outs.add("irc", "ada", "ada")
-        await opt_outs.add("irc", "ada", "mallory")
-        assert not await opt_outs.remove("irc", "ada", None)
-        assert not await opt_outs.remove("irc", "ada", "mallory")
-        assert await opt_outs.remove("irc", "ada_", "ADA")
+        await opt_outs.add("irc", ada)
+        await opt_outs.add("irc", replace(ada, account="mallory"))
+        assert not await opt_outs.remove("irc", replace(ada, account=None))
+        await opt_outs.remove("irc", replace(ada, account="mallory"))
+        assert opt_outs.opt_out_rules.hides_person("irc", ada)
+        assert await opt_outs.remove("irc", replace(ada, nick="ada_", account="ADA"))
         assert opt_outs.opt_out_rules == OptOutRules()
-        await opt_outs.add("irc", "bob", None)
-        assert await opt_outs.remove("irc", "Bob", None)
+        await opt_outs.add("irc", bob)
+        await opt_outs.add("irc", mallory)
+        await opt_outs.remove("irc", mallory)
+        assert opt_outs.opt_out_rules.hides_person("irc", bob)
+        assert not opt_outs.opt_out_rules.hides_person("irc", mallory)
+        assert await opt_outs.remove("irc", replace(bob, nick="Bob"))
+
+
+async def test_opt_outs_of_earlier_versions_hold_and_nobody_else_takes_them_back(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "irc.db"
+    with closing(sqlite3.connect(path)) as file:
+        for script in sorted(MIGRATIONS.glob("*.sql"))[:15]:
+            file.executescript(script.read_text())
+        file.executemany(
+            "INSERT INTO unlogged VALUES (?, ?, ?)", [("irc", "ada", "ada"), ("irc", "bob", None)]
+        )
+        file.execute("PRAGMA user_version = 15")
+        file.commit()
+    async with Database.open(path) as database:
+        opt_outs = OptOuts(database)
+        hides = (await opt_outs.load()).hides_person
+        assert hides("irc", Identity("adele", "a", "a.example", "ada"))
+        assert not hides("irc", Identity("ada", "m", "m.example", "mallory"))
+        bob = Identity("bob", "b", "b.example")
+        assert hides("irc", bob)
+        assert not hides("irc", replace(bob, account="bob"))
+        assert not await opt_outs.remove("irc", bob)
+        assert opt_outs.opt_out_rules.hides_person("irc", bob)
 
 
 def test_a_marked_line_is_not_kept() -> None:

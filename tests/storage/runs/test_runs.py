@@ -131,7 +131,7 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(tmp_path: Path) 
         await elsewhere.end_effect("cron", Effect("e", "say", f"posted: {SECRET}"))
         assert SECRET.encode() in raw(tmp_path)
         person = Person("irc", "ada", "~ada", "home.example", None)
-        await forget(database, log, person, [tmp_path / "cron.db"])
+        await forget(database, log, person)
         kept = await database.fetch_all("SELECT key FROM runs")
         assert [row[0] for row in kept] == ["bob"]
         assert await other.fetch_all("SELECT * FROM effects") == []

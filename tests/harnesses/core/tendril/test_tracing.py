@@ -9,6 +9,7 @@ import pytest
 
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
+from llm.agent.limits import Profile
 from llm.agent.outcome import Deferral
 from llm.tools.toolbox import tool
 from storage.runs.reader import RunRecord, newest_runs, read_run
@@ -60,19 +61,31 @@ async def test_words_are_in_a_trace_only_where_wanted_and_nobody_is_alone(
     assert (run.question, run.answer) == (("", "") if private else ("How many?", "ok"))
 
 
-async def test_of_who_is_not_to_be_remembered_a_trace_keeps_only_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("profile", ["standard", "thought"])
+async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only_numbers(
+    tmp_path: Path, profile: Profile
+) -> None:
     async with (
         ScriptedOpenAI() as script,
         small(tmp_path, script.url, trace_words=True) as tendril,
     ):
         await tendril.turn(
             TurnRequest(
-                conversation="kitchen/adalovelace", who="adalovelace", text="plugh", keeps=False
+                conversation="kitchen/adalovelace",
+                who="adalovelace",
+                text="plugh",
+                keeps=False,
+                profile=profile,
             )
         )
-        run = await last(tmp_path)
+        runs = await newest_runs(tmp_path, 10)
         files = b"".join(path.read_bytes() for path in small_files(tmp_path))
-    assert (run.private, run.conversation, run.outcome) == (True, "", "answered")
+    if profile == "standard":
+        assert runs == []
+        assert b"adalovelace" not in files
+    else:
+        [run] = runs
+        assert (run.private, run.conversation, run.outcome) == (True, "", "answered")
     assert b"plugh" not in files
 
 

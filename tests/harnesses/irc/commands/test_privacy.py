@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlite3 import connect
 
 from harnesses.irc.tendril import IrcTendril
-from storage.chat_log.event import EVERYTHING
+from storage.chat_log.event import EVERYTHING, Identity
 from storage.log import Query
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
@@ -100,7 +100,7 @@ async def test_what_an_opted_out_person_said_before_is_not_shown_to_the_model(
         await alice.say(ROOM, f"once I said {SECRET}")
         await alice.say(ROOM, ".ping")
         await alice.expect("alice: pong")
-        await tendril.services.opt_outs.add("irc", "Alice", None)
+        await tendril.services.opt_outs.add("irc", Identity("Alice", "alice", "127.0.0.1"))
         await alice.send("NICK bob")
         await alice.say(ROOM, ".terrarium what was said?")
         await alice.expect("bob: Fine")

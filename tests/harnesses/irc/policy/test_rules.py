@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harnesses.irc.channel_settings import (
@@ -12,11 +14,19 @@ from harnesses.irc.channel_settings import (
     key_of,
     value_of,
 )
+from harnesses.irc.policy.log_records import (
+    belongs_to,
+    channel_key,
+    conversation_id,
+    place_of,
+    scope_of,
+    status_of,
+)
 from harnesses.irc.policy.rate_limit import TokenBuckets
-from harnesses.irc.policy.requests import BotLoopDetector, Identity, KickCounter, matches_any
+from harnesses.irc.policy.requests import BotLoopDetector, KickCounter, matches_any
 from harnesses.irc.replies.sender import sanitize
-from storage.chat_log.event import Place
-from tests.kit.irc_session import WELCOME, Story
+from storage.chat_log.event import Identity, Place, Scope, channel_of_room, status_room
+from tests.kit.irc_session import WELCOME, Story, inside
 
 ALICE = Identity("alice[x]", "al", "h.example", "Alice")
 
@@ -185,3 +195,68 @@ def test_who_is_a_bot_is_asked_where_the_server_knows_and_told_by_tags() -> None
     assert [event.bot for event in story.feed(*said)] == [True, False, True]
     story.feed(":late!l@h JOIN #c")
     assert story.sent() == ["WHO late"]
+
+
+def test_a_private_room_belongs_to_the_account_else_to_the_whole_mask() -> None:
+    ada = Identity("Ada", "~Ada", "H.example")
+    assert ada.room(str.lower) == "ada!~ada@h.example"
+    assert replace(ada, nick="Eve", account="AdaL").room(str.lower) == "~adal"
+    assert Identity("ada").room(str.lower) == "ada"  # nobody who speaks has that room
+    rooms = {
+        who.room(str.lower)
+        for who in (
+            ada,
+            replace(ada, user="mal"),
+            replace(ada, host="elsewhere"),
+            replace(ada, account="ada"),
+            replace(ada, account="mal"),
+            Identity("ada"),
+        )
+    }
+    assert len(rooms) == 6
+    assert not [room for room in rooms if room.startswith(("#", "&", "+", "!"))]
+
+
+def test_words_to_a_part_of_a_channel_have_a_place_of_their_own() -> None:
+    story = inside()
+    talk = story.feed(
+        ":owner!o@h PRIVMSG #c :to all",
+        ":owner!o@h PRIVMSG @#C :to operators",
+        ":owner!o@h NOTICE +#c :to those with voice",
+        ":owner!o@h PRIVMSG Terra :to us",
+    )
+    who = Identity("owner", "o", "h")
+    places = [place_of(event, who, str.lower).channel for event in talk]
+    assert places == ["#c", "@#c", "@+#c", "owner!o@h"]
+    assert [status_of(event) for event in talk] == ["", "@", "+", ""]
+    [kick] = story.feed(":owner!o@h KICK #c alice :out")
+    assert place_of(kick, who, str.lower).channel == "#c"
+
+
+@pytest.mark.parametrize("symbols", ["@", "+", "~&@%+", "&"])
+@pytest.mark.parametrize("channel", ["#c", "##c", "#@c"])
+def test_the_room_of_a_status_is_that_of_its_channel(symbols: str, channel: str) -> None:
+    room = status_room(symbols, channel)
+    assert room.startswith("@")
+    assert channel_of_room(room) == channel
+
+
+def test_no_room_has_the_name_of_a_conversation_elsewhere() -> None:
+    fold = str.lower
+    of_ada = conversation_id(Place("net", "#x"), "ada", fold)
+    assert of_ada == "net/#x/ada"
+    assert channel_key(Place("net", "#x/ada"), fold) == "net/#x%2Fada"
+    assert channel_key(Place("net", "#x%2fada"), fold) == "net/#x%252fada"
+    ada = Identity("ada", "a", "user/ada")
+    for name in (of_ada, channel_key(Place("net", ada.room(fold)), fold)):
+        assert belongs_to(name, "net", ada, fold)
+    for name in ("net/#x/ada/ada", "net/#x/adam", "net/#ada", "other/#x/ada", "net/~ada"):
+        assert not belongs_to(name, "net", ada, fold)
+
+
+def test_no_group_opens_a_private_room() -> None:
+    here = Place("net", "#c")
+    groups = [["#c", "#d", "ada!a@h", "net/~ada", "@#c"]]
+    assert scope_of(here, groups) == Scope.from_places(here, Place("net", "#d"))
+    room = Place("net", "~ada")
+    assert scope_of(room, groups) == Scope.from_places(room)

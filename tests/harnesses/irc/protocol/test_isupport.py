@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.irc.protocol.isupport import ISupport
+from harnesses.irc.protocol.isupport import ISupport, is_nick
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from harnesses.irc.protocol.isupport import ISupport
         ("rfc1459", "Nick[A]\\~", "nick{a}|^"),
         ("strict-rfc1459", "Nick[A]\\~", "nick{a}|~"),
         ("ascii", "Nick[A]\\~É", "nick[a]\\~É"),
-        ("rfc8265", "ÉCOLE", "école"),
+        ("rfc8265", "ÉCOLE Straße", "École straße"),
     ],
 )
 def test_names_fold_as_the_server_says(mapping: str, name: str, folded: str) -> None:
@@ -57,3 +57,15 @@ def test_a_status_message_reaches_its_channel() -> None:
 def test_channel_modes_come_in_four_kinds() -> None:
     assert ISupport().with_tokens(["CHANMODES=b,k,l,imn"]).chanmodes == ("b", "k", "l", "imn")
     assert ISupport().with_tokens(["CHANMODES=b"]).chanmodes == ("b", "", "", "")
+
+
+@pytest.mark.parametrize("nick", ["alice", "a[x]", "Zoë", "_", "`away`", "0AAAAAAAD", "{}|^\\"])
+def test_people_have_such_nicks(nick: str) -> None:
+    assert is_nick(nick)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "*status", "irc.example", "#c", "a,b", "a b", ":x", "a!b@c", "@ada", "$x", "a?\r"]
+)
+def test_nobody_has_such_nicks(name: str) -> None:
+    assert not is_nick(name)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harnesses.irc.policy.log_records import split_lines, to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.multiline import MOST_LINES, OPEN_AT_ONCE
+from storage.chat_log.event import Place
 from tests.kit.irc_session import IN_CHANNEL, Story, inside
 
 NAMES = "batch draft/multiline message-tags server-time"
@@ -24,7 +25,10 @@ def several(*lines: str, tags: str = "msgid=m1", target: str = "#c") -> list[str
 
 
 def logged(event: IrcEvent) -> list[str]:
-    return [line.text for line in split_lines(to_log_event(event))]
+    return [
+        line.text
+        for line in split_lines(to_log_event(event, Place(event.network, event.channel or "")))
+    ]
 
 
 def test_it_is_asked_for_where_it_is_offered_with_what_it_needs() -> None:

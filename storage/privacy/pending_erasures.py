@@ -1,0 +1,137 @@
+"""Forgettings that have begun and are not finished: whom, what is theirs, what is left to do."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from array import array
+from collections.abc import Collection
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from storage.chat_log.event import Place
+from storage.db.database import Database, Row, to_micros
+from storage.privacy.audit_log import AuditEntry, insert_entry
+from storage.privacy.quote_detector import QuoteDetector
+
+_NAMELESS = """
+UPDATE erasures SET person = '', names = '[]', hosts = '[]', events = x'', replies = x'',
+    quote_key = x'', quotes = x'' WHERE id = ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingErasure:
+    """A forgetting that is not finished.
+
+    `person` is a JSON object, or empty once nobody is named any more and only the file is left to
+    be rewritten. `events` are ids of theirs, `replies` those of the bot's lines that go with them;
+    `detector` knows their words. `steps` are left to be done.
+    """
+
+    actor: str
+    network: str | None
+    person: str
+    names: frozenset[str]
+    hosts: frozenset[str]
+    events: frozenset[int]
+    replies: frozenset[int]
+    detector: QuoteDetector
+    steps: tuple[str, ...]
+    removed_events: int = 0
+    removed_replies: int = 0
+    removed_turns: int = 0
+    id: int = 0
+
+
+class PendingErasures:
+    """The rows in a database file. All methods raise Unavailable."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, erasure: PendingErasure) -> int:
+        """Record, durably, what is to be done; return its id."""
+        values = [
+            to_micros(datetime.now(UTC)),
+            erasure.actor,
+            erasure.network,
+            erasure.person,
+            json.dumps(sorted(erasure.names)),
+            json.dumps(sorted(erasure.hosts)),
+            _pack(erasure.events),
+            _pack(erasure.replies),
+            erasure.detector.key,
+            erasure.detector.dump(),
+            json.dumps(erasure.steps),
+            *(erasure.removed_events, erasure.removed_replies, erasure.removed_turns),
+        ]
+        sql = f"INSERT INTO erasures VALUES (NULL, {', '.join('?' * len(values))})"
+        async with self._database.transaction() as db:
+            cursor = await db.execute(sql, values)
+            assert cursor.lastrowid is not None
+            return cursor.lastrowid
+
+    async def list_all(self) -> list[PendingErasure]:
+        """Return all that are not finished, the oldest first."""
+        rows = await self._database.fetch_all("SELECT * FROM erasures ORDER BY id")
+        return [_erasure(row) for row in rows]
+
+    async def tick_off(self, erasure_id: int, step: str, turns: int) -> None:
+        """Record that a step is done, in which so many turns were removed."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "UPDATE erasures SET removed_turns = removed_turns + ?, steps ="
+                " (SELECT json_group_array(value) FROM json_each(steps) WHERE value != ?)"
+                " WHERE id = ?",
+                [turns, step, erasure_id],
+            )
+
+    async def make_nameless(self, erasure_id: int) -> None:
+        """Remove from the row whose erasure it is; what is left needs no name."""
+        async with self._database.transaction() as db:
+            await db.execute(_NAMELESS, [erasure_id])
+
+    async def finish(self, erasure: PendingErasure) -> None:
+        """Remove the row, and write into the audit log how much was removed, not whose it was."""
+        removed = f"{erasure.removed_events} events"
+        entry = AuditEntry(Place(erasure.network or "", ""), erasure.actor, "forget", removed)
+        async with self._database.transaction() as db:
+            cursor = await db.execute("DELETE FROM erasures WHERE id = ?", [erasure.id])
+            if cursor.rowcount:
+                await insert_entry(db, entry)
+
+
+def has_pending_erasures(path: Path) -> bool:
+    """Return True if the log in a file has a forgetting to be finished.
+
+    Nothing is created or migrated; of a file that cannot be read it is False.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            return file.execute("SELECT 1 FROM erasures LIMIT 1").fetchone() is not None
+    except sqlite3.Error:
+        return False
+
+
+def _pack(ids: Collection[int]) -> bytes:
+    return array("q", sorted(ids)).tobytes()
+
+
+def _erasure(row: Row) -> PendingErasure:
+    return PendingErasure(
+        row["actor"],
+        row["network"],
+        row["person"],
+        frozenset(json.loads(row["names"])),
+        frozenset(json.loads(row["hosts"])),
+        frozenset(array("q", row["events"])),
+        frozenset(array("q", row["replies"])),
+        QuoteDetector(row["quote_key"], row["quotes"]),
+        tuple(json.loads(row["steps"])),
+        row["removed_events"],
+        row["removed_replies"],
+        row["removed_turns"],
+        row["id"],
+    )

@@ -1,0 +1,91 @@
+"""Nobody who is no person is answered: services, servers, the modules of a bouncer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from storage.chat_log.event import EVERYTHING
+from storage.log import Query
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_script import listening
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.ircd import inspircd
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.znc import znc
+
+
+async def test_a_bouncer_is_told_nothing_when_its_server_goes_and_comes(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        script.default = Answer("Shutdown")  # a command of ZNC, and its user may give it
+        async with inspircd() as first:
+            port = first.port
+            async with znc(port) as bouncer:
+                irc = {"password": bouncer.password}
+                config = irc_config(tmp_path, bouncer.port, script.url, irc=irc)
+                async with irc_tendril(config) as tendril:
+                    log = tendril.services.log
+                    await first.kill()
+                    said = Query(scope=EVERYTHING, nick="*status", limit=100)
+                    async with asyncio.timeout(PATIENCE):
+                        while not await log.find(said):  # noqa: ASYNC110
+                            await asyncio.sleep(0.1)  # what ZNC says is seen in the log alone
+                    async with (
+                        inspircd(port) as second,
+                        irc_client(second.port, "alice") as alice,
+                    ):
+                        await alice.join(ROOM)
+                        if not any(" 353 " in line and "Terra" in line for line in alice.lines):
+                            await alice.expect(r":Terra!\S+ JOIN")
+                        await alice.say(ROOM, ".ping")
+                        await alice.expect("alice: pong")
+                    assert bouncer.is_running
+                    lines = await log.find(Query(scope=EVERYTHING, own=True, limit=100))
+                    spoken = [e.text for e in lines if e.type in ("PRIVMSG", "NOTICE", "ACTION")]
+                    assert spoken == ["alice: pong"]
+        assert script.requests == []
+        assert "status" not in json.dumps(script.beside)
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        "NickServ!NickServ@services.libera.chat",
+        "ChanServ!services@services.oftc.net",
+        "Global!g@services.example",
+        "Q!TheQBot@CServe.quakenet.org",
+        "irc.example.org",
+        "services",
+        "*status!znc@znc.in",
+        "*controlpanel!controlpanel@znc.in",
+        "-psyBNC!psyBNC@lam3rz.de",
+        "someone!bip@b.i.p",
+    ],
+)
+async def test_services_servers_and_bouncers_are_never_answered(
+    tmp_path: Path, sender: str
+) -> None:
+    async with ScriptedOpenAI() as script, listening() as listener:
+        config = irc_config(tmp_path, listener.port, script.url, irc={"channels": ["#c"]})
+
+        async def serve() -> list[str]:
+            wire = await listener.accept()
+            await wire.welcome()
+            for words in ("This nickname is registered.", ".ping", "Terra: hi", "nolog"):
+                await wire.say(f":{sender} PRIVMSG Terra :{words}")
+                await wire.say(f":{sender} PRIVMSG #c :.ping {words}")
+                await wire.say(f":{sender} PRIVMSG #c :Terra: {words}")
+            await wire.say(":alice!a@h PRIVMSG #c :.ping")
+            before = len(wire.lines)
+            await wire.until("PRIVMSG #c :alice: pong")
+            return wire.lines[before:]
+
+        serving = asyncio.create_task(serve())
+        async with irc_tendril(config):
+            said = [line for line in await serving if line.startswith(("PRIVMSG", "NOTICE"))]
+            assert said == ["PRIVMSG #c :alice: pong"]
+        assert script.requests == []

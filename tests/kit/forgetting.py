@@ -1,0 +1,227 @@
+"""A data folder with a person in every file, and a forgetting of them that is killed or fails."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Timer
+
+from storage.chat_log.event import Event, EventType, Place
+from storage.db.database import Database
+from storage.db.errors import StorageError
+from storage.log import ChatLog
+from storage.memory.conversations import Conversations, Turn
+from storage.memory.memories import OWN, Memories, Memory, MemoryKind
+from storage.memory.taught_skills import SkillTable, TaughtSkill
+from storage.privacy.audit_log import AuditEntry, AuditLog
+from storage.privacy.erasure import Forgotten, Person, forget, resume_erasures
+from storage.queues.attention_state import AttentionStore, Signal
+from storage.queues.outbox import Outbox
+from storage.queues.pastes import Pastes
+from storage.queues.reminders import Reminder, Reminders
+from storage.runs.runs import Effect, Run, Runs
+from storage.usage.token_spending import Spending, TokenSpend
+from storage.usage.usage import UsageAmount
+
+PERSON = Person("irc", "zoequux", "~zuserquux", "zhostquux.example", None)
+WORD = "xyzzyplughplover"
+TRACES = (PERSON.nick, PERSON.user, PERSON.host, WORD, "frobnicate")
+"""What nobody else has said or is called."""
+FILES = ("web.db", "cron.db", "pond.db")
+LINES = 150
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+PLACE = Place("irc", "#frogs")
+HERS = f"{PLACE}/{PERSON.nick}"
+
+
+def said(text: str, minute: int, nick: str = PERSON.nick) -> Event:
+    """A line of the person, or of somebody else."""
+    user, host = (PERSON.user, PERSON.host) if nick == PERSON.nick else (f"~{nick}", "b.example")
+    return Event(
+        network=PLACE.network,
+        channel=PLACE.channel,
+        type=EventType.PRIVMSG,
+        time=NOON + timedelta(minutes=minute),
+        nick=nick,
+        user=user,
+        host=host,
+        text=text,
+    )
+
+
+def turn(anchor: int, *contents: str) -> Turn:
+    """A turn of a question, what a tool found, and an answer."""
+    roles = ["user", "tool", "assistant"]
+    messages = tuple(
+        {"role": role, "content": content} for role, content in zip(roles, contents, strict=False)
+    )
+    return Turn(anchor, NOON, messages)
+
+
+async def fill(data: Path) -> None:
+    """Make a data folder with the person in every file and every table, and with others."""
+    quoted = f"[2026-05-01 12:03:00] <{PERSON.nick}> {WORD} frobnicate number 3"
+    async with Database.open(data / "irc.db") as database, ChatLog.open(database) as log:
+        for number in range(LINES):
+            await log.add(
+                [
+                    said(f"{WORD} frobnicate number {number}", number),
+                    said(f"others speak of {number}", number, "bob"),
+                ]
+            )
+        (asked,) = await log.add([said(f".terrarium frobnicate {WORD}", LINES)])
+        reply = said(f"{PERSON.nick}: {WORD} it is", LINES + 1, "Terra")
+        notice = replace(
+            reply, channel=PERSON.nick, private=True, type=EventType.NOTICE, text="Cancelled."
+        )
+        await log.add([replace(reply, own=True, reply_to=asked), replace(notice, own=True)])
+        await _fill_records(database, asked, quoted)
+    for name in FILES:
+        async with Database.open(data / name) as database:
+            conversations = Conversations(database)
+            for number in range(20):
+                await conversations.add("x/1", turn(0, "hm?", f"others speak of {number}", "So."))
+                await conversations.add("x/1", turn(0, "who was it?", quoted, f"{number}"))
+            run = Run("k", "x/1", "standard", "terra", NOON, worded=True, question=quoted)
+            await Runs(database).begin(run)
+    async with Database.open(data / "outbox.db") as database:
+        await Outbox(database).put("k", PLACE, f"Of today: {quoted}")
+    await asyncio.to_thread(shutil.copy, data / "irc.db", data / "irc.db.before-16")
+
+
+async def _fill_records(database: Database, asked: int, quoted: str) -> None:
+    """Fill what the log's file has beside the log."""
+    conversations, hour = Conversations(database), timedelta(hours=1)
+    answer = turn(asked, f"what is {WORD}?", "", f"{WORD}!")
+    await conversations.add(HERS, answer, str(PLACE), PERSON.nick)
+    await conversations.add(f"{PLACE}/bob", turn(1, "what did she say?", quoted, "A word."))
+    await conversations.add(f"{PLACE}/bob", turn(2, "and now?", "", "Nothing."))
+    fact = Memory(
+        layer=MemoryKind.FACT,
+        room=str(PLACE),
+        text="frobnicate",
+        time=NOON,
+        subject=PERSON.nick,
+        key="tool",
+        source=PERSON.nick,
+        confidence=OWN,
+        conversation=HERS,
+        first_turn=1,
+        last_turn=1,
+    )
+    await Memories(database).add(fact)
+    run = Run("k", HERS, "standard", "terra", NOON, asked)
+    await Runs(database).begin(run)
+    await Runs(database).begin_effect("k", Effect("e", "say", f"said {WORD}"))
+    await Pastes(database).add(PLACE, PERSON.nick, "A long one.", ("More.",), hour)
+    await Pastes(database).add(PLACE, "bob", f"She said {WORD}.", (), hour)
+    await Reminders(database).add(Reminder(PERSON.owner, PLACE, False, "frobnicate", NOON))
+    await AttentionStore(database).add_signal(Signal("thought", PLACE, NOON, PERSON.nick))
+    expense = TokenSpend(NOON.date(), str(PLACE), f"irc/{HERS}", "answer")
+    await Spending(database).add({expense: UsageAmount(1, 20, 0, 3)})
+    lesson = TaughtSkill("oil", "when it squeaks", f"Oil the {WORD} pump.", PERSON.nick)
+    await SkillTable(database).teach(str(PLACE), lesson, NOON)
+    for target in (PERSON.nick, f"*!*@{PERSON.host}"):
+        await AuditLog(database).add(AuditEntry(PLACE, "root!r@r.example", "kick", target, "spam"))
+
+
+def leftovers(data: Path) -> list[str]:
+    """Each file in which there is still anything of the person, and what."""
+    found = []
+    for path in sorted(data.rglob("*")):
+        content = path.read_bytes().lower() if path.is_file() else b""
+        found += [f"{path.name}: {trace}" for trace in TRACES if trace.encode() in content]
+    return found
+
+
+async def ask(data: Path) -> Forgotten:
+    """Have the person forgotten, as a command does."""
+    async with Database.open(data / "irc.db") as database:
+        return await forget(database, ChatLog(database), PERSON)
+
+
+async def restart(data: Path) -> bool:
+    """Go on as every tendril does when it starts; True unless something is left."""
+    return await resume_erasures(data / "irc.db", data)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The end of a forgetting: a kill after so many seconds, or files that cannot become longer
+    than so many bytes."""
+
+    kill_after: float | None = None
+    longest_file: int | None = None
+
+
+def forget_in_child(data: Path, fault: Fault, *, resumes: bool = False) -> str:
+    """Forget the person, or resume that, in another process; return how it ended: "finished", "not
+    finished", "not begun" or "killed"."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    mine, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(data, fault, resumes, theirs))
+    killer = Timer(fault.kill_after or 0.0, process.kill)
+    process.start()
+    theirs.close()
+    ended = "killed"
+    with mine, suppress(EOFError):
+        mine.recv_bytes()  # it begins
+        if fault.kill_after is not None:
+            killer.start()
+        ended = mine.recv_bytes().decode()
+    killer.cancel()
+    if killer.is_alive():
+        killer.join()
+    process.join()
+    process.close()
+    return ended
+
+
+def _run(data: Path, fault: Fault, resumes: bool, outcome: Connection) -> None:
+    if fault.longest_file is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (fault.longest_file, hard))
+    outcome.send_bytes(b"begun")
+    try:
+        with redirect_stdout(StringIO()):  # errors are what it is about
+            done = asyncio.run(restart(data) if resumes else _asked(data))
+        outcome.send_bytes(b"finished" if done else b"not finished")
+    except StorageError:
+        outcome.send_bytes(b"not begun")
+
+
+async def _asked(data: Path) -> bool:
+    return (await ask(data)).is_finished
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[bool]:
+    """Mount a file system of `size` bytes on a folder; False where only root may do that."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(folder)], check=True)
+
+
+def fresh_copy(original: Path, data: Path) -> Path:
+    """Return `data`, with the files of `original` and no others."""
+    shutil.rmtree(data, ignore_errors=True)
+    shutil.copytree(original, data)
+    return data

@@ -1,0 +1,105 @@
+"""ZNC, a bouncer: it stays on the server while its user is away, and speaks to them itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kit.ircd import installed
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
+
+_USER = "nobody"
+_CONFIG = """\
+Version = 1.8.2
+ConnectDelay = 1
+ServerThrottle = 1
+<Listener test>
+  Host = 127.0.0.1
+  Port = {port}
+  IPv4 = true
+  IPv6 = false
+  SSL = false
+  AllowIRC = true
+  AllowWeb = false
+</Listener>
+<User bot>
+  Admin = true
+  Nick = Terra
+  AltNick = Terra_
+  Ident = terra
+  RealName = Terra
+  Pass = plain#sesame
+  <Network net>
+    FloodRate = 0
+    Server = 127.0.0.1 {ircd_port}
+  </Network>
+</User>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Znc:
+    """A running bouncer; `password` is what its user gives with PASS."""
+
+    port: int
+    process: asyncio.subprocess.Process
+    password: str = "bot/net:sesame"
+
+    @property
+    def is_running(self) -> bool:
+        """True until it has ended."""
+        return self.process.returncode is None
+
+
+@asynccontextmanager
+async def znc(ircd_port: int) -> AsyncIterator[Znc]:
+    """A bouncer whose only user, an administrator of it, is on the server at a loopback port."""
+    program, port = installed("znc"), free_port()
+    with tempfile.TemporaryDirectory(prefix="znc-") as name:
+        _configure(Path(name), _CONFIG.format(port=port, ircd_port=ircd_port))
+        process = await asyncio.create_subprocess_exec(
+            *(program, "--foreground", "--datadir", name),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            user=_USER if os.geteuid() == 0 else None,  # as root it waits for half a minute
+        )
+        try:
+            await _accepting(port, process)
+            yield Znc(port, process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+def _configure(folder: Path, text: str) -> None:
+    """Write the configuration where the user that it runs as can read it."""
+    (folder / "configs").mkdir()
+    (folder / "configs" / "znc.conf").write_text(text)
+    if os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            shutil.chown(path, _USER)
+
+
+async def _accepting(port: int, process: asyncio.subprocess.Process) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            late = asyncio.get_running_loop().time() > deadline
+            if late or process.returncode is not None:
+                raise AssertionError("ZNC did not start") from None
+            await asyncio.sleep(0.02)  # a foreign process tells us in no other way
+        else:
+            writer.close()
+            await writer.wait_closed()
+            return

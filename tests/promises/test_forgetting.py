@@ -1,0 +1,157 @@
+"""Whoever asks to be forgotten is forgotten, also when something is in the way at first."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+from sqlite3 import connect
+
+import pytest
+
+from storage.db.database import Database
+from storage.memory.conversations import Conversations
+from storage.privacy.pending_erasures import has_pending_erasures
+from tests.harnesses.core.tendril.test_base import small
+from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
+from tests.kit.command import terrarium
+from tests.kit.forgetting import TRACES, Fault, fill, forget_in_child, leftovers, turn
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+
+NICK, WORD = "zoequux", "xyzzyplughplover"
+
+
+async def told(client: IrcClient, words: str) -> str:
+    """Say `words` and return the notice that comes back."""
+    await client.say(ROOM, words)
+    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$"))[1]
+
+
+async def forget_me(client: IrcClient) -> str:
+    """Ask to be forgotten, and confirm; return what is said then."""
+    return await told(client, f".forget me {(await told(client, '.forget me')).split()[-1]}")
+
+
+async def quote_in(path: Path) -> None:
+    """Let another tendril have quoted the person."""
+    async with Database.open(path) as database:
+        await Conversations(database).add("browser/1", turn(0, "hm?", f"She said {WORD}.", "So."))
+
+
+async def finished(data: Path) -> None:
+    """Wait until nothing is left to be forgotten; another connection to the file has no event."""
+    async with asyncio.timeout(PATIENCE):
+        while has_pending_erasures(data / "irc.db"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def found_in(data: Path) -> set[str]:
+    """The files with anything of the person."""
+    traces = (NICK.encode(), WORD.encode())
+    files = [path for path in data.rglob("*") if path.is_file()]
+    return {path.name for path in files if any(trace in path.read_bytes() for trace in traces)}
+
+
+async def test_a_forgetting_that_cannot_be_finished_says_so_and_goes_on_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    await quote_in(tmp_path / "web.db")
+    async with embedded_ircd() as ircd:
+        config = irc_config(tmp_path, ircd.port, NOBODY)
+        async with irc_tendril(config), irc_client(ircd.port, NICK) as zoe:
+            await zoe.join(ROOM)
+            await zoe.say(ROOM, f"my word is {WORD}")
+            with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
+                busy.execute("BEGIN IMMEDIATE")
+                answer = await forget_me(zoe)
+                assert answer.startswith("Not finished: ")
+                assert "I go on with it by myself" in answer
+                again = await told(zoe, ".forget me")
+                assert again.startswith("There is nothing more in the log that I know to be yours.")
+                assert "I go on with it by myself" in again
+                busy.execute("ROLLBACK")
+        assert "web.db" in found_in(tmp_path)
+        async with irc_tendril(config):
+            await finished(tmp_path)
+    assert "web.db" not in found_in(tmp_path)
+    with closing(connect(tmp_path / "irc.db")) as file:
+        assert file.execute("SELECT count(*) FROM erasures").fetchone() == (0,)
+        audit = file.execute("SELECT actor, action, target FROM audit").fetchall()
+    assert [row[:2] for row in audit] == [("", "forget")]
+
+
+async def test_where_not_even_the_beginning_can_be_written_nothing_is_removed_and_it_says_so(
+    tmp_path: Path,
+) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
+        for number in range(20):
+            words = " ".join(f"{WORD}{number}{letter}" for letter in "abcdefghijklmno")
+            await alice.say(ROOM, words)
+        await alice.say(ROOM, ".ping")
+        await alice.expect("pong")
+        word = (await told(alice, ".forget me")).split()[-1]
+        database = tendril.database
+        await database.execute_outside_transaction("PRAGMA max_page_count = 1")  # as it is now
+        answer = await told(alice, f".forget me {word}")
+        assert answer.startswith("Nothing is removed yet, as I cannot write to the disk.")
+        assert "22 events are yours" in await told(alice, ".forget me")
+        await database.execute_outside_transaction("PRAGMA max_page_count = 1000000")
+        assert (await forget_me(alice)).startswith("Forgotten: 22 events of yours")
+        assert found_in(tmp_path) == set()
+
+
+async def test_asking_again_finishes_what_was_not_finished(tmp_path: Path) -> None:
+    await quote_in(tmp_path / "web.db")
+    async with alice_in(tmp_path, NOBODY) as (alice, _):
+        await alice.say(ROOM, f"my word is {WORD}")
+        with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
+            busy.execute("BEGIN IMMEDIATE")
+            assert (await forget_me(alice)).startswith("Not finished: ")
+            busy.execute("ROLLBACK")
+        assert "nothing that I know to be yours" in await told(alice, ".forget me")
+        assert found_in(tmp_path) == set()
+
+
+async def test_what_the_bot_told_a_person_in_private_is_forgotten_with_them(tmp_path: Path) -> None:
+    async with (
+        embedded_ircd() as ircd,
+        irc_tendril(irc_config(tmp_path, ircd.port, NOBODY)) as tendril,
+        irc_client(ircd.port, NICK) as zoe,
+    ):
+        await zoe.join(ROOM)
+        assert await told(zoe, ".stop") == "There is nothing to stop."
+        await tendril.services.log.flush()
+        assert found_in(tmp_path) != set()
+        assert (await forget_me(zoe)).startswith("Forgotten: ")
+        assert found_in(tmp_path) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+async def test_every_tendril_goes_on_with_a_forgetting_when_it_starts(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    fault = Fault(longest_file=(tmp_path / "irc.db").stat().st_size // 2)
+    assert await asyncio.to_thread(forget_in_child, tmp_path, fault) == "not finished"
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url):
+        await finished(tmp_path)
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.slow
+async def test_who_keeps_the_files_forgets_a_person_in_all_of_them(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    command = ("logs", "forget", "--nick", TRACES[0], "--yes", "--data", ".")
+    with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        done = await terrarium(*command, cwd=tmp_path)
+        assert done.status == 1
+        assert "not finished" in done.err
+        busy.execute("ROLLBACK")
+    assert "web.db" in {each.split(":")[0] for each in leftovers(tmp_path)}
+    done = await terrarium(*command, cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert leftovers(tmp_path) == []

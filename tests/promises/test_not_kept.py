@@ -1,0 +1,80 @@
+"""What is not to be kept is not kept: no answer, no turn, no trace, no name in the process log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from sqlite3 import connect
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from storage.runs.reader import newest_runs
+from tests.harnesses.irc.commands.test_registry import alice_in
+from tests.kit.irc_client import IrcClient
+from tests.kit.irc_tendril import ROOM
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+SECRET = "xyzzyplughplover"
+LONG = "\n".join(f"line {number} {SECRET}" for number in range(30))
+KEPT = ("events", "pastes", "turns", "conversations", "memories", "runs", "effects", "spending")
+
+
+def rows(data: Path) -> Iterator[str]:
+    """Every row of the tables in which something may be kept of a question."""
+    with closing(connect(data / "irc.db")) as file:
+        for table in KEPT:
+            for row in file.execute(f"SELECT * FROM {table}"):
+                yield f"{table}: {row}"
+
+
+async def ask(alice: IrcClient, words: str, room: str = ROOM) -> None:
+    """Ask, and wait for the last line of the long answer."""
+    await alice.say(room, f".terrarium {words}")
+    await alice.expect(r"\(\d+ more lines.*\)")
+
+
+@pytest.mark.parametrize("how", ["marked", "opted out", "logging off"])
+async def test_the_answer_to_a_question_that_is_not_logged_is_not_kept_either(
+    how: str, tmp_path: Path
+) -> None:
+    tables: dict[str, Any] = {}
+    if how == "logging off":
+        tables["irc"] = {"channel": {ROOM: {"logging": False}}}
+    mark = "[nolog] " if how == "marked" else ""
+    async with ScriptedOpenAI() as script:
+        script.default = Answer(LONG)
+        with capture_logs() as log:
+            async with alice_in(tmp_path, script.url, agent={"trace_words": True}, **tables) as (
+                alice,
+                _,
+            ):
+                if how == "opted out":
+                    await alice.say(ROOM, ".nolog")
+                    await alice.expect("NOTICE")
+                await ask(alice, f"{mark}tell me about {SECRET}")
+                assert alice.lines[-1].endswith("(27 more lines; not kept)")
+                await alice.say(ROOM, f".more {mark}".strip())
+                await alice.expect("There is no more")
+                await ask(alice, f"{mark}and now?")
+                assert SECRET not in str(script.requests[-1])
+    kept = [row for row in rows(tmp_path) if "alice" in row or SECRET in row]
+    if how != "logging off":  # that they came is logged
+        kept = [row for row in kept if "'JOIN'" not in row and "'QUIT'" not in row]
+    assert kept == []
+    assert await newest_runs(tmp_path, 10) == []
+    assert not [entry for entry in log if "alice" in str(entry)]
+
+
+async def test_the_process_log_does_not_name_private_conversations(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        script.default = Answer(LONG)
+        with capture_logs() as log:
+            async with alice_in(tmp_path, script.url) as (alice, _):
+                await ask(alice, "who are you to me?", "Terra")
+                assert alice.lines[-1].endswith("(27 more lines: .more)")
+    done = [entry for entry in log if entry["event"] == "turn.done"]
+    assert [entry["conversation"] for entry in done] == ["private"]
+    assert not [entry for entry in log if "alice" in str(entry)]
