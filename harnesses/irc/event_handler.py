@@ -23,7 +23,7 @@ from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.proactive import ProactiveSpeech
-from harnesses.irc.reminders import create_service
+from harnesses.irc.reminder_delivery import create_service
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Place

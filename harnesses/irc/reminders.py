@@ -7,7 +7,6 @@ what the model is busy with.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated
@@ -15,19 +14,13 @@ from typing import Annotated
 import structlog
 from pydantic import Field
 
-from harnesses.irc.policy.log_records import channel_key
-from harnesses.irc.policy.requests import CommandRequest, identity_of
-from harnesses.irc.services import BotServices
-from harnesses.irc.transport.network import Network
+from harnesses.irc.policy.requests import CommandRequest
 from llm.messages.escaping import escape_tags
-from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
+from llm.scheduling.cron_schedule import Timetable, parse_zone
 from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import ToolError, tool
-from storage.chat_log.event import Identity, Place
-from storage.chat_log.pending_event import PendingEvent
 from storage.db.database import Database, to_micros
-from storage.memory.memories import person_of
 from storage.queues.jobs import Job, Jobs
 from storage.queues.reminders import Owner, Reminder, Reminders
 from terrarium.clock import Clock
@@ -39,8 +32,6 @@ TIMEZONE_FACT = "timezone"
 """The fact about a person that names their time zone."""
 
 _KIND = "reminder"
-_AGAIN = timedelta(seconds=15)  # until a place that we are not in is tried again
-_ABSENT = timedelta(minutes=2)  # until somebody who is not there is looked for again
 _KEPT = timedelta(days=30)  # for which a reminder waits for somebody who does not come
 _LATE = timedelta(minutes=2)  # from when on we say that it is late
 
@@ -152,66 +143,6 @@ class ReminderService:
             await self._plan(await self._kept.move(reminder, table.after(now)))
         else:
             await self._kept.remove(reminder.id)
-
-
-def create_service(services: BotServices) -> ReminderService:
-    """Return the reminders of the IRC tendril."""
-    tendril, sender = services.tendril, services.sender
-
-    async def say(reminder: Reminder, text: str) -> timedelta | None:
-        owner, place = reminder.owner, reminder.place
-        network = services.networks.get(place.network)
-        if network is None:
-            return _AGAIN
-        who, recipient = Identity(owner.nick, owner.user, owner.host, owner.account), place.channel
-        if reminder.private:
-            found = await _find_owner(network, owner)
-            if found is None:
-                return _ABSENT
-            who, recipient = found, found.nick
-            place = Place(network.name, who.room(network.fold))
-        elif not network.reaches(place.channel):
-            return _AGAIN
-        hides = services.opt_outs.opt_out_rules.hides_person
-        target = sender.target(network, place, private=reminder.private)
-        asked = PendingEvent(None)  # so that what we say goes when what was asked for is forgotten
-        asked.mark_visible(reminder.question_event_id)
-        target = replace(
-            target,
-            recipient=recipient,
-            nick=who.nick,
-            logged=target.logged and not hides(owner.network, who),
-            answers=asked,
-        )
-        return None if await sender.say(target, text) else _AGAIN
-
-    async def zone(request: CommandRequest) -> str:
-        fold = request.network.fold
-        room, person = channel_key(request.place, fold), person_of(fold(request.who.name))
-        fact = await tendril.memory.memories.fact(room, person, TIMEZONE_FACT)
-        return fact.text if fact and is_zone(fact.text) else tendril.agent.zone_name
-
-    lock = tendril.config.data / "run" / f"{tendril.name}-reminders.lock"
-    return ReminderService(tendril.database, tendril.clock, zone, say, lock)
-
-
-async def _find_owner(network: Network, owner: Owner) -> Identity | None:
-    """Return the owner of a reminder as they are on the network at this moment, under whatever
-    nick when they have an account; None while they are not there, whoever has their nick."""
-
-    def is_owner(who: Identity) -> bool:
-        if owner.account:
-            return who.account is not None and fold(who.account) == fold(owner.account)
-        ours = Identity(owner.nick, owner.user, owner.host)
-        return replace(who, account=None).room(fold) == ours.room(fold)
-
-    fold = network.fold
-    for who in map(identity_of, network.people()):
-        if is_owner(who):
-            return who
-    member = await network.whois(owner.nick)
-    who_now = identity_of(member) if member else None
-    return who_now if who_now and is_owner(who_now) else None
 
 
 def owner_of(request: CommandRequest) -> Owner:
