@@ -36,9 +36,11 @@ _PAUSE = 0.05  # seconds between two lines of chatter
 _LOOK = 0.1  # seconds between two looks at what has come
 _QUIET = 0.4  # seconds without a line after the end of a run
 _QUIET_ALONE = 1.5  # the same where there was no run: a command
+_QUIET_QUOTING = 2.5  # the same after a line of the log: more may be held back by the flood limit
 _QUIET_UNADDRESSED = 5.0  # the same after lines without a name, which may be another answer's
 _LOST = 60.0  # seconds after which a run that has not ended, or has said nothing, counts as lost
 _STILL = re.compile(r"still at it\b|\S+: still at it\b", re.IGNORECASE)
+_QUOTED = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")
 _LINE = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!\s]+)\S* (?:PRIVMSG|NOTICE) (?P<to>\S+) :(?P<text>.*)")
 _FEW = 30  # newest runs to look at
 _LONGEST_LINE = 300  # bytes of a line of chatter
@@ -218,7 +220,10 @@ class PeopleInRoom:
         answered = self.answer_lines(nick, begin, among_others)
         quiet = time.perf_counter() - (answered[-1].at if answered else begin)
         is_own = any(self._is_addressed(line, nick) for line in answered)
-        if quiet < (_QUIET if is_own or not answered else _QUIET_UNADDRESSED):
+        needed = _QUIET if is_own or not answered else _QUIET_UNADDRESSED
+        if answered and _QUOTED.search(answered[-1].text):
+            needed = max(needed, _QUIET_QUOTING)
+        if quiet < needed:
             return False
         runs = await self._runs(nick, asked)
         if any(run.ended is None for run in runs):

@@ -25,7 +25,8 @@ _WORLD = (
     "|language|flag|anthem|currency)|dinosaurs?|opposite|capital|plural|past tense|meaning"
     "|definition|speed of|difference|square root|sum|name (?:of|for) (?:a|an|the largest)|process"
     "|formula|symbol|chemical|number of|colou?rs? of (?!our|my)|big rings|rainbow|theory|author"
-    "|inventor|currency|population|language"
+    "|inventor|currency|population|language|(?:english|french|german|spanish|italian|dutch|russian"
+    "|chinese|japanese|greek|latin|roman|american|british|european|african|asian)"
 )
 """Definite things that the whole world knows."""
 
@@ -35,8 +36,10 @@ _LOCAL = re.compile(
     re.IGNORECASE,
 )
 _KNOWLEDGE = re.compile(
-    r"\b(?:invent\w*|discover\w*|wrote|written|compos\w+|capital of|opposite of|stands? for"
-    r"|mean(?:s|ing)?|called|largest|smallest|highest|biggest|\w+est)\b",
+    r"\b(?:invent\w*|discover\w*|wrote|written|compos\w+|paint(?:s|ed)|sculpt(?:s|ed)|sang|sung"
+    r"|direct(?:s|ed)|found(?:s|ed)|conquer(?:s|ed)|reign(?:s|ed)|star(?:s|red) in"
+    r"|capital of|opposite of|stands? for|mean(?:s|ing)?|called"
+    r"|largest|smallest|highest|biggest|\w+est)\b",
     re.IGNORECASE,
 )
 _ASKS = re.compile(

@@ -62,8 +62,10 @@ class QuotedAnswer:
 
     @property
     def text(self) -> str:
-        """The text that people get, at most four lines."""
-        return "\n".join([*([self.lead] if self.lead else []), *self.lines])
+        """The text that people get, at most three lines. The first has the lead, which is so never
+        seen alone while a server's flood limit holds the others back."""
+        first = " ".join(filter(None, (self.lead, *self.lines[:1])))
+        return "\n".join([first, *self.lines[1:]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,24 +80,24 @@ QUOTED = f"[2026-11-20 06:00] <bob> {PUMP}  http://logs/bob"
         ("who said something about the pump?", QUOTED),
         ("what did bob say about the greenhouse?", QUOTED),
         ("did anyone talk about the pump two days ago?", QUOTED),
-        ("did anyone talk about the pump yesterday?", f"Not in that time, but:\n{QUOTED}"),
+        ("did anyone talk about the pump yesterday?", f"Not in that time, but: {QUOTED}"),
         ("what did lena say about the pump?", "lena has not said that here."),
         ("who mentioned the giraffe last week?", "Nobody said that here last week."),
         ("what did zoe say?", "zoe said nothing here."),
         ("what did bob last say?", "[2026-11-21 02:00] <bob> hello all  http://logs/bob"),
         (
             "when did carol last speak?",
-            "carol last spoke here on 2026-11-21 at 06:00:\n"
+            "carol last spoke here on 2026-11-21 at 06:00: "
             "[2026-11-21 06:00] <carol> good night  http://logs/carol",
         ),
         (
             "when was the kayak first mentioned?",
-            "That was on 2026-10-15 at 20:00:\n"
+            "That was on 2026-10-15 at 20:00: "
             "[2026-10-15 20:00] <lena> the kayak has a leak  http://logs/lena",
         ),
         (
             "when did we last talk about the kayak?",
-            "That was on 2026-11-20 at 16:00:\n"
+            "That was on 2026-11-20 at 16:00: "
             "[2026-11-20 16:00] <lena> I sold the kayak  http://logs/lena",
         ),
     ],
