@@ -70,7 +70,7 @@ def by_package(files: set[Path]) -> dict[str, list[str]]:
 
 
 async def test_a_question_passes_few_files(tmp_path: Path) -> None:
-    files: set[Path] = set()
+    ways: list[set[Path]] = []
     async with (
         inspircd() as ircd,
         ScriptedOpenAI() as script,
@@ -80,12 +80,16 @@ async def test_a_question_passes_few_files(tmp_path: Path) -> None:
         script.card = {"parameters": 8_000_000_000}
         await alice.join(ROOM)
         await alice.say(ROOM, "the toad is in the pond")
-        script.say("In the pond.")
-        with traced(files):
-            await alice.say(ROOM, ".terrarium where do toads usually live?")
-            await alice.expect("In the pond")
-            await kept_turns(tendril, f"irc/{ROOM}/alice")
-    found = by_package(files)
+        for number in range(3):
+            files: set[Path] = set()
+            script.say(f"In pond {number}.")
+            with traced(files):
+                await alice.say(ROOM, ".terrarium where do toads usually live?")
+                await alice.expect(f"In pond {number}")
+                await kept_turns(tendril, f"irc/{ROOM}/alice")
+            ways.append(files)
+    # What runs beside at times (a timer, the housekeeping) is not on the way of each question.
+    found = by_package(set.intersection(*ways))
     for package, names in found.items():
         print(f"{package}: {len(names)}: {' '.join(names)}")
     print("in all:", sum(map(len, found.values())))
