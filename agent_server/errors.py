@@ -11,6 +11,7 @@
     ├── ClientGone 499
     ├── Unsupported 501
     ├── EngineUnavailable 503
+    │   └── EngineMisconfigured 503
     ├── QueueTimeout 503
     └── EngineTimeout 504
     PullError (of the command line)
@@ -131,6 +132,12 @@ class EngineUnavailable(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, headers={"retry-after": "1"})
+
+
+class EngineMisconfigured(EngineUnavailable):
+    """The engine refuses our key, or has no such address or model: its owner must mend that."""
+
+    default_code = "engine_misconfigured"
 
 
 class QueueTimeout(ApiError):

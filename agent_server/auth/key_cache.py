@@ -26,8 +26,9 @@ PAUSE = 0.5
 class ApiKeyCache:
     """The owners of bearer keys.
 
-    Without an admin key and as long as no key was ever made, the server is open to everybody who
-    can reach it. Revoking the last key does not open it again.
+    Without an admin key and as long as no key was ever issued, the server is open to everybody who
+    can reach it; whoever sends a key of it is known by its name all the same. Revoking the last key
+    does not open it again.
     """
 
     def __init__(self, admin: str | None) -> None:
@@ -40,12 +41,10 @@ class ApiKeyCache:
 
         Digests are compared, so the time it takes tells nothing of a key.
         """
-        if self.is_open:
-            return ANYBODY
         given = digest(secret)
         if self._admin and hmac.compare_digest(given, self._admin):
             return ADMIN
-        return self._keys.get(given)
+        return self._keys.get(given) or (ANYBODY if self.is_open else None)
 
     @asynccontextmanager
     async def refreshing(self, database: Database) -> AsyncIterator[None]:

@@ -11,6 +11,7 @@ import structlog
 from agent_server.errors import (
     ApiError,
     ContextLengthExceeded,
+    EngineMisconfigured,
     EngineTimeout,
     EngineUnavailable,
     InvalidRequest,
@@ -61,9 +62,14 @@ def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str
         wait = headers.get("retry-after", "1")
         wait = wait if wait.isascii() and wait.isprintable() else "1"
         return RateLimited("the engine is busy", headers={"retry-after": wait})
-    log.warning("engine.fault", status=status, kind=problem.get("type"))
+    log.warning("engine.fault", status=status, kind=problem.get("type"), path=path)
     if status in (401, 403):
-        return EngineUnavailable("the engine refuses this server's key; check MODEL_UPSTREAM_KEY")
+        return EngineMisconfigured("the engine refuses this server's key; check MODEL_UPSTREAM_KEY")
+    if status in (404, 405):
+        return EngineMisconfigured(
+            f"the engine has no such address or model (HTTP {status} for {path}); check "
+            "MODEL_UPSTREAM, which must be an OpenAI-compatible server, and MODEL_UPSTREAM_MODEL"
+        )
     if status in (408, 504):
         return EngineTimeout("the engine took too long")
     return EngineUnavailable(f"the engine failed with status {status}")

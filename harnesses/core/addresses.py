@@ -9,22 +9,33 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from harnesses.core.up_file import read_up_file
 from llm.client.settings import AgentSettings
 from terrarium.config import Config, sections
 
 
 def with_agent_address(config: Config) -> Config:
-    """Return `config` with the agent server of the same file, when `[agent]` names none.
+    """Return `config` with the agent server of this data folder, when `[agent]` names none.
 
-    So [server] port and admin_key need not be written again as [agent] api_url and api_key.
+    That is the one that `terrarium up` runs here, with the key that it has for local commands; else
+    the one of the same file: [server] port and admin_key need not be written again as [agent]
+    api_url and api_key.
     """
     agent, server = config.section(AgentSettings), table_settings(config, "server")
-    if "api_url" in agent.model_fields_set or not server or not server["port"]:
+    if "api_url" in agent.model_fields_set or not server:
         return config
-    values = {**config.tables.get("agent", {}), "api_url": url(server["host"], server["port"])}
-    key: SecretStr | None = server["admin_key"]
-    if agent.api_key is None and key is not None:
-        values["api_key"] = key.get_secret_value()
+    running = read_up_file(config.data)
+    if running:
+        address, key = running.server, running.key
+    elif server["port"]:
+        secret: SecretStr | None = server["admin_key"]
+        address = url(server["host"], server["port"])
+        key = secret.get_secret_value() if secret else ""
+    else:
+        return config
+    values = {**config.tables.get("agent", {}), "api_url": address}
+    if agent.api_key is None and key:
+        values["api_key"] = key
     return replace(config, tables={**config.tables, "agent": values})
 
 

@@ -27,7 +27,15 @@ from llm.client.response import (
 )
 from llm.client.response import OnText as OnText
 from llm.client.settings import AgentSettings
-from llm.messages.errors import Busy, RequestRejected, TimedOut, Unreachable
+from llm.messages.errors import (
+    Busy,
+    KeyRefused,
+    ModelError,
+    RequestRejected,
+    SetupError,
+    TimedOut,
+    Unreachable,
+)
 from llm.messages.message import Message, ModelReply, wire
 from llm.parsing.stream_parser import StreamParser
 from terrarium.http.client import ConnectionPool
@@ -96,6 +104,7 @@ class AgentClient:
         self._connection_pool = connection_pool
         self._settings = settings
         self._spend = spend
+        self._trouble: SetupError | None = None
 
     @classmethod
     @asynccontextmanager
@@ -122,6 +131,11 @@ class AgentClient:
 
     def __repr__(self) -> str:
         return f"<AgentClient {self._connection_pool.origin}, model {self._settings.model}>"
+
+    @property
+    def trouble(self) -> str:
+        """What only the owner can mend before the server answers us, "" for nothing known."""
+        return str(self._trouble or "")
 
     def configure(self, settings: AgentSettings) -> None:
         """Use other settings from now on; the server stays the same."""
@@ -231,8 +245,18 @@ class AgentClient:
         """Return the body of a successful answer. Raises ModelError."""
         async with self._answering(method, path, body, options) as answer:
             if answer.status != OK:
-                raise await answer.error()
+                raise await self._failure(answer)
+            if isinstance(self._trouble, KeyRefused):
+                self._trouble = None
             return await answer.read_all()
+
+    async def _failure(self, answer: HttpResponse) -> ModelError:
+        """Return the error of an answer other than 200, and keep it when only the owner can mend
+        it."""
+        error = await answer.error()
+        if isinstance(error, SetupError):
+            self._trouble = error
+        return error
 
     def _answering(
         self, method: str, path: str, body: dict[str, Any] | None, options: RequestOptions | None
@@ -263,7 +287,8 @@ class AgentClient:
     ) -> None:
         async with self._answering("POST", "/v1/chat/completions", body, options) as answer:
             if answer.status != OK:
-                raise await answer.error()
+                raise await self._failure(answer)
+            self._trouble = None
             try:
                 await read_stream(answer, accumulator)
             except EventTooLong as error:

@@ -11,8 +11,10 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from llm.messages.errors import (
+    BadEngine,
     Busy,
     ContextTooLong,
+    KeyRefused,
     ModelError,
     RequestRejected,
     TimedOut,
@@ -143,9 +145,16 @@ class ErrorAnswer(BaseModel):
     error: ErrorPart
 
 
-def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
-    """Make the error of an answer other than 200; names of `headers` are in lower case."""
+def error_of(
+    status: int, headers: Mapping[str, str], content: bytes, url: str = "the agent server"
+) -> ModelError:
+    """Make the error of an answer other than 200 of the server at `url`; names of `headers` are in
+    lower case."""
     reason = _reason(content)
+    if status in (401, 403):
+        return KeyRefused(url)
+    if reason.code == MISCONFIGURED:
+        return BadEngine(reason.message)
     if reason.code == "context_length_exceeded":
         return ContextTooLong(reason.message)
     if status == 429:
@@ -176,6 +185,9 @@ def _seconds(value: str | None) -> float:
     return float(value) if value and value.isdigit() else 1.0
 
 
+MISCONFIGURED = "engine_misconfigured"
+"""The code of errors that only the agent server's owner can mend."""
+
 OK = 200
 FAREWELL = 0.05
 """Seconds in which a stream must end after its last event for its connection to be kept."""
@@ -184,10 +196,12 @@ _LONGEST_BODY = 64 * 1024 * 1024  # bytes of an answer that comes whole
 
 
 class HttpResponse:
-    """The `status`, the `headers` and the body. What is read of it raises ModelError."""
+    """The `status`, the `headers` and the body, from the server at `url`. What is read of it raises
+    ModelError."""
 
-    def __init__(self, connection: HttpConnection) -> None:
+    def __init__(self, connection: HttpConnection, url: str) -> None:
         self._connection = connection
+        self._url = url
         self.status = connection.status
         self.headers: Mapping[str, str] = connection.headers
 
@@ -207,7 +221,7 @@ class HttpResponse:
 
     async def error(self) -> ModelError:
         """Make the error of an answer other than 200."""
-        return error_of(self.status, self.headers, await self.read_all())
+        return error_of(self.status, self.headers, await self.read_all(), self._url)
 
 
 @asynccontextmanager
@@ -224,7 +238,7 @@ async def answering(
         connection = await connection_pool.ask(method, path, content, headers)
     whole = False
     try:
-        yield HttpResponse(connection)
+        yield HttpResponse(connection, connection_pool.origin)
         whole = True
     finally:
         connection.release(FAREWELL if whole else 0)

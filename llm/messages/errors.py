@@ -6,6 +6,9 @@
     ├── Busy             the server has no place free (429) for `retry_after` seconds
     ├── TimedOut         the model took longer than allowed
     ├── ContextTooLong   the prompt does not fit the model's window
+    ├── SetupError       only whoever runs this can mend it; the text is the advice
+    │   ├── KeyRefused   our key is missing or wrong (401, 403)
+    │   └── BadEngine    the server's engine refuses its key, or is no model server
     └── RequestRejected  any other error answer; `status` is the HTTP status
 
 Their texts are for the log. `sentence` is what a person may read.
@@ -46,6 +49,28 @@ class ContextTooLong(ModelError):
     """The prompt does not fit the model's window, however much of the past is left out."""
 
     sentence = "That is too long for my model; please ask for less at once."
+
+
+class SetupError(ModelError):
+    """Only whoever runs this can mend it; the text is the advice."""
+
+    sentence = "My model is not set up right; please tell whoever runs me."
+
+
+class KeyRefused(SetupError):
+    """The server takes our key for missing or wrong."""
+
+    sentence = "My key is refused; please tell whoever runs me."
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"{url} refuses our key; make one with `terrarium keys create NAME` and set it as "
+            "AGENT_API_KEY ([agent] api_key)"
+        )
+
+
+class BadEngine(SetupError):
+    """The server's engine refuses its key, or is no model server."""
 
 
 class RequestRejected(ModelError):

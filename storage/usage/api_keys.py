@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from storage.db.database import Database, Row, from_micros, to_micros
 from storage.db.errors import StorageError
@@ -75,39 +75,41 @@ class Keys:
         self._database = database
 
     async def create(self, key: Key) -> str:
-        """Store a new key and return its secret, which cannot be had again. Raises KeyExists."""
-        secret = PREFIX + secrets.token_urlsafe(32)
-        values = {
-            **asdict(key),
-            "digest": digest(secret),
-            "hint": secret[: len(PREFIX) + 4],
-            "created": to_micros(datetime.now(UTC)),
-        }
-        columns, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        """Issue a new key and return its secret, which cannot be had again. Raises KeyExists."""
+        secret = _new_secret()
         async with self._database.transaction() as db:
             try:
-                await db.execute(f"INSERT INTO keys ({columns}) VALUES ({marks})", values)
+                await db.execute(_INSERT, _values(key, secret, is_launch=False))
             except sqlite3.IntegrityError:
                 raise KeyExists(f"there is a key {key.name} already; revoke it first") from None
         return secret
 
+    async def replace_launch_keys(self, keys: Sequence[Key]) -> Mapping[str, str]:
+        """Put new launch keys in the place of all earlier ones; return their secrets by name."""
+        made = {key.name: _new_secret() for key in keys}
+        async with self._database.transaction() as db:
+            await db.execute("DELETE FROM keys WHERE launch")
+            for key in keys:
+                await db.execute(_INSERT, _values(key, made[key.name], is_launch=True))
+        return made
+
     async def revoke(self, name: str) -> bool:
-        """End the key called `name`; whether there was one."""
+        """End the issued key called `name`; whether there was one."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
-                "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL",
+                "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL AND NOT launch",
                 [to_micros(datetime.now(UTC)), name],
             )
             return cursor.rowcount > 0
 
     async def active(self) -> Mapping[bytes, Key]:
-        """Return the keys that count, by digest."""
+        """Return the keys that count, launch keys included, by digest."""
         rows = await self._database.fetch_all("SELECT * FROM keys WHERE revoked IS NULL")
         return {row["digest"]: _key(row) for row in rows}
 
     async def list_all(self) -> Sequence[ApiKeyRow]:
-        """Return every key there ever was, the oldest first."""
-        rows = await self._database.fetch_all("SELECT * FROM keys ORDER BY id")
+        """Return every key that was ever issued, the oldest first."""
+        rows = await self._database.fetch_all("SELECT * FROM keys WHERE NOT launch ORDER BY id")
         return [
             ApiKeyRow(
                 _key(row),
@@ -119,8 +121,28 @@ class Keys:
         ]
 
     async def exist(self) -> bool:
-        """Return True if a key was ever made, revoked ones included."""
-        return await self._database.fetch_one("SELECT 1 FROM keys LIMIT 1") is not None
+        """Return True if a key was ever issued, revoked ones included."""
+        row = await self._database.fetch_one("SELECT 1 FROM keys WHERE NOT launch LIMIT 1")
+        return row is not None
+
+
+_COLUMNS = (*(field.name for field in fields(Key)), "digest", "hint", "created", "launch")
+_MARKS = ", ".join(f":{each}" for each in _COLUMNS)
+_INSERT = f"INSERT INTO keys ({', '.join(_COLUMNS)}) VALUES ({_MARKS})"
+
+
+def _new_secret() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def _values(key: Key, secret: str, *, is_launch: bool) -> Mapping[str, Any]:
+    return {
+        **asdict(key),
+        "digest": digest(secret),
+        "hint": secret[: len(PREFIX) + 4],
+        "created": to_micros(datetime.now(UTC)),
+        "launch": is_launch,
+    }
 
 
 def _key(row: Row) -> Key:

@@ -16,8 +16,16 @@ from harnesses.core.addresses import table_settings, with_agent_address
 from harnesses.core.launcher.health import CheckResult, examine_process
 from harnesses.core.launcher.model_line import model_line
 from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
-from harnesses.core.launcher.readiness import irc_accepts, server_ready, unreachable
+from harnesses.core.launcher.readiness import (
+    agent_url,
+    ask_for_token,
+    irc_accepts,
+    key_of,
+    server_ready,
+    unreachable,
+)
 from harnesses.core.launcher.settings import UpSettings
+from harnesses.core.up_file import read_up_file
 from llm.client.settings import AgentSettings
 from llm.skills.registry import SkillRegistry
 from terrarium.config import Config
@@ -28,7 +36,7 @@ _ANTHROPIC = "2023-06-01"  # the version of the Messages API
 
 async def run_checks(config: Config) -> list[CheckResult]:
     """Check every part of the Terrarium that `config` describes. Raises ConfigError."""
-    plan = LaunchPlan.from_config(config)
+    plan = LaunchPlan.from_config(config).found_at(read_up_file(config.data))
     async with httpx2.AsyncClient(trust_env=False) as http:
         findings = [
             _python(),
@@ -130,14 +138,16 @@ async def _irc_server(endpoint: IrcEndpoint) -> CheckResult:
 
 
 async def _server(config: Config, http: httpx2.AsyncClient) -> CheckResult:
+    """Check that the agent server takes our key, and that its model makes a token for it."""
     agent = with_agent_address(config).section(AgentSettings)
-    url = agent.api_url.rstrip("/").removesuffix("/v1")
+    url, key = agent_url(agent), key_of(agent)
     if missing := await server_ready(http, url)():
         hint = "`terrarium up` starts it, AGENT_API_URL names another"
         return CheckResult("server", False, f"{missing}; {hint}")
-    key = agent.api_key.get_secret_value() if agent.api_key else None
     if await _is_refused(http, url, key):
         what = "refuses the key; correct" if key else "asks for a key; set"
         return CheckResult("server", False, f"{url} {what} AGENT_API_KEY ([agent] api_key)")
+    if missing := await ask_for_token(http, url, key, agent.model):
+        return CheckResult("server", False, f"{url}: {missing}")
     model = await model_line(http, url, agent)
-    return CheckResult("server", True, f"{url} is ready" + (f"; {model}" if model else ""))
+    return CheckResult("server", True, f"{url} answers" + (f"; {model}" if model else ""))

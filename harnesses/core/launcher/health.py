@@ -31,4 +31,6 @@ def examine_process(data: Path, name: str) -> CheckResult:
         return CheckResult(
             name, False, f"it was last seen at {said.time:%Y-%m-%d %H:%M} UTC; {start}"
         )
+    if said.trouble:
+        return CheckResult(name, False, said.trouble)
     return CheckResult(name, said.state is ProcessState.READY, said.detail or f"it is {said.state}")

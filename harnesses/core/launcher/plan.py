@@ -13,6 +13,7 @@ from harnesses.core.launcher import tendrils
 from harnesses.core.launcher.ports import PortRequirement, free_port
 from harnesses.core.launcher.settings import UpSettings
 from harnesses.core.launcher.supervisor import Program
+from harnesses.core.up_file import RunningUp
 from terrarium.config import Config, ConfigError
 
 LOOPBACK = "127.0.0.1"
@@ -20,6 +21,7 @@ BUILT_IN = "built-in"
 """The value of [model] path for the built-in model."""
 
 _PYTHON = (sys.executable, "-P", "-m")
+_NO_TENDRILS = ("server", "ircd")
 _IRCD = "harnesses.irc.ircd"
 """The module that runs the embedded IRC server; nothing of it is imported here."""
 
@@ -60,6 +62,37 @@ class LaunchPlan:
         )
         return replace(self, programs=programs, pull=_pull(config, BUILT_IN), model="")
 
+    @property
+    def tendrils(self) -> tuple[str, ...]:
+        """The names of the tendrils among the programs."""
+        return tuple(each.name for each in self.programs if each.name not in _NO_TENDRILS)
+
+    def found_at(self, running: RunningUp | None) -> LaunchPlan:
+        """Return the plan with the port that the embedded IRC server of a running `up` has."""
+        if running is None or running.irc_port is None or not self.endpoint:
+            return self
+        if not self.endpoint.embedded:
+            return self
+        return replace(self, endpoint=replace(self.endpoint, port=running.irc_port))
+
+    def key_of(self, name: str) -> str | None:
+        """Return the key that `with_keys` gave a tendril."""
+        program = next(each for each in self.programs if each.name == name)
+        return program.environment.get("AGENT_API_KEY")
+
+    def with_keys(self, secrets: Mapping[str, str]) -> LaunchPlan:
+        """Return the plan in which each tendril has its own key, and none the admin's.
+
+        A tendril that `secrets` does not name keeps the one that is configured.
+        """
+        programs = tuple(
+            replace(each, environment={**each.environment, **_access(secrets.get(each.name))})
+            if each.name in self.tendrils
+            else each
+            for each in self.programs
+        )
+        return replace(self, programs=programs)
+
     @classmethod
     def from_config(cls, config: Config) -> LaunchPlan:
         """Make the plan for `config`; ports that are 0 are chosen here. Raises ConfigError."""
@@ -82,6 +115,12 @@ class LaunchPlan:
             web=url(web["host"], int(ports["WEB_PORT"])) if web else None,
             endpoint=endpoint,
         )
+
+
+def _access(secret: str | None) -> Mapping[str, str]:
+    """Return the variables of a tendril's access to the agent server; an empty one counts as not
+    set."""
+    return {"SERVER_ADMIN_KEY": ""} | ({"AGENT_API_KEY": secret} if secret else {})
 
 
 def _wanted_tendrils(config: Config) -> list[str]:

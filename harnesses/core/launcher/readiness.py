@@ -6,17 +6,31 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 import httpx2
 
 from harnesses.core.launcher.plan import IrcEndpoint
 from harnesses.core.tendril.status import ProcessState, report
+from llm.client.settings import AgentSettings
 
 Check = Callable[[], Awaitable[str | None]]
 """Returns None when all is well, else for people what is missing."""
 
 _POLL = 0.05  # seconds
 _SLOW = 2.0  # seconds until a server that says nothing counts as away
+_FIRST_TOKEN = 120.0  # seconds that a model may take for one token, on a slow and busy machine
+_PAUSE = 2.0  # seconds between two attempts to get one
+_LONGEST_REASON = 300  # characters
+
+PROBE_SESSION = "first-token"
+"""The session of the request that looks whether the model answers."""
+
+REFUSED = (401, 403)
+KEY_HINT = (
+    "the agent server refuses its key; make one with `terrarium keys create NAME` and set it as "
+    "AGENT_API_KEY ([agent] api_key)"
+)
 
 
 async def wait_until_ready(
@@ -55,6 +69,105 @@ def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
     return check
 
 
+def agent_url(agent: AgentSettings) -> str:
+    """Return the address of the agent server, without `/v1`."""
+    return agent.api_url.rstrip("/").removesuffix("/v1")
+
+
+def key_of(agent: AgentSettings) -> str | None:
+    """Return the configured key of the agent server."""
+    return agent.api_key.get_secret_value() if agent.api_key else None
+
+
+def lets_in(http: httpx2.AsyncClient, url: str, key: str | None) -> Check:
+    """Check that the agent server at `url` takes this key; once it did, it is not asked again."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    passed = False
+
+    async def check() -> str | None:
+        nonlocal passed
+        if passed:
+            return None
+        try:
+            response = await http.get(f"{url}/v1/models", headers=headers, timeout=_SLOW)
+        except httpx2.TransportError:
+            return f"nothing answers at {url}"
+        if response.status_code in REFUSED:
+            return KEY_HINT
+        passed = response.is_success
+        return None if passed else f"{url}/v1/models answers with HTTP {response.status_code}"
+
+    return check
+
+
+async def ask_for_token(
+    http: httpx2.AsyncClient, url: str, key: str | None, model: str
+) -> str | None:
+    """Ask the model for one token; return None when it comes, else for people why not."""
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": "Hello."}],
+        "max_tokens": 1,
+    }
+    headers = {"x-session-id": PROBE_SESSION}
+    if key:
+        headers["authorization"] = f"Bearer {key}"
+    try:
+        response = await http.post(
+            f"{url}/v1/chat/completions", json=body, headers=headers, timeout=_FIRST_TOKEN
+        )
+    except httpx2.TimeoutException:
+        return f"the model has been silent for {_FIRST_TOKEN:g} s"
+    except httpx2.TransportError:
+        return f"nothing answers at {url}"
+    if response.is_success:
+        return None
+    if response.status_code in REFUSED:
+        return KEY_HINT
+    return f"the model does not answer: {_reason(response)}"
+
+
+def _reason(response: httpx2.Response) -> str:
+    try:
+        return str(response.json()["error"]["message"])[:_LONGEST_REASON]
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {response.status_code}"
+
+
+class ModelAnswers:
+    """Checks that the model really makes a token, with the key of a tendril.
+
+    `ask` is a call of `ask_for_token`. It is asked in the background, again after a pause when it
+    failed, and never again once it did not. Use as a context manager; call it as a Check.
+    """
+
+    def __init__(self, ask: Check) -> None:
+        self._ask = ask
+        self._missing: str | None = "the model is asked for a first token"
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self) -> str | None:
+        """Return None once a token has come, else what is missing."""
+        if self._missing and self._task is None:
+            self._task = asyncio.create_task(self._try())
+        return self._missing
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _try(self) -> None:
+        while True:
+            self._missing = await self._ask()
+            if self._missing is None:
+                return
+            await asyncio.sleep(_PAUSE)
+
+
 def irc_accepts(endpoint: IrcEndpoint) -> Check:
     """Check that the IRC server accepts connections."""
 
@@ -79,9 +192,9 @@ def tendril_ready(data: Path, name: str, pids: Mapping[str, int]) -> Check:
         said = report(data, name)
         if said is None or said.pid != pids.get(name):
             return "it is starting"
-        if said.state is ProcessState.READY:
-            return None
-        return said.detail or f"it is {said.state}"
+        if said.trouble or said.state is not ProcessState.READY:
+            return said.trouble or said.detail or f"it is {said.state}"
+        return None
 
     return check
 

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 import httpx2
 
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.errors import TendrilError, root_cause
+from harnesses.core.launcher.keys import (
+    LOCAL,
+    end_launch_keys,
+    has_own_key,
+    make_launch_keys,
+)
 from harnesses.core.launcher.lock import hold_lock
 from harnesses.core.launcher.model_line import model_line
 from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
 from harnesses.core.launcher.ports import require_free
 from harnesses.core.launcher.readiness import (
     Check,
+    ModelAnswers,
+    agent_url,
+    ask_for_token,
     irc_accepts,
+    key_of,
+    lets_in,
     server_ready,
     tendril_ready,
     unreachable,
@@ -30,7 +43,9 @@ from harnesses.core.launcher.supervisor import (
     Supervisor,
     running,
 )
+from harnesses.core.up_file import RunningUp, published_up_file
 from llm.client.settings import AgentSettings
+from storage.db.errors import StorageError
 from terrarium.config import Config
 from terrarium.supervision import told_to_stop
 
@@ -48,28 +63,67 @@ async def up(config: Config, say: Say, announce: Say) -> None:
     plan = LaunchPlan.from_config(config)
     with hold_lock(config.data):
         require_free(plan.ports)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                serving = tasks.create_task(_run_all(plan, config, say, announce))
-                await told_to_stop()
-                _ignore_more_signals()
-                serving.cancel()
-        except ExceptionGroup as group:
-            raise root_cause(group) from group
+        async with _with_keys(plan, config) as plan:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    serving = tasks.create_task(_run_all(plan, config, say, announce))
+                    await told_to_stop()
+                    _ignore_more_signals()
+                    serving.cancel()
+            except ExceptionGroup as group:
+                raise root_cause(group) from group
+
+
+@asynccontextmanager
+async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPlan]:
+    """Yield the plan with keys for its tendrils, while commands in other shells find us."""
+    secrets = await make_launch_keys(config, plan)
+    running = RunningUp(
+        pid=os.getpid(),
+        server=plan.server,
+        web=plan.web,
+        irc_port=plan.endpoint.port if plan.endpoint and plan.endpoint.embedded else None,
+        key=secrets[LOCAL],
+    )
+    try:
+        with published_up_file(config.data, running):
+            yield plan.with_keys({} if has_own_key(config, plan) else secrets)
+    finally:
+        with suppress(StorageError):  # the next start ends them
+            await end_launch_keys(config)
 
 
 async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) -> None:
     plan = await _with_model(plan, config, say)
     supervisor = Supervisor(plan.programs, say, _PATIENCE)
+    agent = with_agent_address(config).section(AgentSettings)
     async with asyncio.TaskGroup() as tasks, httpx2.AsyncClient(trust_env=False) as http:
         tasks.create_task(supervisor.run())
         for url in await unreachable(http, plan.upstream):
             say(f"no model answers at {url}; going on, it may come later")
-        await wait_until_ready(_checks(plan, config, supervisor, http), say)
+        await _wait_until_answering(plan, config, supervisor, http, say)
         announce(banner(plan))
-        agent = with_agent_address(config).section(AgentSettings)
         if model := await model_line(http, plan.server, agent):
             announce(f"  {model}")
+
+
+async def _wait_until_answering(
+    plan: LaunchPlan, config: Config, supervisor: Supervisor, http: httpx2.AsyncClient, say: Say
+) -> None:
+    """Return when every process is ready, the tendrils are let in, and the model makes a token."""
+    await wait_until_ready(_checks(plan, config, supervisor, http), say)
+    agent = with_agent_address(config).section(AgentSettings)
+    own = {name: plan.key_of(name) or key_of(agent) for name in plan.tendrils}
+    checks = {name: lets_in(http, agent_url(agent), key) for name, key in own.items()}
+    key = next(iter(own.values()), key_of(agent))
+    hint = f" ({', '.join(plan.upstream)}: see MODEL_UPSTREAM)" if plan.upstream else ""
+
+    async def ask() -> str | None:
+        missing = await ask_for_token(http, agent_url(agent), key, agent.model)
+        return missing and missing + hint
+
+    async with ModelAnswers(ask) as answers:
+        await wait_until_ready({**checks, "model": answers}, say)
 
 
 async def _with_model(plan: LaunchPlan, config: Config, say: Say) -> LaunchPlan:

@@ -31,7 +31,7 @@ class ProcessState(StrEnum):
 
 
 class StatusReport(BaseModel):
-    """The contents of a status file."""
+    """The contents of a status file; `trouble` is what only the owner can mend, "" for none."""
 
     name: str
     pid: int
@@ -39,6 +39,7 @@ class StatusReport(BaseModel):
     detail: str
     time: datetime
     tokens_today: int = 0
+    trouble: str = ""
 
     @property
     def is_fresh(self) -> bool:
@@ -55,10 +56,17 @@ class StatusFile:
         self._state = ProcessState.STARTING
         self._detail = ""
         self._tokens: Callable[[], int] = int
+        self._trouble = ""
 
     def count_tokens(self, tokens: Callable[[], int]) -> None:
         """Report `tokens()` as well: those read and written today (UTC)."""
         self._tokens = tokens
+
+    def report_trouble(self, text: str) -> None:
+        """Report what only the owner can mend, and how; "" when that is over."""
+        if text != self._trouble:
+            self._trouble = text
+            self._say(self._state, self._detail)
 
     def starting(self) -> None:
         """Report that the process is starting."""
@@ -91,6 +99,7 @@ class StatusFile:
             detail=detail,
             time=datetime.now(UTC),
             tokens_today=self._tokens(),
+            trouble=self._trouble,
         )
         try:
             self._write(report)

@@ -112,6 +112,7 @@ class AdminCommands:
             f" {tendril.pending} in the queue; model {model};"
             f" {tendril.accounting.today():,} tokens today;"
             f" {self._proactive.admin_summary(_fold_channel(request, request.place.channel))}"
+            + (f"; trouble: {tendril.client.trouble}" if tendril.client.trouble else "")
             + (f"; broken: {', '.join(broken)}" if (broken := tendril.prompts.problems) else "")
         )
 

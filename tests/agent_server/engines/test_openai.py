@@ -123,7 +123,8 @@ async def test_think_tags_cut_across_chunks_become_reasoning(script: ScriptedOpe
     [
         (400, "This model's maximum context length is 9", 400, "context_length_exceeded"),
         (400, "bad grammar", 400, None),
-        (401, "who are you", 503, "engine_unavailable"),
+        (401, "who are you", 503, "engine_misconfigured"),
+        (404, "no such model", 503, "engine_misconfigured"),
         (429, "slow down", 429, "rate_limit_exceeded"),
         (500, "secret internals", 503, "engine_unavailable"),
         (504, "too slow", 504, "engine_timeout"),

@@ -20,6 +20,7 @@ from llm.client.settings import AgentSettings
 from llm.messages.errors import (
     Busy,
     ContextTooLong,
+    KeyRefused,
     ModelError,
     RequestRejected,
     TimedOut,
@@ -130,7 +131,6 @@ async def test_tool_calls_are_put_together_from_their_pieces() -> None:
     [
         (429, {"retry-after": "60"}, Busy),
         (400, {}, RequestRejected),
-        (401, {}, RequestRejected),
         (404, {}, RequestRejected),
         (422, {}, RequestRejected),
         (408, {}, TimedOut),
@@ -145,6 +145,19 @@ async def test_an_error_that_asking_again_does_not_mend_is_raised_at_once(
         with pytest.raises(error, match="no"):
             await chat(script.url)
         assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_is_trouble_for_the_owner_until_it_is_taken(status: int) -> None:
+    async with ScriptedOpenAI() as script:
+        script.fail(status, "who are you").say("now")
+        async with AgentClient.open(settings(script.url)) as client:
+            with pytest.raises(KeyRefused, match="keys create NAME"):
+                await client.chat(ASKED, CALL)
+            assert script.url in client.trouble
+            assert "AGENT_API_KEY" in client.trouble
+            await client.chat(ASKED, CALL)
+            assert client.trouble == ""
 
 
 async def test_a_full_server_is_asked_again_when_it_says() -> None:

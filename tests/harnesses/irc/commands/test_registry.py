@@ -8,6 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from structlog.testing import capture_logs
+
+from harnesses.core.launcher.health import examine_process
+from harnesses.core.tendril.status import report
 from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.event import Place
 from storage.db.database import Database
@@ -16,6 +25,7 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.serving import serving
 
 NOBODY = "http://127.0.0.1:9"
 OTHER = "#other"
@@ -92,6 +102,34 @@ async def test_without_the_agent_server_one_sentence_says_so_and_logging_goes_on
             await alice.say(ROOM, "logged all the same")
             await ask(alice, ".ping")
     assert ("PRIVMSG", "alice", "logged all the same") in await logged(config)
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (401, "My key is refused; please tell whoever runs me."),
+        (503, "My model is not set up right; please tell whoever runs me."),
+    ],
+)
+async def test_what_only_the_owner_can_mend_is_told_to_the_owner_and_no_falsehood_to_people(
+    tmp_path: Path, status: int, told: str
+) -> None:
+    async def refuse(_: Request) -> Response:
+        problem = {"message": "check MODEL_UPSTREAM_KEY", "code": "engine_misconfigured"}
+        return JSONResponse({"error": problem}, status)
+
+    site = Starlette(routes=[Route("/{path:path}", refuse, methods=["GET", "POST"])])
+    advice = "AGENT_API_KEY" if status == 401 else "MODEL_UPSTREAM_KEY"
+    with capture_logs() as log:
+        async with serving(site) as url, alice_in(tmp_path, url) as (alice, _):
+            assert await ask(alice, ".terrarium how are you?") == told
+            found = report(tmp_path, "irc")
+            assert found is not None
+            assert advice in found.trouble
+            assert not examine_process(tmp_path, "irc").ok
+    entries = [entry for entry in log if entry["event"] == "agent.not_usable"]
+    assert [advice in entry["advice"] for entry in entries] == [True]
+    assert {entry["log_level"] for entry in entries} == {"error"}
 
 
 async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None:
