@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -76,10 +77,12 @@ class CreateKeyCommand:
 @take_options
 def create(command: CreateKeyCommand) -> None:
     """Make a key and print it: it is shown this once. The tendril gets it as AGENT_API_KEY."""
-    secret, is_first = asyncio.run(_create(load(command.config, command.data), command.key()))
-    typer.echo(secret)
-    if is_first:
-        typer.echo("From now on this server answers nobody without a key.", err=True)
+    config = load(command.config, command.data)
+    if asyncio.run(_is_open(config)):
+        typer.echo(_closing_note(asyncio.run(_anonymous_requests(config))), err=True)
+        if sys.stdin.isatty():
+            typer.confirm("Make the key?", abort=True, err=True)
+    typer.echo(asyncio.run(_create(config, command.key())))
 
 
 @keys.command("list")
@@ -111,13 +114,37 @@ def revoke(
     typer.echo(f"{name} has no key any more")
 
 
-async def _create(config: Config, key: Key) -> tuple[str, bool]:
-    """Store a key; returns its secret, and whether the server was open until now."""
-    has_admin = config.section(ServerSettings).admin_key is not None
+async def _create(config: Config, key: Key) -> str:
     async with Database.open(server_path(config.data)) as database:
-        table = Keys(database)
-        is_first = not has_admin and not await table.exist()
-        return await table.create(key), is_first
+        return await Keys(database).create(key)
+
+
+async def _is_open(config: Config) -> bool:
+    """Return whether the server answers without a key until now."""
+    if config.section(ServerSettings).admin_key is not None:
+        return False
+    async with Database.open(server_path(config.data)) as database:
+        return not await Keys(database).exist()
+
+
+async def _anonymous_requests(config: Config) -> int:
+    """Return how many requests without a key were answered in the last week."""
+    today = datetime.now(UTC).date()
+    async with Database.open(server_path(config.data)) as database:
+        used = await UsageTable(database).read(today - timedelta(days=6), today, ANYBODY.name)
+    return sum(amount.requests for _, amount in used)
+
+
+def _closing_note(anonymous: int) -> str:
+    """Say what the first key changes, and for whom."""
+    note = (
+        "From now on this server answers nobody without a key. What `terrarium up` starts, and "
+        "commands such as `terrarium chat` beside it, have keys of their own."
+    )
+    if anonymous:
+        requests = "1 request" if anonymous == 1 else f"{anonymous:,} requests"
+        note += f" It has answered {requests} without a key in the last 7 days: these get 401."
+    return note
 
 
 async def _list_keys(

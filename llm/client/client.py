@@ -134,7 +134,7 @@ class AgentClient:
 
     @property
     def trouble(self) -> str:
-        """What only the owner can mend before the server answers us, "" for nothing known."""
+        """The advice for the owner, who alone can make the server answer us; "" without need."""
         return str(self._trouble or "")
 
     def configure(self, settings: AgentSettings) -> None:

@@ -190,7 +190,9 @@ async def test_doctor_says_that_a_key_is_refused(tmp_path: Path) -> None:
             return JSONResponse({"error": {"message": "no"}}, 401)
         return JSONResponse({"object": "list", "data": [{"id": "m", "object": "model"}]})
 
-    async with serving(Starlette(routes=[Route("/{path:path}", guarded)])) as url:
+    async with serving(
+        Starlette(routes=[Route("/{path:path}", guarded, methods=["GET", "POST"])])
+    ) as url:
         for key, wanted in (
             ("", "asks for a key; set"),
             ("wrong", "refuses the key; correct"),

@@ -97,7 +97,7 @@ class Tendril(TendrilProcess):
             return await work()
         except ModelError as error:
             _log.warning("turn.no_answer", reason=type(error).__name__, error=str(error))
-            self.report_trouble()
+            self.access.report()
             return TurnResult(error.sentence, ok=False)
         except Exception:  # noqa: BLE001 -- the turn boundary: nobody's traceback reaches a person
             _log.exception("turn.failed", tendril=self.name)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
 
 import structlog
@@ -17,7 +17,6 @@ from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.tracing import expire_runs
 from llm.client.settings import AgentSettings
-from llm.messages.errors import ModelError
 from llm.prompt.builder import PromptBuilder
 from llm.scheduling.worker import Handler, Worker
 from storage.db.errors import StorageError
@@ -29,8 +28,6 @@ from terrarium.file_watcher import changes
 from terrarium.supervision import told_to_stop
 
 _EVERY = 3600.0  # seconds between looks for forgettings that are not finished
-
-_ACCESS_PAUSE = 5.0  # seconds between looks whether the agent server lets us in
 
 _log = structlog.get_logger()
 
@@ -46,7 +43,6 @@ class TendrilProcess(TendrilResources, ABC):
         self.configure(config)
         self.clock = clock or SystemClock()
         self.status = StatusFile(config.data, self.name)
-        self._told = ""
 
     @abstractmethod
     async def serve(self) -> None:
@@ -62,7 +58,7 @@ class TendrilProcess(TendrilResources, ABC):
                 self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
                 background = [
                     tasks.create_task(self.status.renew()),
-                    tasks.create_task(self._watch_access()),
+                    tasks.create_task(self.access.watch(self.agent.model)),
                     tasks.create_task(self._worker.run()),
                     tasks.create_task(
                         expire_runs(self.runs, lambda: self.agent.trace_days, self.clock)
@@ -103,27 +99,6 @@ class TendrilProcess(TendrilResources, ABC):
         path = self.config.path
         self.apply_config(with_agent_address(load(path, self.config.data)) if path else self.config)
         return f"Read anew. {self.prompts.complaint()}".rstrip()
-
-    async def _watch_access(self) -> None:
-        """Look whether the agent server lets us in, until it does and whenever it did not; until
-        cancelled."""
-        was_let_in = False
-        while True:
-            with suppress(ModelError):  # one that is away is waited for
-                if self.client.trouble or not was_let_in:
-                    await self.client.model(self.agent.model)
-                    was_let_in = True
-            self.report_trouble()
-            await asyncio.sleep(_ACCESS_PAUSE)
-
-    def report_trouble(self) -> None:
-        """Tell the owner, by the log and the status file, why the agent server does not answer us,
-        when only they can mend it."""
-        trouble = self.client.trouble
-        if trouble and trouble != self._told:
-            _log.error("agent.not_usable", advice=trouble)
-        self._told = trouble
-        self.status.report_trouble(trouble)
 
     async def _finish_erasures(self) -> None:
         """Go on with forgettings that were interrupted, in all files of the data folder, now and

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
+from harnesses.core.tendril.access import AccessMonitor
+from harnesses.core.tendril.status import StatusFile
 from llm.client.client import AgentClient, TokenCounter
 from llm.client.model_catalog import ModelCatalog
 from llm.client.settings import AgentSettings
@@ -25,10 +27,11 @@ from terrarium.config import Config
 class TendrilResources:
     """The resources of one tendril, opened in the order in which they need one another.
 
-    `name`, `config`, `agent` (its table `[agent]`), `prompts` and `clock` are there from the start.
-    `database` is the tendril's own SQLite file; `conversations`, `memory`, `jobs`, `runs` and
-    `skills` are kept in it. `client` reaches the agent server, `catalog` knows its models,
-    `token_counter` the length of prompts and `accounting` the tokens spent.
+    `name`, `config`, `agent` (its table `[agent]`), `prompts`, `clock` and `status` are there from
+    the start. `database` is the tendril's own SQLite file; `conversations`, `memory`, `jobs`,
+    `runs` and `skills` are kept in it. `client` reaches the agent server, `access` tells the owner
+    when that refuses us, `catalog` knows its models, `token_counter` the length of prompts and
+    `accounting` the tokens spent.
     """
 
     name: ClassVar[str]
@@ -37,10 +40,12 @@ class TendrilResources:
     agent: AgentSettings
     prompts: PromptBuilder
     clock: Clock
+    status: StatusFile
 
     database: Database
     accounting: TokenAccounting
     client: AgentClient
+    access: AccessMonitor
     catalog: ModelCatalog
     token_counter: TokenCounter
     conversations: Conversations
@@ -61,6 +66,7 @@ class TendrilResources:
             TokenAccounting.open(self.database) as self.accounting,
             AgentClient.open(self.agent, self.accounting.record) as self.client,
         ):
+            self.access = AccessMonitor(self.client, self.status)
             self.catalog = ModelCatalog(self.client, lambda: self.agent.model)
             self.token_counter = TokenCounter(self.client)
             self.conversations = Conversations(self.database)

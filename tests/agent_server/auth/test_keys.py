@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -55,7 +56,8 @@ async def test_the_command_makes_lists_and_revokes_keys(
     async with client(script, data, usage={"prices": {"terra": {"prompt": 1_000_000}}}) as http:
         made = await terrarium("keys", "create", "irc", "--weight", "3", cwd=tmp_path)
         assert made.status == 0
-        assert "without a key" in made.err
+        assert "answers nobody without a key" in made.err
+        assert "in the last 7 days" not in made.err  # nobody has used it so
         irc = bearer(made.out.strip())
         await until_status(http, 200, irc)
         await until_status(http, 401, {})
@@ -72,6 +74,22 @@ async def test_the_command_makes_lists_and_revokes_keys(
         await until_status(http, 401, irc)
     assert (await terrarium("keys", "revoke", "irc", cwd=tmp_path)).status == 1
     assert (await terrarium("keys", "create", "../x", cwd=tmp_path)).status == 2
+
+
+async def test_who_was_answered_without_a_key_is_told_before_the_first_is_made(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path / "data") as http, key_table(tmp_path / "data") as keys:
+        made = bearer((await keys.replace_launch_keys([Key("irc")]))["irc"])
+        assert (await http.post(CHAT, json=HELLO)).status_code == 200
+        async with asyncio.timeout(PATIENCE):
+            while (await http.get("/usage", headers=made)).json()["data"] == []:
+                assert (await http.post(CHAT, json=HELLO, headers=made)).status_code == 200
+        first = await terrarium("keys", "create", "bob", cwd=tmp_path)
+        assert "It has answered 1 request without a key in the last 7 days" in first.err
+        await until_status(http, 401, {})
+        await until_status(http, 200, made)
+        assert (await http.get("/v1/models", headers=made)).status_code == 200
 
 
 async def test_everybody_sees_their_own_use_and_the_admin_all(
