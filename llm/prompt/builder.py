@@ -19,6 +19,7 @@ from llm.skills.registry import Match, SkillRegistry
 from llm.tools.toolbox import Rights, Toolbox
 from storage.db.errors import StorageError
 from storage.memory.taught_skills import FILES, SkillTable
+from terrarium.config import Config
 
 _ROOMS = 1_000  # whose skills are kept in mind
 _SKILLS = 1_500
@@ -76,11 +77,11 @@ class PromptBuilder:
         personas = {f"persona {name}": why for name, why in self.personas.problems.items()}
         return personas | {f"skill {name}": why for name, why in self.registry.problems.items()}
 
-    def read(self, own: Path, personas: Path, skills: Path) -> None:
-        """Read all files anew: the persona `own` and the two folders. Raises ConfigError for
-        `own`, and then everything is as before."""
+    def read(self, own: Path, personas: Path, skills: Path, config: Config | None = None) -> None:
+        """Read all files anew: the persona `own` and the two folders, the skills with the settings
+        of `config`. Raises ConfigError for `own`, and then everything is as before."""
         found = Personas.read(own, personas, self.personas)
-        self.registry = SkillRegistry.read(skills, self.registry)
+        self.registry = SkillRegistry.read(skills, self.registry, config)
         self.personas, self._paths = found, (own, personas, skills)
 
     def files(self) -> Iterator[Path]:

@@ -26,8 +26,8 @@ from pydantic import BaseModel, Field
 
 from llm.skills.hint import Hint, HintContext, WorkedOut, hint_in
 from llm.threads.model import InverseDocumentFrequency, load_model, words
-from llm.tools.toolbox import tools_in
-from terrarium.config import ConfigError
+from llm.tools.toolbox import tools_in, tools_of
+from terrarium.config import Config, ConfigError
 from terrarium.front_matter import NAME, parse
 
 GROUP = "terrarium.skills"
@@ -66,14 +66,14 @@ class Skill:
     hint: Hint | None = None
 
     @classmethod
-    def read(cls, folder: Path, modules: tuple[ModuleType, ...] = ()) -> Skill:
+    def read(cls, folder: Path, modules: tuple[ModuleType, ...], config: Config) -> Skill:
         """Read the skill in a folder, with the Python that belongs to it. Raises ConfigError."""
         front, body = parse(_SkillFrontMatter, folder / FILE)
         if front.name != folder.name:
             raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
-        tools = tuple(function for module in modules for function in tools_in(module))
+        tools = tuple(function for module in modules for function in _tools(module, config))
         hints = [hint for module in modules if (hint := hint_in(module))]
-        if not (body or tools or hints):
+        if not (body or tools or hints or any(map(_creator, modules))):
             raise ConfigError(f"{folder / FILE} says nothing below its front matter")
         return cls(
             front.name,
@@ -108,17 +108,21 @@ class SkillRegistry:
         self.problems = problems
 
     @classmethod
-    def read(cls, folder: Path, before: SkillRegistry) -> SkillRegistry:
+    def read(
+        cls, folder: Path, before: SkillRegistry, config: Config | None = None
+    ) -> SkillRegistry:
         """Read all skills. One with an error is logged and stays as `before`; a skill of the
-        folder takes the place of a package's of the same name."""
+        folder takes the place of a package's of the same name. Without a `config` each has its
+        default settings."""
+        config = config or Config({}, None, Path("data"))
         skills: dict[str, Skill] = {}
         problems: dict[str, str] = {}
         for name, source in _sources(folder):
             try:
                 skills[name] = (
-                    _load_package(source)
+                    _load_package(source, config)
                     if isinstance(source, EntryPoint)
-                    else _load_folder(source)
+                    else Skill.read(source, _modules_of(source), config)
                 )
             except ConfigError as error:
                 problems[name] = str(error)
@@ -163,14 +167,26 @@ def _import(entry: EntryPoint) -> ModuleType:
     return module
 
 
-def _load_package(entry: EntryPoint) -> Skill:
+def _load_package(entry: EntryPoint, config: Config) -> Skill:
     module = _import(entry)
     assert module.__file__
-    return Skill.read(Path(module.__file__).parent, (module,))
+    return Skill.read(Path(module.__file__).parent, (module,), config)
 
 
-def _load_folder(folder: Path) -> Skill:
-    return Skill.read(folder, _modules_of(folder))
+def _creator(module: ModuleType) -> Callable[[Config], Iterable[object]] | None:
+    """Return the function `create_tools` of a module, which makes objects with tools by the
+    configuration; None where there is none."""
+    return getattr(module, "create_tools", None)
+
+
+def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[object]]]:
+    """Return the tools of a module: the functions it marks, and those that it creates. Raises
+    ConfigError."""
+    create = _creator(module)
+    if create is None:
+        return tools_in(module)
+    owners = _guard(f"{module.__file__}: create_tools", create, config)
+    return [*tools_in(module), *(each for owner in owners for each in tools_of(owner))]
 
 
 async def _hints(
@@ -212,7 +228,7 @@ def _modules_of(folder: Path) -> tuple[ModuleType, ...]:
     return tuple(_guard(str(path), _execute, path) for path in sorted(folder.glob("*.py")))
 
 
-def _guard(what: str, load: Callable[..., T], *arguments: Path) -> T:
+def _guard(what: str, load: Callable[..., T], *arguments: object) -> T:
     """Call `load`, which runs a skill's code. Raises ConfigError for whatever that raises."""
     try:
         return load(*arguments)

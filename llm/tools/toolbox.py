@@ -140,7 +140,7 @@ class Toolbox:
     @classmethod
     def from_owners(cls, *owners: object, rights: Rights = frozenset) -> Toolbox:
         """Collect the marked methods of each owner; an owner may itself be a marked function."""
-        tools = (_describe(function) for owner in owners for function in _marked_tools(owner))
+        tools = (_describe(function) for owner in owners for function in tools_of(owner))
         return cls(tools, rights)
 
     def only(self, names: Collection[str] | None) -> Toolbox:
@@ -223,7 +223,8 @@ def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
     return [each for each in own if each.__module__ == module.__name__]
 
 
-def _marked_tools(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
+def tools_of(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
+    """Return the marked methods of an object, or a marked function itself."""
     if _is_tool(owner) and callable(owner):
         return [owner]
     kind: Any = type(owner)

@@ -30,6 +30,7 @@ _ORDER = (
     "admission",
     "usage",
     "agent",
+    "pages",
     "storage",
     "up",
     "irc",

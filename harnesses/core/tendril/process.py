@@ -85,7 +85,7 @@ class TendrilProcess(TendrilResources, ABC):
         Raises ConfigError, and then everything is as before."""
         agent = config.section(AgentSettings)
         folders = (config.data / agent.personas_dir, config.data / agent.skills_dir)
-        self.prompts.read(self._persona_file(agent), *folders)
+        self.prompts.read(self._persona_file(agent), *folders, config)
         self.config, self.agent = config, agent
 
     def apply_config(self, config: Config) -> None:

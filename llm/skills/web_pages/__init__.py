@@ -1,0 +1,75 @@
+"""Pages of the web: opened when somebody names one, and searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from llm.tools.toolbox import ToolError, tool
+from llm.web.errors import PageError
+from llm.web.fetcher import Fetcher
+from llm.web.reader import PageReader
+from llm.web.search import WebSearch, create_search
+from llm.web.settings import PagesSettings
+from terrarium.config import Config
+
+_PART = 2_200  # characters of a page in one result
+_SNIPPET = 200
+_SECONDS = 45.0
+
+
+class PageTools:
+    """The tool that opens pages."""
+
+    def __init__(self, reader: PageReader) -> None:
+        self._reader = reader
+
+    @tool(reads=True, research=True, timeout=_SECONDS)
+    async def read_page(
+        self,
+        url: Annotated[str, Field(max_length=2_000, description="http or https address")],
+        part: Annotated[int, Field(ge=1, le=50, description="of a long page")] = 1,
+    ) -> str:
+        """Open a web page, repository, issue, package or paste that was named, and read its
+        text."""
+        try:
+            text = (await self._reader.read(url)).render()
+        except PageError as error:
+            raise ToolError(f"the page was not read: {error}") from error
+        parts = max(1, -(-len(text) // _PART))
+        if part > parts:
+            raise ToolError(f"the page has {parts} part{'s' if parts > 1 else ''} only")
+        shown = text[(part - 1) * _PART : part * _PART]
+        return f"{shown}\n(part {part} of {parts})" if parts > 1 else shown
+
+
+class SearchTools:
+    """The tool that searches the web."""
+
+    def __init__(self, engine: WebSearch) -> None:
+        self._engine = engine
+
+    @tool(reads=True, research=True, timeout=_SECONDS)
+    async def search_web(
+        self,
+        query: Annotated[str, Field(min_length=2, max_length=200, description="a few words")],
+        limit: Annotated[int, Field(ge=1, le=8, description="most results")] = 5,
+    ) -> str:
+        """Search the web for what the log does not know; read_page opens what was found."""
+        try:
+            found = await self._engine.search(query, limit)
+        except PageError as error:
+            raise ToolError(f"nothing was searched: {error}") from error
+        lines = (f"{each.title}\n  {each.url}\n  {each.snippet[:_SNIPPET]}" for each in found)
+        return "\n".join(lines) or "nothing found"
+
+
+def create_tools(config: Config) -> Sequence[object]:
+    """Return the tools that `[pages]` allows. Raises ConfigError."""
+    settings = config.section(PagesSettings)
+    tools: list[object] = [PageTools(PageReader(Fetcher()))] if settings.read else []
+    if engine := create_search(settings.search):
+        tools.append(SearchTools(engine))
+    return tools

@@ -1,0 +1,1 @@
+"""Pages of the web: fetched safely, read as text, searched for."""

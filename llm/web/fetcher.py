@@ -1,0 +1,303 @@
+"""Fetching one page safely: from public addresses only, within limits, as its robots.txt allows.
+
+The address is checked after DNS and then connected to, so that a second answer of the DNS changes
+nothing; each redirect is a new URL with the same checks. Redirects, sizes and times are bounded
+here and not left to the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import zlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+
+import httpx2
+
+from llm.web.addresses import AddressPolicy, Endpoint, Resolve, is_host_name, resolve
+from llm.web.errors import PageRefused, PageUnreadable
+from llm.web.robots import MOST, RobotsRules
+
+AGENT = "Terrarium"
+"""The name by which a robots.txt addresses us."""
+
+TEXT_TYPES = frozenset(
+    (
+        *("text/html", "application/xhtml+xml", "text/plain", "text/markdown", "text/x-markdown"),
+        *("application/json", "application/xml", "text/xml", "application/ld+json"),
+        *("application/rss+xml", "application/atom+xml", "application/feed+json"),
+    )
+)
+IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+
+_ADDRESSES = 3  # of a host, that are tried
+_CACHED = 64  # pages
+_FRESH = 600.0  # seconds
+_AT_ONCE = 4
+_LONGEST_URL = 2_000
+_HEADERS = {
+    "User-Agent": f"Mozilla/5.0 (compatible; {AGENT}/1; reads a page that somebody asked about)",
+    "Accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5",
+    "Accept-Language": "en,*;q=0.5",
+    "Accept-Encoding": "gzip",
+    "Connection": "close",
+}
+_ODD = re.compile(r"[\s\\\x00-\x20\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """The bounds of one fetch: `size` in bytes, also after decompression, `time` in seconds from
+    the first look at the DNS to the last byte, over all `redirects`."""
+
+    size: int = 2_000_000
+    time: float = 15.0
+    redirects: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as it came: `url` is where the last redirect led, `type` its media type in lower
+    case."""
+
+    url: str
+    type: str
+    charset: str
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text; bytes that do not fit are replaced."""
+        try:
+            return self.body.decode(self.charset or "utf-8", errors="replace")
+        except LookupError:  # a charset that does not exist
+            return self.body.decode("utf-8", errors="replace")
+
+
+@dataclass(slots=True)
+class _Cached:
+    """A page, or the rules of a host, until a time of the event loop's clock."""
+
+    value: Page | RobotsRules
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A URL whose address was checked: `host` is the name that its server goes by."""
+
+    url: httpx2.URL
+    host: str
+    endpoints: Sequence[Endpoint]
+
+    def with_url(self, url: httpx2.URL) -> _Target:
+        """Return another URL of the same server."""
+        return replace(self, url=url)
+
+
+class Fetcher:
+    """Fetches pages; `policy` and `resolver` say from where, `tls` whose certificates count."""
+
+    def __init__(
+        self,
+        policy: AddressPolicy | None = None,
+        resolver: Resolve = resolve,
+        limits: FetchLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._policy, self._resolve = policy or AddressPolicy(), resolver
+        self._limits = limits or FetchLimits()
+        self._tls = tls or ssl.create_default_context()
+        self._cache: OrderedDict[str, _Cached] = OrderedDict()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def fetch(
+        self, url: str, types: frozenset[str] = TEXT_TYPES, *, is_api: bool = False
+    ) -> Page:
+        """Return the page of a URL, the same for ten minutes. A documented API (`is_api`) is asked
+        whatever robots.txt says to crawlers. Raises PageRefused and PageUnreadable."""
+        key = url.partition("#")[0]
+        known = self._cached(key)
+        if isinstance(known, Page) and known.type in types:
+            return known
+        try:
+            async with self._slots, asyncio.timeout(self._limits.time):
+                page = await self._follow(url, types, asks_robots=not is_api)
+        except TimeoutError as error:
+            raise PageUnreadable(
+                f"the page did not come within {self._limits.time:g} seconds"
+            ) from error
+        self._keep(key, page)
+        return page
+
+    async def _follow(self, url: str, types: frozenset[str], *, asks_robots: bool) -> Page:
+        """Request a URL and whatever it redirects to. Raises PageError."""
+        for _ in range(self._limits.redirects + 1):
+            target = await self._check(url)
+            if asks_robots and not (await self._rules(target)).allow(str(target.url)):
+                raise PageRefused(f"the robots.txt of {target.host} asks programs to stay away")
+            async with self._request(target) as response:
+                if not response.has_redirect_location:
+                    return await self._read(response, str(target.url), types)
+                url = _join(target.url, response.headers["location"])
+        raise PageRefused(f"it redirects more than {self._limits.redirects} times")
+
+    async def _rules(self, target: _Target) -> RobotsRules:
+        """Return what the robots.txt of a host allows, by RFC 9309: without one everything, and
+        nothing while the server fails. Raises PageError."""
+        origin = str(target.url.copy_with(raw_path=b"/robots.txt", fragment=None))
+        known = self._cached(origin)
+        if isinstance(known, RobotsRules):
+            return known
+        at, rules = target.with_url(httpx2.URL(origin)), RobotsRules(AGENT)
+        for _ in range(self._limits.redirects + 1):
+            async with self._request(at) as response:
+                if response.has_redirect_location:
+                    at = await self._check(_join(at.url, response.headers["location"]))
+                    continue
+                if response.status_code >= 500:
+                    raise PageUnreadable(f"the robots.txt of {target.host} cannot be read")
+                if response.is_success:
+                    text = await _decoded(response, MOST, cuts=True)
+                    rules = RobotsRules.parse(text.decode("utf-8", errors="replace"), AGENT)
+                break
+        self._keep(origin, rules)
+        return rules
+
+    async def _check(self, url: str) -> _Target:
+        """Resolve the host of a URL, all of whose addresses must be public. Raises PageError."""
+        parsed = _parse(url)
+        host = parsed.raw_host.decode("ascii")
+        port = parsed.port or (443 if parsed.scheme == "https" else 80)
+        if not self._policy.has_port(port):
+            raise PageRefused(f"port {port} is none that pages come from")
+        if _is_address(host):
+            endpoints: Sequence[Endpoint] = (Endpoint(host, port),)
+        elif is_host_name(host):
+            try:
+                endpoints = await self._resolve(host, port)
+            except (OSError, UnicodeError) as error:
+                raise PageUnreadable(f"there is no host {host}") from error
+        else:
+            raise PageRefused("its host is no public name")
+        # All of them: a name with a public and a local address is a trick or a mistake.
+        if not all(self._policy.is_public(each.address) for each in endpoints):
+            raise PageRefused("its address is not one of the public internet")
+        return _Target(parsed, host, endpoints)
+
+    @asynccontextmanager
+    async def _request(self, target: _Target) -> AsyncIterator[httpx2.Response]:
+        """Yield the answer of the first endpoint that takes a connection, its body not yet read.
+        Raises PageUnreadable."""
+        client = httpx2.AsyncClient(verify=self._tls, trust_env=False, timeout=self._limits.time)
+        async with client:
+            try:
+                response = await self._send(client, target)
+                try:
+                    yield response
+                finally:
+                    await response.aclose()
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+                reason = type(error).__name__
+                raise PageUnreadable(f"{target.host} did not answer ({reason})") from error
+
+    async def _send(self, client: httpx2.AsyncClient, target: _Target) -> httpx2.Response:
+        """Connect to the address that was checked, whatever the DNS says by now."""
+        tried = target.endpoints[:_ADDRESSES]
+        for endpoint in tried:
+            request = client.build_request(
+                "GET",
+                target.url.copy_with(host=endpoint.address, port=endpoint.port, fragment=None),
+                headers={**_HEADERS, "Host": target.url.netloc.decode("ascii")},
+                extensions={"sni_hostname": target.host},
+            )
+            try:
+                return await client.send(request, stream=True)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                if endpoint is tried[-1]:
+                    raise
+        raise PageUnreadable(f"there is no host {target.host}")
+
+    async def _read(self, response: httpx2.Response, url: str, types: frozenset[str]) -> Page:
+        """Read the page of an answer. Raises PageError."""
+        if not response.is_success:
+            raise PageUnreadable(f"the server answered {response.status_code}")
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in types:
+            raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
+        body = await _decoded(response, self._limits.size)
+        return Page(url, kind, response.charset_encoding or "", body)
+
+    def _cached(self, key: str) -> Page | RobotsRules | None:
+        found = self._cache.get(key)
+        if found is None or found.until < asyncio.get_running_loop().time():
+            return None
+        self._cache.move_to_end(key)
+        return found.value
+
+    def _keep(self, key: str, value: Page | RobotsRules) -> None:
+        self._cache[key] = _Cached(value, asyncio.get_running_loop().time() + _FRESH)
+        while len(self._cache) > _CACHED:
+            self._cache.popitem(last=False)
+
+
+def _parse(url: str) -> httpx2.URL:
+    """Return a URL that may be followed. Raises PageRefused."""
+    if len(url) > _LONGEST_URL:
+        raise PageRefused(f"its address has more than {_LONGEST_URL} characters")
+    if _ODD.search(url):
+        raise PageRefused("its address has a blank or a backslash in it")
+    try:
+        parsed = httpx2.URL(url)
+        host = parsed.raw_host.decode("ascii")
+    except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
+        raise PageRefused("that is no address of a page") from error
+    if parsed.scheme not in ("http", "https"):
+        raise PageRefused("only http and https pages are read")
+    if parsed.userinfo:
+        raise PageRefused("its address has a name or a password in it")
+    if not host:
+        raise PageRefused("its address has no host")
+    return parsed
+
+
+def _join(url: httpx2.URL, location: str) -> str:
+    """Return where a redirect leads. Raises PageRefused."""
+    try:
+        return str(url.join(location))
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise PageRefused("it redirects to no address of a page") from error
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def _decoded(response: httpx2.Response, limit: int, *, cuts: bool = False) -> bytes:
+    """Return the body of at most `limit` bytes, as sent and as decompressed; a longer one is cut
+    or refused. Raises PageRefused."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "", "gzip", "x-gzip"):
+        raise PageRefused("its compression is not known here")
+    gunzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if "gzip" in encoding else None
+    body, sent = bytearray(), 0
+    async for chunk in response.aiter_raw():
+        sent += len(chunk)
+        try:
+            body += gunzip.decompress(chunk, limit + 1) if gunzip else chunk
+        except zlib.error as error:
+            raise PageUnreadable("its compression is broken") from error
+        if sent > limit or len(body) > limit:
+            if cuts:
+                break
+            raise PageRefused(f"it is larger than {limit / 1e6:g} MB")
+    return bytes(body[:limit])

@@ -1,0 +1,99 @@
+"""Reading a page: fetched, its kind detected, its text with what matters first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llm.web.detectors import Detector, Summary, detect
+from llm.web.errors import ExtraMissing, PageError, PageUnreadable
+from llm.web.extraction import Extracted, extract
+from llm.web.fetcher import IMAGE_TYPES, TEXT_TYPES, Fetcher, Page
+
+ARTICLE = "article"
+_HTML = frozenset(("text/html", "application/xhtml+xml"))
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """A page as it is read: its kind (an article, a repository, an issue, a package, a paste),
+    its title, short facts and its text. All of it is what strangers wrote."""
+
+    kind: str
+    url: str
+    title: str
+    facts: tuple[str, ...] = ()
+    text: str = ""
+
+    def render(self) -> str:
+        """Return the page as text, the most important lines first."""
+        head = f"{self.kind}: {self.title}" if self.title else self.kind
+        return "\n".join(filter(None, (head, self.url, *self.facts, "", self.text)))
+
+
+class PageReader:
+    """Reads pages that `fetcher` fetches."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    async def read(self, url: str) -> PageText:
+        """Return what a page says. Raises PageError."""
+        found = detect(url)
+        if found:
+            try:
+                return await self._read_source(url, *found)
+            except ExtraMissing:
+                raise
+            except PageError:  # the site may have no answer for programs today
+                pass
+        return await self._read_page(url)
+
+    async def _read_source(self, url: str, detector: Detector, source: str) -> PageText:
+        """Read what a site tells programs of a page. Raises PageError."""
+        page = await self._fetcher.fetch(source, is_api=detector.facts is not None)
+        if detector.facts is None:
+            return PageText(detector.kind, url, "", text=page.text)
+        about = _object(page)
+        summary: Summary = detector.facts(about)
+        if not summary.title:
+            raise PageUnreadable("the site says nothing of it")
+        text = summary.text
+        if detector.has_page:
+            text = await self._text_of(url)
+        return PageText(detector.kind, url, summary.title, summary.facts, text)
+
+    async def _text_of(self, url: str) -> str:
+        try:
+            return (await self._read_page(url)).text
+        except PageError:
+            return ""
+
+    async def _read_page(self, url: str) -> PageText:
+        """Read any other page. Raises PageError."""
+        page = await self._fetcher.fetch(url, TEXT_TYPES | IMAGE_TYPES)
+        if page.type in IMAGE_TYPES:
+            return PageText("image", page.url, "", (f"{page.type}, {len(page.body):,} bytes",))
+        if page.type not in _HTML:
+            return PageText("text", page.url, "", text=page.text)
+        parts = await extract(page.body, page.url)
+        if not (parts.text or parts.title or parts.description):
+            raise PageUnreadable("there is no text in it; perhaps it needs a browser")
+        return PageText(ARTICLE, page.url, parts.title, _facts(parts), parts.text)
+
+
+def _facts(parts: Extracted) -> tuple[str, ...]:
+    about = ", ".join(filter(None, (parts.author, parts.site, parts.date)))
+    return tuple(filter(None, (about, parts.description)))
+
+
+def _object(page: Page) -> Mapping[str, object]:
+    """Return the JSON object that a site sent. Raises PageUnreadable."""
+    try:
+        value = json.loads(page.body)
+    except (ValueError, RecursionError) as error:
+        raise PageUnreadable("the site sent no JSON") from error
+    if not isinstance(value, dict):
+        raise PageUnreadable("the site sent no JSON object")
+    return value

@@ -1,0 +1,99 @@
+"""Searching the web: by public search engines or by a SearXNG server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx2
+
+from llm.web.errors import ExtraMissing, PageUnreadable
+from llm.web.settings import PUBLIC_ENGINES
+
+_TIMEOUT = 15.0  # seconds
+_AWAY = "the search engine gave no answer; try again later"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A page that was found, with the words that the engine shows of it."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+class WebSearch(Protocol):
+    """A search engine."""
+
+    async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
+        """Return at most `limit` pages, best first. Raises PageError."""
+
+
+class SearxngSearch:
+    """A SearXNG server, whose settings allow the format JSON. Its address is the operator's word,
+    so it may be on the local network."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
+        """Return at most `limit` pages, best first. Raises PageUnreadable."""
+        asked = {"q": query, "format": "json", "safesearch": "1"}
+        try:
+            async with httpx2.AsyncClient(timeout=_TIMEOUT, trust_env=False) as client:
+                response = await client.get(f"{self._url}/search", params=asked)
+                response.raise_for_status()
+                found = response.json()["results"]
+        except httpx2.HTTPStatusError as error:
+            if error.response.status_code == 403:
+                raise PageUnreadable(
+                    "the SearXNG server does not give JSON: its operator lists json under"
+                    " search.formats in settings.yml"
+                ) from error
+            raise PageUnreadable(_AWAY) from error
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+            raise PageUnreadable(_AWAY) from error
+        return _results(found, "url", "content", limit)
+
+
+class DdgsSearch:
+    """Public search engines, by the library ddgs."""
+
+    async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
+        """Return at most `limit` pages, best first. Raises ExtraMissing and PageUnreadable."""
+        try:
+            import ddgs
+            from ddgs.exceptions import DDGSException
+        except ImportError as error:
+            raise ExtraMissing from error
+        try:
+            found = await asyncio.to_thread(
+                lambda: ddgs.DDGS(timeout=int(_TIMEOUT)).text(query, max_results=limit)
+            )
+        except DDGSException as error:
+            raise PageUnreadable(_AWAY) from error
+        return _results(found, "href", "body", limit)
+
+
+def create_search(setting: str) -> WebSearch | None:
+    """Return the search engine that `[pages] search` names, None for none."""
+    if not setting:
+        return None
+    return DdgsSearch() if setting == PUBLIC_ENGINES else SearxngSearch(setting)
+
+
+def _results(found: object, url: str, snippet: str, limit: int) -> Sequence[SearchResult]:
+    """Return the results in foreign JSON, those that are none left out."""
+    rows: list[dict[str, Any]] = (
+        [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    )
+    results = (
+        SearchResult(
+            str(row.get("title") or ""), str(row.get(url) or ""), str(row.get(snippet) or "")
+        )
+        for row in rows
+    )
+    return [each for each in results if each.url.startswith(("http://", "https://"))][:limit]

@@ -1,0 +1,207 @@
+"""Pages are read with what matters first, in a child that hostile HTML cannot hold up."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from pathlib import Path
+
+import pytest
+
+from llm.skills.web_pages import PageTools, SearchTools, create_tools
+from llm.tools.toolbox import Toolbox
+from llm.web.detectors import detect
+from llm.web.errors import PageUnreadable
+from llm.web.reader import PageReader
+from llm.web.search import SearxngSearch, create_search
+from terrarium.config import Config, ConfigError
+from tests.kit.certificates import certificate
+from tests.kit.page_server import page, page_server, redirect
+
+pytestmark = [pytest.mark.process, pytest.mark.server]
+
+ARTICLE = """<html><head><title>The pump</title><meta name="author" content="Ada Love">
+<meta name="description" content="How the pump was mended."></head>
+<body><nav>Home About Login</nav><article><h1>The pump</h1>
+<p>The pump of the greenhouse starts at six in the morning, and it stops at seven.</p>
+<p>It was mended in March with a valve from the old boiler, which fits since then.</p></article>
+<script>alert("no text")</script></body></html>"""
+
+PAGES = [
+    ("https://github.com/ada/pump", "repository", "https://api.github.com/repos/ada/pump"),
+    ("http://www.github.com/ada/pump.git", "repository", "https://api.github.com/repos/ada/pump"),
+    (
+        "https://github.com/ada/pump/issues/7#top",
+        "issue",
+        "https://api.github.com/repos/ada/pump/issues/7",
+    ),
+    (
+        "https://gitlab.com/ada/pump/-/issues/7",
+        "issue",
+        "https://gitlab.com/api/v4/projects/ada%2Fpump/issues/7",
+    ),
+    (
+        "https://codeberg.org/ada/pump/pulls/7",
+        "issue",
+        "https://codeberg.org/api/v1/repos/ada/pump/issues/7",
+    ),
+    ("https://pypi.org/project/pump/1.0/", "package", "https://pypi.org/pypi/pump/json"),
+    (
+        "https://www.npmjs.com/package/@ada/pump",
+        "package",
+        "https://registry.npmjs.org/%40ada%2Fpump/latest",
+    ),
+    ("https://crates.io/crates/pump", "package", "https://crates.io/api/v1/crates/pump"),
+    ("https://pastebin.com/aBcD1234", "paste", "https://pastebin.com/raw/aBcD1234"),
+    ("https://paste.debian.net/1234567/", "paste", "https://paste.debian.net/plain/1234567"),
+]
+
+
+@pytest.mark.parametrize(("url", "kind", "source"), PAGES)
+def test_the_kind_of_a_page_is_known_by_its_address(url: str, kind: str, source: str) -> None:
+    found = detect(url)
+    assert found is not None
+    assert (found[0].kind, found[1]) == (kind, source)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://good.example/a",
+        "https://github.com/ada",
+        "https://github.com.evil.example/ada/pump",
+        "https://evil.example/github.com/ada/pump",
+        "https://github.com/ada/pump/issues/7/../../x",
+    ],
+)
+def test_any_other_page_is_an_article(url: str) -> None:
+    assert detect(url) is None
+
+
+async def test_an_article_is_read_without_what_surrounds_it() -> None:
+    async with page_server() as site:
+        site.answers = {
+            "a.example/1": redirect("/2"),
+            "a.example/2": page(ARTICLE),
+            "a.example/notes": page("six o'clock", "text/plain"),
+            "a.example/app": page("<html><body><script>run()</script></body></html>"),
+        }
+        reader = PageReader(site.fetcher())
+        read = await reader.read("http://a.example/1")
+        assert (read.kind, read.title, read.url) == ("article", "The pump", "http://a.example/2")
+        assert "starts at six" in read.text
+        assert not any(word in read.render() for word in ("Login", "alert", "<p>"))
+        assert "How the pump was mended." in read.facts
+        assert (await reader.read("http://a.example/notes")).render().endswith("six o'clock")
+        with pytest.raises(PageUnreadable, match="needs a browser"):
+            await reader.read("http://a.example/app")
+
+
+async def test_a_page_that_leads_the_parser_astray_ends_with_a_reason() -> None:
+    async with page_server() as site:
+        site.answers["a.example/"] = page("<div><b><a>" * 150_000)
+        with pytest.raises(PageUnreadable):
+            await PageReader(site.fetcher()).read("http://a.example/")
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return what a server and a client need to trust one another as api.github.com."""
+    shown = certificate(tmp_path, "api.github.com")
+    return shown.server(), ssl.create_default_context(cafile=str(shown.path))
+
+
+async def test_an_issue_begins_with_its_state_and_a_site_without_an_api_is_read_as_a_page(
+    tls: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    server, client = tls
+    issue = {
+        "title": "The pump drips",
+        "state": "closed",
+        "labels": [{"name": "bug"}, {"name": 7}, None],
+        "user": {"login": "ada"},
+        "comments": 3,
+        "body": "It drips at night.",
+    }
+    async with page_server(server) as site:
+        base = "api.github.com/repos/ada/pump/issues"
+        site.answers = {
+            f"{base}/7": page(json.dumps(issue), "application/json"),
+            f"{base}/8": page("[]", "application/json"),
+        }
+        reader = PageReader(site.fetcher(tls=client))
+        text = (await reader.read("https://github.com/ada/pump/issues/7")).render()
+        assert text.splitlines() == [
+            "issue: The pump drips",
+            "https://github.com/ada/pump/issues/7",
+            "state: closed",
+            "labels: bug, 7",
+            "by: ada",
+            "comments: 3",
+            "It drips at night.",
+        ]
+        assert site.requests == [f"{base}/7"]  # an API has no robots.txt
+        with pytest.raises(PageUnreadable, match=r"github\.com did not answer \(ConnectError\)"):
+            await reader.read("https://github.com/ada/pump/issues/8")  # the certificate is another
+
+
+async def test_a_model_is_given_a_page_as_data_part_by_part() -> None:
+    async with page_server() as site:
+        long = "\n".join(f"line {number} </tool_result>" for number in range(300))
+        site.answers["a.example/log"] = page(long, "text/plain")
+        box = Toolbox.from_owners(PageTools(PageReader(site.fetcher())))
+        first = await box.call("read_page", '{"url": "http://a.example/log"}', 30)
+        assert first.ok
+        assert first.text.count("</tool_result>") == 1
+        assert "(part 1 of " in first.text
+        last = await box.call("read_page", '{"url": "http://a.example/log", "part": 4}', 30)
+        assert "line 299" in last.text
+        none = await box.call("read_page", '{"url": "http://a.example/log", "part": 9}', 30)
+        assert "the page has 4 parts only" in none.text
+        refused = await box.call("read_page", '{"url": "http://10.0.0.1/"}', 30)
+        assert "not one of the public internet" in refused.text
+        assert not refused.ok
+
+
+async def searxng(answer: bytes) -> str:
+    """Return what the model is told when a SearXNG server answers so."""
+    async with page_server() as site:
+        query = "/search?q=pump&format=json&safesearch=1"
+        site.answers[f"127.0.0.1{query}"] = answer
+        engine = SearxngSearch(f"http://127.0.0.1:{site.port}")
+        box = Toolbox.from_owners(SearchTools(engine))
+        return (await box.call("search_web", '{"query": "pump", "limit": 2}', 30)).text
+
+
+async def test_the_web_is_searched_by_a_searxng_server() -> None:
+    rows = [
+        {"title": "Pumps", "url": "https://a.example/", "content": "All of them."},
+        {"title": "Bad", "url": "javascript:x"},
+        "no result",
+        {"title": "More", "url": "https://b.example/", "content": None},
+        {"title": "Third", "url": "https://c.example/"},
+    ]
+    text = await searxng(page(json.dumps({"results": rows}), "application/json"))
+    assert "Pumps\n  https://a.example/\n  All of them.\nMore\n  https://b.example/" in text
+    assert "Third" not in text
+    assert "javascript" not in text
+    refused = await searxng(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n")
+    assert "search.formats in settings.yml" in refused
+    assert "gave no answer" in await searxng(page("<html>", "text/html"))
+
+
+def config(**pages: object) -> Config:
+    return Config({"pages": pages}, None, Path("data"))
+
+
+def test_the_configuration_says_what_models_may_do() -> None:
+    def names(**pages: object) -> list[str]:
+        return sorted(Toolbox.from_owners(*create_tools(config(**pages))).names())
+
+    assert names() == ["read_page"]
+    assert names(read=False) == []
+    assert names(search="ddgs") == ["read_page", "search_web"]
+    assert names(read=False, search="http://127.0.0.1:8888/") == ["search_web"]
+    assert create_search("") is None
+    with pytest.raises(ConfigError, match="address of a SearXNG server"):
+        create_tools(config(search="google"))
