@@ -68,15 +68,16 @@ _COLON = re.compile(r"(?<=\d):(?= )")  # "at 18:00: gym"
 _FOR = re.compile(r"(?:for|auf|für) ", re.IGNORECASE)
 
 _CANCEL = r"(?:cancel|delete|remove|drop|clear|get rid of|lösche|streiche)"
+_BECAUSE = r"(?:(?:,| because| since) .+)?"  # why somebody needs it no more
 _CANCELS = forms(
     rf"{_CANCEL} (?:my |the |meine |die )?(?:reminder|erinnerung)"
     r"(?: number| no\.?| nr\.?| nummer)? ?#?(?P<what>\d{1,12})",
     rf"{_CANCEL} (?P<what>all)(?: of)?(?: my| the)? reminders|{_CANCEL} my reminders",
     rf"{_CANCEL} (?:alle )?(?:meine )?erinnerungen",
-    rf"{_CANCEL} (?:my |the )?reminder (?:about|to|for|of|that) (?P<what>.+)",
+    rf"{_CANCEL} (?:my |the )?reminder (?:about|to|for|of|that) (?P<what>.+?){_BECAUSE}",
     rf"{_CANCEL} (?:my |the )(?P<what>.+) reminder",
     r"(?:never ?mind|forget|i (?:do not|don'?t) need) (?:my |the )?reminder"
-    r" (?:about|to|for|of|that) (?P<what>.+?)(?: any ?more| any longer)?",
+    rf" (?:about|to|for|of|that) (?P<what>.+?)(?: any ?more| any longer)?{_BECAUSE}",
     r"(?:never ?mind|forget|i (?:do not|don'?t) need) (?:my |the )(?P<what>.+) reminder"
     r"(?: any ?more| any longer)?",
 )

@@ -32,7 +32,7 @@ _ABOUT_TIME = re.compile(
 _ABOUT_TALK = re.compile(
     r"\b(?:summar\w+|sum (?:it |this |that )?up|tl;?dr|recap|catch me up|what did i miss"
     r"|what (?:just )?happened|what(?:'s| is) (?:going on|happening|the (?:topic|talk|discussion))"
-    r"|(?:talk|talking|discuss|discussing|arguing|chatting|saying|said) (?:about )?"
+    r"|(?<!last )(?:talk|talking|discuss|discussing|arguing|chatting|saying|said) (?:about )?"
     r"(?:here|now|just)"
     r"|(?:are|were|is) (?:they|people|everyone|everybody|we|you all|folks) \w+ing"
     r"|this (?:channel|conversation|discussion|chat|thread)|just (?:said|now|asked|mentioned)"

@@ -37,7 +37,8 @@ _WHEN = r"(?:when|if|at) (?:it'?s |it is )?"
 _CONVERSIONS = forms(
     rf"{_CONVERT}{_CLOCK} (?:in )?(?:the )?{_ORIGIN}(?: time)? (?:in|to|into|for) {_TARGET}"
     r"(?: time)?",
-    rf"{_WHEN}{_CLOCK} in {_ORIGIN},? (?:what time is it|what is it|then) in {_TARGET}",
+    rf"{_WHEN}{_CLOCK} (?:in )?{_ORIGIN}(?: time)?,?"
+    rf" (?:what time is it|what is it|then) in {_TARGET}",
     rf"what time is it in {_TARGET} {_WHEN}{_CLOCK} (?:in )?{_ORIGIN}(?: time)?",
 )
 _FROM_HERE = forms(

@@ -48,6 +48,8 @@ COMMANDS = {
     "when is my next reminder?": ("reminders", ""),
     "clear all my reminders": ("reminders", "cancel all"),
     "never mind the reminder about the cake": ("reminders", "cancel the cake"),
+    "cancel the reminder for the oven, it is done": ("reminders", "cancel the oven"),
+    "forget the reminder to ring dad because he rang": ("reminders", "cancel ring dad"),
     "i don't need the laundry reminder anymore": ("reminders", "cancel laundry"),
     "look up trombone in the log": ("search", "trombone"),
     "who else is here?": ("who", ""),

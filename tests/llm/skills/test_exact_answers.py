@@ -103,6 +103,7 @@ CLOCKS = {
         "15:00 in Berlin (CET) is 01:00 on the next day in Sydney (AEDT)."
     ),
     "convert 15:00 UTC to EST": "15:00 in UTC is 10:00 in EST.",
+    "when it is 16:00 UTC, what time is it in Berlin?": "16:00 in UTC is 17:00 in Berlin (CET).",
     "when it's noon in London, what time is it in Tokyo?": (
         "12:00 in London (GMT) is 21:00 in Tokyo (JST)."
     ),
