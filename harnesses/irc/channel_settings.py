@@ -43,6 +43,9 @@ class ChannelKeys(BaseModel):
         description='Whether the bot speaks unasked: "off" (so by default), "on", or "test", '
         "which only notes when it would",
     )
+    titles: bool | None = Field(
+        None, description="Whether the titles of pages that people link to are told (docs/pages.md)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class ChannelBehaviour:
     persona: str | None = None
     logging: bool = True
     proactive: Proactive = "off"
+    titles: bool = False
 
 
 class UnknownKey(ValueError):
@@ -143,9 +147,12 @@ def key_of(word: str) -> str:
     raise UnknownKey(f"There is no key {word!r}; there are: {', '.join(keys)}.")
 
 
+_SWITCHES = ("logging", "titles")
+
+
 def value_of(key: str, text: str) -> Any:
     """Return the value of a key as it is typed. Raises ValueError with a sentence for people."""
-    words = {"on": "true", "off": "false"} if key == "logging" else {}
+    words = {"on": "true", "off": "false"} if key in _SWITCHES else {}
     try:
         return getattr(ChannelKeys.model_validate({key: words.get(text.lower(), text)}), key)
     except ValidationError as error:

@@ -22,6 +22,7 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
 from harnesses.irc.questions.log_view import LogViews
+from harnesses.irc.questions.page_titles import PageTitles
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.reminder_delivery import create_service
 from harnesses.irc.services import BotServices
@@ -43,6 +44,7 @@ class EventHandler:
         self._questions = QuestionHandler(
             services, self._log_views, self.proactive, self._reminders
         )
+        self._titles = PageTitles(services)
         self._commands = Commands(services, self._questions, self.proactive, self._reminders)
 
     async def prepare(self) -> None:
@@ -73,10 +75,13 @@ class EventHandler:
         self._log_views.changed.add(place)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             self._on_kick(network, event.channel or "")
-        is_watched = keeps and behaviour.proactive != "off" and _is_said_to_all(event)
-        if is_watched and policy.should_process(network, event, who):
+        is_read = keeps and _is_said_to_all(event) and policy.should_process(network, event, who)
+        if is_read and (behaviour.proactive != "off" or behaviour.titles):
             request = policy.request(network, event, who, event.text, first)
-            self.proactive.on_message(request, asked=asked is not None)
+            if behaviour.proactive != "off":
+                self.proactive.on_message(request, asked=asked is not None)
+            if behaviour.titles and asked is None:
+                self._titles.on_message(request)
         command = self._commands.known.get(asked.command) if asked else None
         if asked and command:
             request = policy.request(network, event, who, asked.words, first)

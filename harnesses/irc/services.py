@@ -22,6 +22,7 @@ from harnesses.irc.replies.sender import MessageSender
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.networks import Networks
 from llm.tools.semantic_search import SemanticIndex
+from llm.web.fetcher import Fetcher
 from storage.chat_log.event import Place
 from storage.chat_log.opt_outs import OptOuts
 from storage.log import ChatLog
@@ -39,9 +40,10 @@ class BotServices:
 
     `tendril` is what every tendril has: turns, conversations, memory, the clock, the configuration
     of the moment. `behaviours` are the settings of each channel, `overrides` what admins have
-    chosen beside them, `policy` decides who is answered. `spawn` runs work beside the rest, which
-    must not raise; `cancel` ends the answers in all conversations whose name fits; `started` is
-    the time of the event loop's clock when all this began.
+    chosen beside them, `policy` decides who is answered, `fetcher` fetches pages for their
+    titles. `spawn` runs work beside the rest, which must not raise; `cancel` ends the answers in
+    all conversations whose name fits; `started` is the time of the event loop's clock when all this
+    began.
     """
 
     tendril: Tendril
@@ -54,6 +56,7 @@ class BotServices:
     policy: RequestPolicy
     sender: MessageSender
     semantic_index: SemanticIndex | None
+    fetcher: Fetcher
     spawn: Spawn
     cancel: Cancel
     started: float
@@ -61,7 +64,12 @@ class BotServices:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, tendril: Tendril, networks: Networks, spawn: Spawn, cancel: Cancel
+        cls,
+        tendril: Tendril,
+        networks: Networks,
+        fetcher: Fetcher,
+        spawn: Spawn,
+        cancel: Cancel,
     ) -> AsyncIterator[BotServices]:
         """Open the log, and restore what admins and people have chosen. Raises StorageError."""
         clock = asyncio.get_running_loop().time
@@ -89,6 +97,7 @@ class BotServices:
                 policy=RequestPolicy(networks.settings, overrides, clock),
                 sender=sender,
                 semantic_index=SemanticIndex(tendril.client, database) if semantic else None,
+                fetcher=fetcher,
                 spawn=spawn,
                 cancel=cancel,
                 started=clock(),

@@ -14,6 +14,8 @@ from harnesses.irc.replies.outbox_delivery import deliver, open_outbox
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import Networks
+from llm.web.fetcher import Fetcher
+from llm.web.titles import LIMITS
 from storage.settings import StorageSettings, log_path
 from terrarium.clock import Clock
 from terrarium.config import Config
@@ -29,9 +31,12 @@ class IrcTendril(Tendril):
     services: BotServices
     events: EventHandler
 
-    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: Config, clock: Clock | None = None, fetcher: Fetcher | None = None
+    ) -> None:
         super().__init__(config, clock)
         self.networks = Networks(config)
+        self._fetcher = fetcher or Fetcher(limits=LIMITS)
 
     def database_path(self) -> Path:
         """Return the file of the log, which the conversations share."""
@@ -43,7 +48,9 @@ class IrcTendril(Tendril):
             outbox = await stack.enter_async_context(open_outbox(self.config.data))
             tasks = asyncio.TaskGroup()
             self.services = await stack.enter_async_context(
-                BotServices.open(self, self.networks, tasks.create_task, self._queues.drop)
+                BotServices.open(
+                    self, self.networks, self._fetcher, tasks.create_task, self._queues.drop
+                )
             )
             self.events = EventHandler(self.services)
             await self.events.prepare()

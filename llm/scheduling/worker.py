@@ -32,8 +32,9 @@ _log = structlog.get_logger()
 class Worker:
     """Runs jobs of the kinds that have a handler, a few at once, one at a time of a lane.
 
-    Of all processes that are given the same `lock`, a file, one works at a time. `idle` is set
-    while nothing runs or is due.
+    Of all processes that are given the same `lock`, a file, one works at a time: its name is the
+    worker's. Workers of other names share the jobs with it; what one was running when it was killed
+    is run again by the next that has its name. `idle` is set while nothing runs or is due.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Worker:
         """Start what may run now, and return the time of that. Other jobs that are due then wait
         for one that runs, whose end wakes the worker."""
         if self._swept is None:
-            await self._jobs.recover(self._handlers)
+            await self._jobs.recover(self._lock.stem)
         now = self._clock.now()
         if self._swept is None or now - self._swept >= _SWEEP:
             await self._jobs.sweep(now)

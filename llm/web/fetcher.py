@@ -53,11 +53,13 @@ _ODD = re.compile(r"[\s\\\x00-\x20\x7f]")
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     """The bounds of one fetch: `size` in bytes, also after decompression, `time` in seconds from
-    the first look at the DNS to the last byte, over all `redirects`."""
+    the first look at the DNS to the last byte, over all `redirects`. A page that is larger is
+    refused, or with `cuts` read up to there."""
 
     size: int = 2_000_000
     time: float = 15.0
     redirects: int = 5
+    cuts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ class Fetcher:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in types:
             raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
-        body = await _decoded(response, self._limits.size)
+        body = await _decoded(response, self._limits.size, cuts=self._limits.cuts)
         return Page(url, kind, response.charset_encoding or "", body)
 
     def _cached(self, key: str) -> Page | RobotsRules | None:

@@ -204,10 +204,10 @@ class Jobs:
         )
         return from_micros(row["due"]) if row and row["due"] is not None else None
 
-    async def recover(self, kinds: Collection[str]) -> None:
-        """Take back whatever of these kinds runs: to be called by the one who alone runs them,
+    async def recover(self, worker: str) -> None:
+        """Take back whatever a worker runs: to be called by the one who has this name alone,
         before it claims the first."""
-        await self._take_back(datetime.max.replace(tzinfo=UTC), kinds)
+        await self._take_back(datetime.max.replace(tzinfo=UTC), worker)
 
     async def sweep(self, now: datetime) -> None:
         """Take back jobs whose lease is over, and remove those that have been over for long."""
@@ -219,13 +219,12 @@ class Jobs:
                 [to_micros(now - _KEPT_DONE), to_micros(now - _KEPT_FAILED)],
             )
 
-    async def _take_back(self, before: datetime, kinds: Collection[str] | None) -> None:
+    async def _take_back(self, before: datetime, worker: str | None) -> None:
         """A job whose worker crashed has failed an attempt; whoever it crashes each time, dies."""
-        wanted = None if kinds is None else json.dumps(list(kinds))
         rows = await self._database.fetch_all(
             "SELECT * FROM jobs WHERE state = 'running' AND lease <= ?1"
-            " AND (?2 IS NULL OR kind IN (SELECT value FROM json_each(?2)))",
-            [to_micros(before), wanted],
+            " AND (?2 IS NULL OR worker = ?2)",
+            [to_micros(before), worker],
         )
         for job in map(_job, rows):
             await self.fail(job, "its worker crashed")

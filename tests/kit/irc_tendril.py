@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harnesses.irc.tendril import IrcTendril
+from llm.web.fetcher import Fetcher
 from storage.chat_log.event import PUBLIC
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -30,9 +31,11 @@ def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, A
 
 
 @asynccontextmanager
-async def irc_tendril(config: Config, clock: Clock | None = None) -> AsyncIterator[IrcTendril]:
+async def irc_tendril(
+    config: Config, clock: Clock | None = None, fetcher: Fetcher | None = None
+) -> AsyncIterator[IrcTendril]:
     """A tendril that has joined its channels."""
-    tendril = IrcTendril(config, clock)
+    tendril = IrcTendril(config, clock, fetcher)
     running = asyncio.create_task(tendril.run())
     try:
         async with asyncio.timeout(PATIENCE):
