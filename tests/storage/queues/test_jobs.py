@@ -186,7 +186,9 @@ async def test_a_job_that_crashes_its_worker_each_time_ends_dead(queue: Queue) -
     await queue.add("work", {})
     for _ in range(3):
         await queue.one()
-        await queue.recover(["work"])
+        await queue.recover("other")
+        assert await queue.states() == ["running"]
+        await queue.recover("worker")
         queue.time += timedelta(hours=1)
     assert await queue.states() == ["dead"]
     assert await queue.next() is None

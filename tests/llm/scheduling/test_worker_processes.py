@@ -1,0 +1,93 @@
+"""Several worker processes share the jobs of a file, and are killed over and over."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+import signal
+from collections import Counter
+from datetime import timedelta
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from llm.scheduling.worker import Worker
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.jobs import Job, Jobs
+from storage.queues.outbox import Outbox
+from terrarium.clock import SystemClock
+from tests.kit.patience import PATIENCE
+
+JOBS, WORKERS, KILLS, KILLED_AT_ONCE = 2_000, 4, 10, 2
+AT_ONCE = 4  # jobs of one worker
+PLACE = Place("irc", "#terrarium")
+CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def work(folder: Path, name: str) -> None:
+    """Do jobs until killed: note the attempt, then say something once by its key."""
+
+    async def run() -> None:
+        async with Database.open(folder / "jobs.db") as database:
+            jobs, outbox = Jobs(database, retry=timedelta(), max_attempts=50), Outbox(database)
+
+            async def say(job: Job) -> None:
+                with (folder / f"attempts-{name}").open("a") as file:
+                    file.write(f"{job.payload['n']}\n")
+                await asyncio.sleep(0.01)  # the work itself: a killed process is in the middle
+                await outbox.put(f"job/{job.id}", PLACE, str(job.payload["n"]))
+
+            await Worker(jobs, {"say": say}, SystemClock(), folder / f"{name}.lock").run()
+
+    asyncio.run(run())
+
+
+def start(folder: Path, name: str) -> BaseProcess:
+    """Start the worker of this name."""
+    process = CONTEXT.Process(target=work, args=(folder, name))
+    process.start()
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.server
+async def test_two_thousand_jobs_outlive_twenty_killed_workers(tmp_path: Path) -> None:
+    chance = random.Random(2026)
+    async with Database.open(tmp_path / "jobs.db") as database:
+        jobs = Jobs(database, max_attempts=50)
+        for number in range(JOBS):
+            await jobs.add("say", {"n": number})
+        workers = {f"w{number}": start(tmp_path, f"w{number}") for number in range(WORKERS)}
+        try:
+            for kill in range(KILLS):
+                await until_done(jobs, (kill + 1) * JOBS // (KILLS + 2))
+                for name in chance.sample(sorted(workers), KILLED_AT_ONCE):
+                    workers[name].kill()
+                    await asyncio.to_thread(workers[name].join, PATIENCE)
+                    assert workers[name].exitcode == -signal.SIGKILL
+                    workers[name] = start(tmp_path, name)
+            await until_done(jobs, JOBS)
+        finally:
+            for process in workers.values():
+                process.kill()
+                await asyncio.to_thread(process.join, PATIENCE)
+        assert Counter(job.state for job in await jobs.all()) == {"done": JOBS}
+        said = [int(message.text) for message in await Outbox(database).list_unsent()]
+    assert sorted(said) == list(range(JOBS))  # none lost, none said twice
+    repeated = attempts(tmp_path) - JOBS
+    assert 0 <= repeated <= KILLS * KILLED_AT_ONCE * AT_ONCE  # only what was being done
+
+
+async def until_done(jobs: Jobs, count: int) -> None:
+    """Wait until so many jobs are done by other processes."""
+    while len(await jobs.all("done")) < count:  # noqa: ASYNC110 -- they have no event for us
+        await asyncio.sleep(0.25)
+
+
+def attempts(folder: Path) -> int:
+    """Return how often a job was begun."""
+    return sum(len(file.read_text().split()) for file in folder.glob("attempts-*"))
