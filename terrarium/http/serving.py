@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from terrarium.http.limited_protocol import HttpLimits, LimitedConfig
+
 GRACE = 1
 """Seconds that answers under way have to end when the server stops."""
 
@@ -25,6 +27,7 @@ async def serve(
     ready: Callable[[], None] = _nothing,
     stopping: Callable[[], None] = _nothing,
     behind_proxy: bool = True,
+    limits: HttpLimits | None = None,
 ) -> None:
     """Serve until cancelled, then let the answers under way end.
 
@@ -32,8 +35,9 @@ async def serve(
     without an end have to end then. With `behind_proxy` a proxy on this machine is believed when it
     names its client. Signals are left to the caller.
     """
-    config = uvicorn.Config(
+    config = LimitedConfig(
         app,
+        limits or HttpLimits(),
         log_config=None,
         access_log=False,
         server_header=False,

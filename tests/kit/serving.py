@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager, suppress
 
 from starlette.types import ASGIApp
 
+from terrarium.http.limited_protocol import HttpLimits
 from terrarium.http.serving import serve
 from terrarium.sockets import listen
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[str]:
+async def serving(app: ASGIApp, limits: HttpLimits | None = None) -> AsyncIterator[str]:
     """Serve an ASGI application in this event loop on a free loopback port; yields its address."""
     listener, started = listen("127.0.0.1", 0), asyncio.Event()
-    running = asyncio.create_task(serve(app, listener, ready=started.set))
+    running = asyncio.create_task(serve(app, listener, ready=started.set, limits=limits))
     starting = asyncio.create_task(started.wait())
     try:
         await asyncio.wait({running, starting}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,292 @@
+"""uvicorn's HTTP protocol with limits on what a connection may cost before it has asked anything.
+
+uvicorn with httptools takes a header of any size and waits for the rest of a request for ever. Here
+a header has at most `HEADER_BYTES`, a request has to arrive in time, an answer has to be read, and
+of the connections that have sent no whole request the oldest makes room for a new one.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, BaseTransport, TimerHandle
+from dataclasses import dataclass, field
+from enum import Enum
+from http import HTTPStatus
+from typing import Any, cast
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+HEADER_BYTES = 64 * 1024
+"""The request line and all header fields; more are answered with 431."""
+
+FAREWELL = 1.0
+"""Seconds that a client has to read why it was refused, before the connection is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """The rules that are the same on every server; tests take others. Times are in seconds.
+
+    `header` is from the connection, or from the first byte of a further request, to the end of the
+    header; `body` from there to the end of the body, and one more for each `body_rate` bytes of it
+    that have come. `idle` is between two requests, `unread` how long an answer may wait for its
+    reader. `connections` are open at once, `unasked` of them without a whole request.
+    """
+
+    header: float = 10
+    body: float = 30
+    body_rate: int = 8192
+    idle: int = 5
+    unread: float = 60
+    connections: int = 768  # most systems give a process 1024 descriptors, files among them
+    unasked: int = 128
+
+
+class _Stage(Enum):
+    """What a connection waits for from its client."""
+
+    NOTHING = "a further request"
+    HEADER = "the rest of a header"
+    BODY = "the rest of a body"
+
+
+@dataclass(slots=True)
+class Connections:
+    """The connections of a server that it can do without, each kind oldest first."""
+
+    unasked: dict[LimitedProtocol, None] = field(default_factory=dict)
+    idle: dict[LimitedProtocol, None] = field(default_factory=dict)
+
+    def expendable(self, newest: LimitedProtocol) -> LimitedProtocol:
+        """Return the one that makes room when there are too many: `newest` if nobody else can."""
+        oldest = next(iter(self.unasked), newest)
+        return next(iter(self.idle), newest) if oldest is newest else oldest
+
+
+class LimitedConfig(uvicorn.Config):
+    """uvicorn's configuration with our protocol and what its connections share."""
+
+    def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
+        super().__init__(
+            app,
+            http=LimitedProtocol,
+            ws="none",
+            timeout_keep_alive=limits.idle,
+            **options,
+        )
+        self.limits = limits
+        self.open = Connections()
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection of a client.
+
+    Timers are set only where a request does not come in one piece. `_unparsed` counts the bytes
+    since the last that the parser has handed on as a body: a header, trailers, or the extensions of
+    chunks. It leaves out what came together with the beginning of a request.
+    """
+
+    config: LimitedConfig
+
+    def __init__(
+        self,
+        config: LimitedConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._limits = config.limits
+        self._open = config.open
+        self._stage = _Stage.HEADER
+        self._timed: _Stage | None = None
+        self._timer: TimerHandle | None = None
+        self._unread_timer: TimerHandle | None = None
+        self._began = 0.0
+        self._piece = 0
+        self._unparsed = 0
+        self._received = 0
+        self._refused = False
+
+    # asyncio's side
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Take the connection, or make room for it first."""
+        super().connection_made(cast("Any", transport))
+        open_, limits = self._open, self._limits
+        open_.unasked[self] = None
+        too_many = len(self.connections) > limits.connections
+        if too_many or len(open_.unasked) > limits.unasked:
+            oldest = open_.expendable(self)
+            if oldest is self:
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "There are too many connections.")
+                self.transport.close()
+                return
+            oldest._forget()
+            oldest.transport.abort()
+        self._wait(_Stage.HEADER)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, unless it is more than a request may have."""
+        if self._refused:
+            return
+        if self._stage is _Stage.NOTHING and not self._is_answering():
+            self._open.idle.pop(self, None)
+            self._stage = _Stage.HEADER
+        self._piece = len(data)
+        self._unparsed += self._piece
+        self._received += self._piece
+        super().data_received(data)
+        if self._is_over():
+            return
+        if self._stage is _Stage.NOTHING:
+            self._stop_waiting()
+            self._open.unasked.pop(self, None)
+            if not self._is_answering():  # the answer came before the end of the request
+                self._rest()
+        elif self._unparsed > HEADER_BYTES:
+            self._refuse_long_header()
+        elif self._timed is not self._stage:
+            self._open.unasked[self] = None
+            self._wait(self._stage)
+
+    def pause_writing(self) -> None:
+        """Give the client time to read what was sent."""
+        super().pause_writing()
+        self._unread_timer = self.loop.call_later(self._limits.unread, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client reads."""
+        super().resume_writing()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    # the parser's side
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._stage = _Stage.HEADER
+        self._unparsed = 0
+        self._received = self._piece
+
+    def on_headers_complete(self) -> None:
+        """Start the application, unless the header is too long."""
+        # The exact sum only where it may matter: the piece may have other things in it.
+        if self._unparsed + self._piece > HEADER_BYTES and self._header_size() > HEADER_BYTES:
+            self._refused = True
+            raise ValueError("the header is too long")  # the parser stops; see send_400_response
+        self._stage = _Stage.BODY
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Hand a piece of the body on."""
+        self._unparsed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request; the next one has its own time."""
+        self._stage, self._timed = _Stage.NOTHING, None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        if self._stage is _Stage.NOTHING and not self._is_answering():
+            self._rest()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what the parser refuses: no HTTP, or a header that is too long."""
+        if self._refused:
+            self._refuse_long_header()
+        else:
+            super().send_400_response(msg)
+
+    def _is_answering(self) -> bool:
+        """Return whether a request is being answered, or waits for that."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first
+        return cycle is not None and (not cycle.response_complete or bool(self.pipeline))
+
+    def _is_over(self) -> bool:
+        return self._refused or self.transport.is_closing()
+
+    def _rest(self) -> None:
+        """Wait for a further request, as long as an idle connection may."""
+        if self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        self._open.idle[self] = None
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def _header_size(self) -> int:
+        fields = sum(len(name) + len(value) + 4 for name, value in self.headers)
+        return len(self.url) + fields
+
+    def _refuse_long_header(self) -> None:
+        text = f"The header of this request is longer than {HEADER_BYTES} bytes."
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+
+    def _wait(self, stage: _Stage) -> None:
+        """Close the connection unless the client has sent what `stage` lacks in its time."""
+        self._stop_waiting()
+        self._timed, self._began = stage, self.loop.time()
+        seconds = self._limits.header if stage is _Stage.HEADER else self._limits.body
+        self._timer = self.loop.call_later(seconds, self._on_late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_late(self) -> None:
+        left = 0.0
+        if self._timed is _Stage.BODY:
+            more = self._limits.body + self._received / self._limits.body_rate
+            left = self._began + more - self.loop.time()
+        if self.flow.read_paused or (self._timed is _Stage.HEADER and self._is_answering()):
+            left = self._limits.header  # it is we who do not read, or are busy with another request
+        if left > 0:
+            self._timer = self.loop.call_later(left, self._on_late)
+        elif self._received == 0:
+            self.transport.close()
+        else:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request did not come in time.")
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        """Answer at once, and close when the client has had time to read that."""
+        self._refused = True
+        self._stop_waiting()
+        self._unset_keepalive_if_required()
+        if self._is_answering():
+            if self.cycle.response_started or self._stage is _Stage.HEADER:
+                self.transport.close()  # these words would stand in the middle of others
+                return
+            self.cycle.disconnected = True  # the application writes nothing after them
+            self.cycle.message_event.set()
+        self.flow.pause_reading()  # what else comes stays with the client
+        body = text.encode()
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+            "content-type: text/plain; charset=utf-8\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(FAREWELL, self.transport.abort)
+
+    def _forget(self) -> None:
+        self._stop_waiting()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+        self._open.unasked.pop(self, None)
+        self._open.idle.pop(self, None)
