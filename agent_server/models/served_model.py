@@ -192,6 +192,7 @@ class ServedModel:
         self._require_modalities(request)
         if self._is_embedded:
             request.require_no_controls()
+            request.require_followed_schema()
         body = self._body(request, context)
         if self.capabilities.tools == "native":
             # No client waits for the single chunks of a whole answer: they may be joined.

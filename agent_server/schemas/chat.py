@@ -21,6 +21,12 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from agent_server.errors import InvalidRequest
+from agent_server.schemas.schema_limits import (
+    MOST_TOOLS,
+    require_bounded,
+    require_shallow,
+    unfollowed_pattern,
+)
 
 
 class StrictRequest(BaseModel):
@@ -181,28 +187,11 @@ def plain(content: Any) -> str:
 
 
 NAME = r"^[a-zA-Z0-9_-]{1,64}$"
-DEEPEST = 64
-"""Levels of nesting in a JSON schema."""
-
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 
 
-def _not_too_deep(schema: dict[str, Any]) -> dict[str, Any]:
-    level: list[Any] = [schema]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-        ]
-    if level:
-        raise ValueError(f"nested more than {DEEPEST} levels deep")
-    return schema
-
-
-Schema = Annotated[dict[str, Any], AfterValidator(_not_too_deep)]
+Schema = Annotated[dict[str, Any], AfterValidator(require_shallow)]
 
 
 class FunctionSpec(StrictModel):
@@ -273,7 +262,7 @@ class PromptFields(BaseModel):
 
     model: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)]
-    tools: list[ChatTool] | None = None
+    tools: Annotated[list[ChatTool], Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
 
@@ -287,6 +276,15 @@ class PromptFields(BaseModel):
         if isinstance(self.tool_choice, NamedTool) and self.tool_choice.function.name not in names:
             raise ValueError(f"tool_choice names {self.tool_choice.function.name}: not in tools")
         return self
+
+    @model_validator(mode="after")
+    def _schemas_are_bounded(self) -> Self:
+        require_bounded(self._schemas())
+        return self
+
+    def _schemas(self) -> list[dict[str, Any]]:
+        """Return all JSON schemas of the request."""
+        return [tool.function.parameters or {} for tool in self.tools or ()]
 
     def require_words_only(self) -> None:
         """Raise InvalidRequest for pictures, sound and files, naming the place."""
@@ -394,6 +392,20 @@ class ChatRequest(PromptFields, Sampling, StrictRequest):
             if getattr(self, key) is not None:
                 text = f"{key} is not supported: this model has no such control"
                 raise InvalidRequest(text, param=key, code="unsupported_parameter")
+
+    def require_followed_schema(self) -> None:
+        """Raise InvalidRequest for a schema of the answer that llama.cpp would ignore."""
+        wanted = self.response_format.json_schema if self.response_format else None
+        if wanted and (pattern := unfollowed_pattern(wanted.schema_)) is not None:
+            raise InvalidRequest(
+                f"this model's engine cannot follow the pattern {pattern!r}: write it between ^ and"
+                " $, of literals, classes as [0-9], groups, alternatives and repetitions only",
+                param="response_format",
+            )
+
+    def _schemas(self) -> list[dict[str, Any]]:
+        wanted = self.response_format.json_schema if self.response_format else None
+        return [*super()._schemas(), *([wanted.schema_] if wanted else ())]
 
     @property
     def include_usage(self) -> bool:

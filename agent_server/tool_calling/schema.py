@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent_server.schemas.schema_limits import is_followed
+
 LONGEST_TEXT = 1000
 """Characters of a string whose schema sets no limit: without one a small model may never end."""
 
@@ -67,6 +69,8 @@ def _limit_strings(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:
         key: _inner(key, value, owner, definitions)
         for key, value in schema.items()
         if key not in ("$defs", "definitions", "$schema")
+        # One pattern that llama.cpp does not know, and it would ignore the whole schema.
+        and not (key == "pattern" and isinstance(value, str) and not is_followed(value))
     }
     if _is_free_text(copy):
         copy["maxLength"] = LONGEST_TEXT

@@ -44,7 +44,7 @@ class HttpLimits:
 
 
 class _Stage(Enum):
-    """What a connection waits for from its client."""
+    """The part of a request that a connection waits for."""
 
     NOTHING = "a further request"
     HEADER = "the rest of a header"
