@@ -150,7 +150,7 @@ def _size(part: Mapping[str, Any]) -> SchemaSize:
     )
 
 
-def _count(part: Mapping[str, Any], key: str, kind: type) -> int:
+def _count(part: Mapping[str, Any], key: str, kind: type[dict[Any, Any] | list[Any]]) -> int:
     value = part.get(key)
     return len(value) if isinstance(value, kind) else 0
 
