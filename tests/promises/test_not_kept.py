@@ -78,3 +78,29 @@ async def test_the_process_log_does_not_name_private_conversations(tmp_path: Pat
     done = [entry for entry in log if entry["event"] == "turn.done"]
     assert [entry["conversation"] for entry in done] == ["private"]
     assert not [entry for entry in log if "alice" in str(entry)]
+
+
+async def test_what_people_wrote_is_in_no_process_log(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        script.default = Answer(LONG)
+        with capture_logs() as log:
+            async with alice_in(tmp_path, script.url) as (alice, _):
+                await alice.say(ROOM, f"my word is {SECRET}")
+                await ask(alice, f"tell me about {SECRET}")
+                await ask(alice, f"and about {SECRET}?", "Terra")
+                await alice.say(ROOM, f".search {SECRET}")
+                await alice.expect(rf"<.*> my word is {SECRET}")
+    assert {entry["event"] for entry in log} >= {"turn.done"}
+    assert [entry for entry in log if SECRET in str(entry)] == []
+
+
+async def test_nothing_is_remembered_of_a_question_that_a_stop_interrupts(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        script.hang("It is")
+        async with alice_in(tmp_path, script.url) as (alice, tendril):
+            await alice.say(ROOM, f".terrarium what of {SECRET}?")
+            await script.arrived()
+            assert tendril.pending == 1
+        script.release()
+    with closing(connect(tmp_path / "irc.db")) as file:
+        assert file.execute("SELECT count(*) FROM turns").fetchone() == (0,)

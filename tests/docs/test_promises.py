@@ -1,0 +1,144 @@
+"""Each sentence of the README and the docs that promises privacy, safety or durability has a test.
+
+The sentence names it in a comment that no reader sees:
+
+    What is said in one channel is never shown in another. <!-- promise: test_... -->
+
+Several names are written with commas. `test_every_promise_names_its_tests` also finds sentences
+with the words of promises that name none; one that promises nothing of the kind is listed in
+`NO_PROMISES` by a few of its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.docs.reference import ROOT
+
+DOCUMENTS = (
+    "README.md",
+    "SECURITY.md",
+    *sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "docs").glob("*.md")
+        if path.stem not in ("architecture", "glossary")  # for developers: they say where, not what
+    ),
+)
+
+WORDS = re.compile(
+    r"\b(?:never|nobody|neither|nothing|not kept|not logged|not shown|is lost|loses?|without your"
+    r"|survives?|is finished|only you|stays? private|are removed|is removed|not written outside"
+    r"|have no access|cannot read)\b",
+    re.IGNORECASE,
+)
+"""What a promise sounds like."""
+
+NO_PROMISES = (
+    "what is not logged, and being forgotten",  # a link
+    "Nothing of this asks the model: once a second",
+    "While nobody waits for an answer on such a channel",
+    "nobody has answered a question for 5 minutes",
+    "(`background` for those that nobody waits for)",
+    "also happens when one of them changes; a file that is wrong changes nothing",
+    "A file that is wrong changes nothing, and the log says why",
+    "If only people here could answer and nobody has",
+    "## What never reaches people",
+    "Text that looks like a call of a tool that does not exist is not shown",
+    "accepted as a hint that changes nothing here",
+    "always the model `X` of the table and never an alias",
+    "An invalid table changes nothing, and the log says why",
+    "Importing the same file again adds nothing",
+    "offers it when nothing was found",
+    "## What is not logged, and for how long",
+    "Imported logs contain neither accounts nor hosts",
+    "When nothing is known three prompts",
+    "and neither uses tools by itself nor keeps a memory",
+    "always calling, or never, is five",
+    "those whose size nobody tells",
+    "and never more than it was trained for",
+    "the bot says that nobody has said it here",
+    'or "Nobody said that here."',
+    "the others cost nothing",
+    "## What is never fetched",
+    "Sums are reckoned with fractions",
+    "so only you should be able to write to the folder",
+)
+
+_MARK = re.compile(r"<!-- promise: ([\w, ]+) -->")
+_BLOCKS = re.compile(r"```.*?```|<!-- reference: begin -->.*?<!-- reference: end -->", re.DOTALL)
+_PARAGRAPH = re.compile(r"\n\s*\n|\n(?=(?:[-|#*]|\d+\.) ?)")
+_SENTENCE = re.compile(r"(?<=[.!?:;|])\s+(?!<!--)(?=[A-Z`*\[(|])")
+
+
+@cache
+def sentences(document: str) -> tuple[str, ...]:
+    """Return the sentences of a document, each in one line with the comments behind it."""
+    text = _BLOCKS.sub("", (ROOT / document).read_text(encoding="utf-8"))
+    found: list[str] = []
+    for paragraph in _PARAGRAPH.split(text):
+        if not paragraph.startswith("    "):
+            found += _SENTENCE.split(" ".join(paragraph.split()))
+    return tuple(found)
+
+
+def promised_tests(sentence: str) -> list[str]:
+    """Return the names of tests that a sentence gives."""
+    return [
+        name.strip()
+        for names in _MARK.findall(sentence)
+        for name in names.split(",")
+        if name.strip()
+    ]
+
+
+@cache
+def all_tests() -> frozenset[str]:
+    """Return the names of all test functions."""
+    return frozenset(_names())
+
+
+def _names() -> Iterator[str]:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        yield from re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_promise_names_its_tests(document: str) -> None:
+    without = [
+        sentence
+        for sentence in sentences(document)
+        if WORDS.search(_MARK.sub("", sentence))
+        and not promised_tests(sentence)
+        and not any(words in sentence for words in NO_PROMISES)
+    ]
+    assert without == [], "name the test behind it: <!-- promise: test_... -->"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_named_test_is_there(document: str) -> None:
+    named = {name for sentence in sentences(document) for name in promised_tests(sentence)}
+    assert named - all_tests() == set()
+
+
+def test_what_is_listed_as_no_promise_is_still_written_somewhere() -> None:
+    written = " ".join(sentence for document in DOCUMENTS for sentence in sentences(document))
+    assert [words for words in NO_PROMISES if words not in written] == []
+
+
+def test_every_test_of_the_promises_is_named_by_a_sentence() -> None:
+    named = {
+        name
+        for document in DOCUMENTS
+        for sentence in sentences(document)
+        for name in promised_tests(sentence)
+    }
+    there = {
+        name
+        for path in (ROOT / "tests" / "promises").glob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert there - named == set()
