@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from harnesses.web.api import feeds
@@ -19,6 +22,7 @@ from harnesses.web.http.compression import Compression
 from harnesses.web.http.cors import Cors
 from harnesses.web.http.etag import ETag
 from harnesses.web.http.problems import register_handlers
+from harnesses.web.mcp.endpoint import PATH, McpEndpoint
 from harnesses.web.pages import (
     channel,
     chat,
@@ -57,12 +61,20 @@ PAGES = tuple(
 def create_app(state: AppState) -> FastAPI:
     """Return the ASGI application over the parts in `site`."""
     tokens = AccessTokens(state.settings)
+    mcp = McpEndpoint()
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with mcp.running(state):
+            yield
+
     app = FastAPI(
         title="Terrarium log",
         description=_ABOUT,
         version=version("terrarium"),
         docs_url=None,  # these pages load their scripts from elsewhere
         redoc_url=None,
+        lifespan=lifespan,
     )
     app.state.site = state
     app.add_middleware(ETag)
@@ -77,6 +89,7 @@ def create_app(state: AppState) -> FastAPI:
     app.include_router(api.health)
     for router in PAGES:
         app.include_router(router)
+    app.router.routes.append(Route(PATH, mcp))
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
     return app

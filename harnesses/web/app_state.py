@@ -20,7 +20,8 @@ from storage.queues.pastes import Pastes
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The parts that the web tendril is made of; `data` is the folder of the status files."""
+    """The parts that the web tendril is made of; `data` is the folder of the status files, and
+    `tool_owners` have tools that MCP clients may call."""
 
     settings: WebSettings
     log: ChatLog
@@ -29,6 +30,7 @@ class AppState:
     pastes: Pastes
     data: Path
     semantic_index: SemanticIndex | None = None
+    tool_owners: tuple[object, ...] = ()
 
 
 def _site(request: Request) -> AppState:

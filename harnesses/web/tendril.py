@@ -48,7 +48,14 @@ class WebTendril(Tendril):
                 semantic_index = SemanticIndex(self.client, database) if semantic else None
                 app = create_app(
                     AppState(
-                        self.settings, log, notifier, chat, pastes, self.config.data, semantic_index
+                        self.settings,
+                        log,
+                        notifier,
+                        chat,
+                        pastes,
+                        self.config.data,
+                        semantic_index,
+                        tool_owners=(self,),
                     )
                 )
                 address = _address(listener)

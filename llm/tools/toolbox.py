@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,6 +17,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from llm.messages.escaping import escape_tags
+
+FOREIGN = "__"
+"""Stands in the names of tools of MCP servers, after the server's, and in no name of ours."""
 
 _MARK = "__terrarium_tool__"
 _LONG = 3_000  # characters of a result; a longer one is cut
@@ -39,6 +43,14 @@ _log = structlog.get_logger()
 class ToolError(Exception):
     """The tool could not do its work; the message is given to the model."""
 
+    unsure = False
+
+
+class UnsureToolError(ToolError):
+    """The tool failed in a way that leaves open what it has done."""
+
+    unsure = True
+
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
@@ -50,7 +62,8 @@ class ToolOptions:
     `needs`: the right that the person who asks must have at the moment when it runs, whatever the
     model was talked into. `speaks`: it is a message to people. `quiet`: it only writes the model's
     own notes. `research`: it looks things up, which may take more uses. `timeout`, in seconds,
-    takes the place of the default.
+    takes the place of the default. `mcp`: MCP clients of the web tendril may call it, too; they
+    have no rights, so it must not tell what they may not read.
     """
 
     reads: bool = False
@@ -61,6 +74,7 @@ class ToolOptions:
     quiet: bool = False
     research: bool = False
     timeout: float | None = None
+    mcp: bool = False
 
 
 class ToolKeywords(TypedDict, total=False):
@@ -74,6 +88,7 @@ class ToolKeywords(TypedDict, total=False):
     quiet: bool
     research: bool
     timeout: float | None
+    mcp: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +139,14 @@ def tool(function: F | None = None, /, **options: Unpack[ToolKeywords]) -> F | C
     return mark(function) if function else mark
 
 
+class ToolSource(ABC):
+    """An owner of tools that are not methods of ours, and that may change from turn to turn."""
+
+    @abstractmethod
+    def tools(self) -> Iterable[Tool]:
+        """Return the tools that there are at this moment."""
+
+
 Rights = Callable[[], Collection[str]]
 """Returns the rights that the person who asks has at this moment."""
 
@@ -139,9 +162,9 @@ class Toolbox:
 
     @classmethod
     def from_owners(cls, *owners: object, rights: Rights = frozenset) -> Toolbox:
-        """Collect the marked methods of each owner; an owner may itself be a marked function."""
-        tools = (_describe(function) for owner in owners for function in tools_of(owner))
-        return cls(tools, rights)
+        """Collect the marked methods of each owner; an owner may itself be a marked function, or a
+        `ToolSource`."""
+        return cls((tool for owner in owners for tool in _owned_tools(owner)), rights)
 
     def only(self, names: Collection[str] | None) -> Toolbox:
         """Return those of the tools that have one of these names; None: all."""
@@ -149,6 +172,10 @@ class Toolbox:
             return self
         tools = (item for name, item in self._tools.items() if name in names)
         return Toolbox(tools, self._rights)
+
+    def for_mcp(self) -> Toolbox:
+        """Return those of the tools that MCP clients may call."""
+        return Toolbox((item for item in self._tools.values() if item.options.mcp), self._rights)
 
     def names(self) -> Collection[str]:
         """Return the names of the tools."""
@@ -183,25 +210,40 @@ class Toolbox:
         Never raises: a name that does not exist, arguments that do not fit, a tool that fails
         or takes too long, each is a result that says so.
         """
+        try:
+            result = await self.run(name, arguments, timeout, key)
+        except ToolError as error:
+            return error_result(name, str(error), unsure=error.unsure)
+        return ToolResult(render_result(name, text_of(result)), ok=True)
+
+    async def run(
+        self,
+        name: str,
+        arguments: str,
+        timeout: float,  # noqa: ASYNC109 -- the error says that time was up
+        key: EffectKey = NO_KEY,
+    ) -> object:
+        """Run a tool as `call` does, and return its result as a value that JSON has. Raises
+        ToolError, and nothing else."""
         item = self._tools.get(name)
         if item is None:
-            return error_result(name, f"no such tool; there are: {', '.join(self._tools)}")
+            raise ToolError(f"no such tool; there are: {', '.join(self._tools)}")
         if item.options.needs and item.options.needs not in self._rights():
-            return error_result(name, "not done: the person who asks you may not have that done")
+            raise ToolError("not done: the person who asks you may not have that done")
         try:
             values = item.arguments.model_validate_json(arguments or "{}")
         except ValidationError as error:
-            return error_result(name, _reasons(error))
+            raise ToolError(_reasons(error)) from error
         try:
-            text = await _run(item, values, timeout, key)
-        except ToolError as error:
-            return error_result(name, str(error))
-        except TimeoutError:
-            return error_result(name, f"no result within {timeout:g} seconds", unsure=True)
-        except Exception:  # noqa: BLE001 -- tools are anybody's code; the model reads that it failed
+            return await _run(item, values, timeout, key)
+        except ToolError:
+            raise
+        except TimeoutError as error:
+            raise UnsureToolError(f"no result within {timeout:g} seconds") from error
+        except Exception as error:
+            # Tools are anybody's code; who called reads that it failed.
             _log.exception("tool.failed", tool=name)
-            return error_result(name, "the tool failed", unsure=True)
-        return ToolResult(render_result(name, text), ok=True)
+            raise UnsureToolError("the tool failed") from error
 
 
 def error_result(name: str, reason: str, *, unsure: bool = False) -> ToolResult:
@@ -221,6 +263,11 @@ def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
     """Return the functions that a module itself marks as tools, in order."""
     own = (each for each in vars(module).values() if getattr(each, _MARK, None))
     return [each for each in own if each.__module__ == module.__name__]
+
+
+def _owned_tools(owner: object) -> Iterable[Tool]:
+    """Return the tools of an owner."""
+    return owner.tools() if isinstance(owner, ToolSource) else map(_describe, tools_of(owner))
 
 
 def tools_of(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
@@ -245,6 +292,8 @@ def _require_usable(function: Callable[..., object]) -> None:
     name = getattr(function, "__qualname__", repr(function))
     if not inspect.iscoroutinefunction(function):
         raise TypeError(f"@tool {name}: write it as `async def`")
+    if FOREIGN in function.__name__.strip("_"):
+        raise TypeError(f"@tool {name}: names with {FOREIGN} belong to the tools of MCP servers")
     if not inspect.getdoc(function):
         raise TypeError(f"@tool {name}: write a docstring; it tells the model what the tool does")
     for parameter in inspect.signature(function).parameters.values():
@@ -285,16 +334,18 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     return Tool(name, model, schema, function, options, key_parameter)
 
 
-async def _run(item: Tool, values: BaseModel, limit: float, key: EffectKey) -> str:
-    """Run a tool; return its result as text. Raises whatever the tool raises."""
-    given: dict[str, Any] = {name: getattr(values, name) for name in type(values).model_fields}
+async def _run(item: Tool, values: BaseModel, limit: float, key: EffectKey) -> object:
+    """Run a tool; return its result as a value that JSON has. Raises whatever the tool raises."""
+    given: dict[str, Any] = dict(values)
     if item.key_parameter:
         given[item.key_parameter] = key
     async with asyncio.timeout(limit):
-        result = await item.run(**given)
-    if isinstance(result, str):
-        return result
-    return json.dumps(to_jsonable_python(result), ensure_ascii=False)
+        return to_jsonable_python(await item.run(**given))
+
+
+def text_of(result: object) -> str:
+    """Return the result of `Toolbox.run` as text: JSON, unless it is text."""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 
 def _reasons(error: ValidationError) -> str:

@@ -110,7 +110,7 @@ def ask_to_log_in(request: Request) -> Response:
     """Return the login page for a browser that reads pages, an error that says what to do for the
     rest."""
     wants_page = "text/html" in request.headers.get("accept", "")
-    is_api = request.scope["path"].startswith("/api/")
+    is_api = request.scope["path"].startswith(("/api/", "/mcp"))
     if wants_page and request.method == "GET" and not is_api:
         target = quote(
             _with_query(request, request.scope["query_string"].decode("latin-1")), safe=""

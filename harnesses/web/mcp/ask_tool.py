@@ -1,0 +1,61 @@
+"""The tool with which MCP clients ask our model."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from hashlib import sha256
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from harnesses.web.chat_session import ChatSession
+from llm.tools.toolbox import ToolError, tool
+from storage.chat_log.event import Scope
+
+_CONVERSATION = re.compile(r"[0-9a-f]{32}")
+_LONGEST = 600.0  # seconds; a run has a limit of its own
+
+
+class ModelAnswer(BaseModel):
+    """The answer of the model, and the conversation in which to go on."""
+
+    answer: str
+    conversation: str
+
+
+class AskTool:
+    """The tool over `chat`, whose model looks up no more than `scope` shows."""
+
+    def __init__(self, chat: ChatSession, scope: Scope) -> None:
+        self._chat = chat
+        self._scope = scope
+
+    @tool(mcp=True, timeout=_LONGEST)
+    async def ask(
+        self,
+        question: Annotated[str, Field(min_length=1, max_length=4000)],
+        conversation: Annotated[
+            str,
+            Field(max_length=32, description="what an earlier answer said, to go on from there"),
+        ] = "",
+    ) -> ModelAnswer:
+        """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
+        if conversation and not _CONVERSATION.fullmatch(conversation):
+            raise ToolError("conversation: leave it out, or write what an earlier answer said")
+        conversation = conversation or secrets.token_hex(16)
+        result = await self._chat.ask(self._name(conversation), question, self._scope, _ignore)
+        if not result.ok:
+            raise ToolError(result.text or "there is no answer: the question was stopped")
+        return ModelAnswer(answer=result.text, conversation=conversation)
+
+    def _name(self, conversation: str) -> str:
+        """Return the name of a conversation in this scope: who may read less does not learn by it
+        what was answered to somebody who may read more."""
+        places = self._scope.places
+        scope = "all" if places is None else ",".join(sorted(map(str, places)))
+        return f"mcp/{sha256(f'{conversation} {scope}'.encode()).hexdigest()[:32]}"
+
+
+async def _ignore(text: str) -> None:
+    """Take a piece of an answer; MCP has only whole ones."""

@@ -1,0 +1,181 @@
+"""Tools over the log for MCP clients, confined to a scope.
+
+Whoever calls them is a model, so they leave out people who do not want to be shown to models.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from harnesses.web.api.models import ChannelInfo, ChannelList, LogMessage
+from harnesses.web.params import MOST_WORDS, Moment
+from llm.tools.toolbox import ToolError, tool
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import SPOKEN, Event, Scope
+from storage.chat_log.query import Query
+from storage.db.errors import BadCursor
+from storage.protocols import LogReader
+from storage.search.models import Order, SearchQuery
+from storage.search.query_parser import parse
+
+_MOST = 200  # lines in a result
+_MOST_COUNTED = 5_000  # lines that `who` looks at
+_MOST_PEOPLE = 100
+
+Channel = Annotated[
+    str, Field(max_length=300, description="`#channel` or `network/#channel`; empty: all of them")
+]
+Nick = Annotated[str, Field(max_length=100, description="only lines of this nick")]
+Hours = Annotated[float, Field(ge=0, le=24 * 366 * 100, description="only the last hours; 0: all")]
+Limit = Annotated[int, Field(ge=1, le=_MOST, description="most lines")]
+Id = Annotated[int, Field(ge=0, le=2**53 - 1)]
+
+
+class FoundLines(BaseModel):
+    """Lines that a search found; `next_cursor` fetches those that follow."""
+
+    lines: list[LogMessage]
+    next_cursor: str | None
+
+
+class ReadLines(BaseModel):
+    """Lines in order of time; `more` says that others fit beyond the limit."""
+
+    lines: list[LogMessage]
+    more: bool
+
+
+class RecentSpeaker(BaseModel):
+    """A nick, how many lines it said, and when it said the last one."""
+
+    nick: str
+    lines: int
+    last: datetime
+
+
+class RecentSpeakers(BaseModel):
+    """Those who spoke, with the most lines first."""
+
+    people: list[RecentSpeaker]
+
+
+class McpLogTools:
+    """The tools over `log`, limited to `scope`; links begin with `base`, the site's address."""
+
+    def __init__(self, log: LogReader, scope: Scope, base: str) -> None:
+        self._log = log
+        self._scope = scope
+        self._base = base
+
+    @tool(reads=True, mcp=True)
+    async def channels(self) -> ChannelList:
+        """List the channels of the chat log that you may read, the most recently active first."""
+        found = [ChannelInfo.from_channel(each) for each in await self._log.channels(self._scope)]
+        for each in found:
+            each.link = self._base + each.link
+        return ChannelList(channels=found)
+
+    @tool(reads=True, mcp=True)
+    async def search_log(
+        self,
+        query: Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=MOST_WORDS,
+                description='words that a line must have; also "a phrase", or, -without, prefix*,'
+                " from:nick, in:#channel, since:2026-03, until:",
+            ),
+        ],
+        channel: Channel = "",
+        nick: Nick = "",
+        hours: Hours = 0,
+        limit: Limit = 20,
+        cursor: Annotated[
+            str, Field(max_length=100, description="`next_cursor` of the page before")
+        ] = "",
+    ) -> FoundLines:
+        """Search what was said on the chat channels; the newest lines come first."""
+        now = datetime.now(UTC)
+        if not parse(query, now=now):
+            raise ToolError("query: write at least one word to look for")
+        since = now - timedelta(hours=hours) if hours else None
+        within = self._query(channel, nick, since=since, limit=limit)
+        try:
+            page = await self._log.search_for_model(
+                SearchQuery(text=query, within=within, order=Order.TIME, cursor=cursor or None)
+            )
+        except BadCursor as error:
+            raise ToolError(f"cursor: {error}") from error
+        return FoundLines(
+            lines=[self._line(hit.event) for hit in page.hits], next_cursor=page.next_cursor
+        )
+
+    @tool(reads=True, mcp=True)
+    async def read_log(
+        self,
+        channel: Channel = "",
+        nick: Nick = "",
+        since: Annotated[
+            Moment | None,
+            Field(description="from this time on, ISO 8601 with zone, or a day"),
+        ] = None,
+        until: Annotated[
+            Moment | None, Field(description="before this time, ISO 8601 with zone, or a day")
+        ] = None,
+        before_id: Annotated[Id, Field(description="only lines before this one; 0: all")] = 0,
+        after_id: Annotated[
+            Id, Field(description="only lines after this one, the oldest first; 0: all")
+        ] = 0,
+        limit: Limit = 50,
+    ) -> ReadLines:
+        """Read lines of the chat log in order of time: the newest that fit, or those that follow
+        `since` or `after_id`."""
+        query = self._query(
+            channel,
+            nick,
+            since=since,
+            until=until,
+            before_id=before_id or None,
+            after_id=after_id or None,
+            limit=limit + 1,
+        )
+        newest = bool(before_id) or not (since or after_id)
+        events = await self._log.find(query, newest=newest)
+        more = len(events) > limit
+        if more:
+            events = events[1:] if newest else events[:-1]
+        shown = await self._log.shown_to_model(events)
+        return ReadLines(lines=list(map(self._line, shown)), more=more)
+
+    @tool(reads=True, mcp=True)
+    async def who(
+        self,
+        channel: Channel = "",
+        hours: Annotated[float, Field(gt=0, le=24 * 366, description="how far back")] = 24,
+    ) -> RecentSpeakers:
+        """List who spoke on a channel lately, with how many lines and when last."""
+        since = datetime.now(UTC) - timedelta(hours=hours)
+        query = self._query(channel, "", since=since, types=SPOKEN, limit=_MOST_COUNTED)
+        events = await self._log.shown_to_model(await self._log.find(query))
+        lines = Counter(event.nick for event in events)
+        last = {event.nick: event.time for event in events}  # the newest come last
+        return RecentSpeakers(
+            people=[
+                RecentSpeaker(nick=nick, lines=count, last=last[nick])
+                for nick, count in lines.most_common(_MOST_PEOPLE)
+            ]
+        )
+
+    def _query(self, channel: str, nick: str, **narrowed: object) -> Query:
+        query = Query(scope=self._scope, nick=nick or None, **narrowed)  # type: ignore[arg-type]
+        return query.in_channel(ChannelName.parse(channel))
+
+    def _line(self, event: Event) -> LogMessage:
+        line = LogMessage.from_event(event)
+        line.link = self._base + line.link
+        return line

@@ -1,0 +1,118 @@
+"""Days of channels, and single lines with their neighbours, as MCP resources."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from urllib.parse import quote, unquote
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from llm.messages.log_format import render_line
+from storage.chat_log.event import Event, Place, Scope
+from storage.chat_log.query import Query
+from storage.protocols import LogReader
+
+_DAY = "terrarium://day/"
+_LINE = "terrarium://line/"
+_MOST_CHANNELS = 20
+_DAYS = 7  # of each channel in the list
+_MOST_LINES = 2_000  # of a day
+_AROUND = 10  # lines before and after the one that is named
+
+TEMPLATES = [
+    types.ResourceTemplate(
+        name="day",
+        uri_template=f"{_DAY}{{network}}/{{channel}}/{{date}}",
+        description="What was said on a channel on a day in UTC, such as"
+        f" {_DAY}irc/%23terrarium/2026-03-01: write # as %23.",
+        mime_type="text/plain",
+    ),
+    types.ResourceTemplate(
+        name="line",
+        uri_template=f"{_LINE}{{id}}",
+        description=f"A line of the log by its id, with {_AROUND} before and after it.",
+        mime_type="text/plain",
+    ),
+]
+
+
+class LogResources:
+    """The resources of `log` within `scope`."""
+
+    def __init__(self, log: LogReader, scope: Scope) -> None:
+        self._log = log
+        self._scope = scope
+
+    async def recent_days(self) -> list[types.Resource]:
+        """Return the last days of the channels that were active last."""
+        found = []
+        for channel in (await self._log.channels(self._scope))[:_MOST_CHANNELS]:
+            days = await self._log.days(self._query(channel.place), UTC)
+            found += [
+                types.Resource(
+                    name=f"{channel.place} {day.date}",
+                    uri=_day_uri(channel.place, day.date),
+                    description=f"{day.lines} lines",
+                    mime_type="text/plain",
+                )
+                for day in days[: -_DAYS - 1 : -1]
+            ]
+        return found
+
+    async def read(self, uri: str) -> types.ReadResourceResult:
+        """Return a resource as text. Raises MCPError for one that is not there, or not for this
+        reader: which of the two, nobody is told."""
+        events: list[Event] = []
+        more = False
+        if uri.startswith(_DAY):
+            events, more = await self._day(uri.removeprefix(_DAY))
+        elif uri.startswith(_LINE):
+            events = await self._around(uri.removeprefix(_LINE))
+        if not events:
+            raise MCPError(
+                types.INVALID_PARAMS,
+                f"no such resource: write {TEMPLATES[0].uri_template} or"
+                f" {TEMPLATES[1].uri_template}",
+            )
+        shown = await self._log.shown_to_model(events)
+        lines = [f"{render_line(event)}  (line {event.id})" for event in shown]
+        if more:
+            lines.append(f"(more: read_log with after_id {events[-1].id})")
+        text = types.TextResourceContents(
+            uri=uri, mime_type="text/plain", text="".join(f"{line}\n" for line in lines)
+        )
+        return types.ReadResourceResult(contents=[text])
+
+    async def _day(self, path: str) -> tuple[list[Event], bool]:
+        """Return the lines of a day, and True if there are more of them."""
+        network, _, rest = path.partition("/")
+        channel, _, day = rest.rpartition("/")
+        try:
+            begin = datetime.combine(date.fromisoformat(day), time(), UTC)
+            end = begin + timedelta(days=1)
+        except (ValueError, OverflowError):
+            return [], False
+        query = replace(
+            self._query(Place(unquote(network), unquote(channel))),
+            since=begin,
+            until=end,
+            limit=_MOST_LINES + 1,
+        )
+        events = await self._log.find(query, newest=False)
+        return events[:_MOST_LINES], len(events) > _MOST_LINES
+
+    async def _around(self, number: str) -> list[Event]:
+        """Return a line and its neighbours."""
+        if not (number.isascii() and number.isdecimal() and len(number) < 16):
+            return []
+        found = await self._log.context(self._scope, int(number), before=_AROUND, after=_AROUND)
+        return [*found.before, found.event, *found.after] if found else []
+
+    def _query(self, place: Place) -> Query:
+        return Query(scope=self._scope, network=place.network, channel=place.channel)
+
+
+def _day_uri(place: Place, day: date) -> str:
+    return f"{_DAY}{quote(place.network, safe='')}/{quote(place.channel, safe='')}/{day}"
