@@ -10,24 +10,29 @@ import itertools
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
 import httpx2
 from fastapi.routing import APIRoute
+from mcp import Client
+from mcp.shared.exceptions import MCPError
 
 from harnesses.irc.commands.registry import Commands
 from harnesses.irc.tendril import IrcTendril
 from harnesses.web.api import routes as api
 from harnesses.web.app import PAGES
-from storage.chat_log.event import EVERYTHING
+from storage.chat_log.event import EVERYTHING, Identity
+from storage.chat_log.opt_outs import OptOuts
+from storage.db.database import Database
 from storage.log import Query
 from tests.kit.command import terrarium
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
+from tests.kit.mcp_client import mcp_client, text
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.web_site import web_site
 
@@ -186,6 +191,62 @@ async def test_no_page_and_no_endpoint_tells_what_a_token_may_not_read(tmp_path:
                     seen += await chatted(site.http, script)
                 assert not [secret for secret in hidden if secret in seen], token
                 assert {place for place in SECRETS if SECRETS[place] in seen} == places
+
+
+async def test_no_mcp_tool_and_no_resource_tells_what_a_token_may_not_read(
+    tmp_path: Path,
+) -> None:
+    tokens = {
+        name: {"token": f"{name}-token", "channels": [f"irc/#{name}"]} for name in ("red", "green")
+    }
+    readers = {"red-token": {RED}, "green-token": {GREEN}, "all-token": {RED, GREEN}}
+    async with told_secrets(tmp_path) as (tendril, script, _):
+        events = await tendril.services.log.find(Query(scope=EVERYTHING, limit=1000))
+        ids = [event.id for event in events]
+        async with web_site(
+            tmp_path, settings={"token": "all-token", "tokens": tokens}, agent_url=script.url
+        ) as site:
+            for token, places in readers.items():
+                async with mcp_client(site.url, token) as client:
+                    seen = await told_by_mcp(client, ids)
+                    begun = len(script.requests)
+                    script.reply(all_tools).say("That is all.")
+                    seen += text(await client.call_tool("ask", {"question": "which password?"}))
+                    seen += json.dumps(script.requests[begun:])
+                found = {place for place, secret in SECRETS.items() if secret in seen}
+                assert found == places, token
+            async with Database.open(tmp_path / "irc.db") as database:
+                for person in {Identity.from_event(each) for each in events}:
+                    if person.nick == "alice":
+                        await OptOuts(database).add("irc", person)
+            async with mcp_client(site.url, "all-token") as client:
+                seen = await told_by_mcp(client, ids)
+                assert SECRETS[RED] not in seen  # alice wants to be shown to no model
+                assert "<alice>" not in seen
+                assert '"nick": "alice"' not in seen
+                assert SECRETS[GREEN] in seen
+
+
+async def told_by_mcp(client: Client, ids: list[int]) -> str:
+    """What all tools but `ask` and all resources tell, with all that might find something."""
+    seen = ""
+    for tool in (await client.list_tools()).tools:
+        if tool.name == "ask":
+            continue
+        known = tool.input_schema["properties"]
+        places = ("", RED, GREEN, "irc/bob") if "channel" in known else ("",)
+        for words, channel in itertools.product(WORDS if "query" in known else ("",), places):
+            given = {"query": words or "password", "channel": channel}
+            arguments = {key: value for key, value in given.items() if key in known}
+            seen += text(await client.call_tool(tool.name, arguments))
+    resources = [each.uri for each in (await client.list_resources()).resources]
+    today = resources[0].rpartition("/")[2]
+    hidden = ("%23red", "%23green", "bob", "~bob", "bob%21bob%40127.0.0.1")
+    resources += [f"terrarium://day/irc/{place}/{today}" for place in hidden]
+    for uri in (*resources, *(f"terrarium://line/{number}" for number in ids)):
+        with suppress(MCPError):
+            seen += text(await client.read_resource(uri))
+    return seen
 
 
 async def streamed(http: httpx2.AsyncClient, address: str) -> str:

@@ -1,0 +1,134 @@
+"""`terrarium mcp`: the MCP server of the running web tendril, for clients that start a command."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import httpx2
+import typer
+
+from harnesses.core.errors import TendrilError
+from harnesses.core.options import ConfigFile, DataFolder
+from harnesses.core.tendril.status import ProcessState, report
+from harnesses.web.mcp.endpoint import HOW_TO_INSTALL, PATH
+from harnesses.web.settings import WebSettings
+from terrarium.config import Config, load
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.server.lowlevel.server import Server
+
+_LONGEST = 660.0  # seconds of an answer; the model may take ten minutes
+_CONNECT = 10.0
+
+
+def mcp(
+    url: Annotated[
+        str, typer.Option("--url", help="Address of the web tendril, if not this data folder's.")
+    ] = "",
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Speak MCP on standard input and output, for desktop clients; the web tendril must run."""
+    if importlib.util.find_spec("mcp") is None:
+        raise TendrilError(f"this needs an extra: {HOW_TO_INSTALL}")
+    asyncio.run(_serve(load(config, data), url))
+
+
+async def _serve(config: Config, url: str) -> None:
+    """Hand messages on until standard input ends. Raises TendrilError."""
+    from mcp.server.stdio import stdio_server
+
+    async with _connected(config, url.rstrip("/") or _own_address(config)) as client:
+        server = _forwarding_server(client)
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def _own_address(config: Config) -> str:
+    """Return the address of the web tendril that uses the same data folder."""
+    web = report(config.data, "web")
+    if web is None or not web.is_fresh or web.state is not ProcessState.READY:
+        raise TendrilError(
+            f"no web tendril runs with the data folder {config.data}: start `terrarium up`, or name"
+            " the folder with --data, or another machine's address with --url"
+        )
+    return web.detail
+
+
+@asynccontextmanager
+async def _connected(config: Config, base: str) -> AsyncIterator[Client]:
+    """Connect to the site with the token of `[web]`, if there is one. Raises TendrilError."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    token = config.section(WebSettings).token
+    headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    timeout = httpx2.Timeout(_LONGEST, connect=_CONNECT)
+    async with httpx2.AsyncClient(headers=headers, timeout=timeout) as http:
+        await _require_access(http, base)
+        async with Client(streamable_http_client(base + PATH, http_client=http)) as client:
+            yield client
+
+
+async def _require_access(http: httpx2.AsyncClient, base: str) -> None:
+    """Raise TendrilError, with what to do, if the site cannot be used."""
+    try:
+        answer = await http.get(base + PATH)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise TendrilError(
+            f"{base} cannot be reached: {str(error) or type(error).__name__}"
+        ) from error
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        raise TendrilError(f"{base} asks for a token: set WEB_TOKEN to one of that site")
+    if answer.status_code != HTTPStatus.METHOD_NOT_ALLOWED:  # what /mcp says to a GET
+        raise TendrilError(f"{base}{PATH} does not speak MCP: {answer.text[:300]}")
+
+
+def _forwarding_server(client: Client) -> Server[Any]:
+    """Return a server that answers everything as `client` is answered."""
+    import mcp_types as types
+    from mcp.server.lowlevel.server import Server
+
+    async def list_tools(
+        _context: object, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return await client.list_tools(cursor=params.cursor if params else None)
+
+    async def call_tool(
+        _context: object, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        return await client.call_tool(params.name, params.arguments)
+
+    async def list_resources(
+        _context: object, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        return await client.list_resources(cursor=params.cursor if params else None)
+
+    async def list_templates(
+        _context: object, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return await client.list_resource_templates(cursor=params.cursor if params else None)
+
+    async def read_resource(
+        _context: object, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        return await client.read_resource(params.uri)
+
+    return Server(
+        "terrarium",
+        version=version("terrarium"),
+        instructions=client.instructions,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+    )

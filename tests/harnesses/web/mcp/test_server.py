@@ -1,0 +1,139 @@
+"""The official MCP client at the web tendril: every tool and resource, and who may use them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from tests.kit.mcp_client import mcp_client, text, value
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.web_site import event, excerpt, web_site
+
+TOOLS = {"search_log", "read_log", "channels", "who", "ask"}
+MODES = ("auto", "legacy")  # without a handshake, as since 2026-07-28, and with the one before
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_client_lists_and_calls_every_tool(tmp_path: Path, mode: str) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, events=excerpt(), agent_url=script.url) as site,
+        mcp_client(site.url, mode=mode) as client,
+    ):
+        listed = (await client.list_tools()).tools
+        assert {each.name for each in listed} == TOOLS
+        assert all(each.description and each.input_schema["type"] == "object" for each in listed)
+
+        (channel,) = value(await client.call_tool("channels"))["channels"]
+        assert channel["channel"] == "irc/#ubuntu"
+        assert channel["link"] == f"{site.url}/channel/irc/%23ubuntu"
+
+        said = await site.said("the frogs are awake", nick="ada")
+        found = value(await client.call_tool("search_log", {"query": "frogs awake"}))
+        assert [(line["id"], line["nick"]) for line in found["lines"]] == [(said, "ada")]
+        assert found["lines"][0]["link"].startswith(f"{site.url}/channel/irc/%23ubuntu?at={said}&")
+
+        read = value(await client.call_tool("read_log", {"channel": "#ubuntu", "limit": 3}))
+        assert read["more"]
+        assert [line["text"] for line in read["lines"]][-1] == "the frogs are awake"
+
+        people = value(await client.call_tool("who", {"channel": "irc/#ubuntu", "hours": 1}))
+        assert [(each["nick"], each["lines"]) for each in people["people"]] == [("ada", 1)]
+
+        script.say("They are.")
+        first = value(await client.call_tool("ask", {"question": "are the frogs awake?"}))
+        assert first["answer"] == "They are."
+        script.say("Since nine.")
+        again = {"question": "since when?", "conversation": first["conversation"]}
+        assert value(await client.call_tool("ask", again))["answer"] == "Since nine."
+        assert "are the frogs awake?" in str(script.requests[-1])
+
+
+async def test_a_search_is_continued_where_it_ended(tmp_path: Path) -> None:
+    lines = [event(f"frog {number}") for number in range(5)]
+    async with web_site(tmp_path, events=lines) as site, mcp_client(site.url) as client:
+        asked: dict[str, Any] = {"query": "frog", "limit": 3}
+        first = value(await client.call_tool("search_log", asked))
+        rest = value(
+            await client.call_tool("search_log", {**asked, "cursor": first["next_cursor"]})
+        )
+        texts = [line["text"] for line in (*first["lines"], *rest["lines"])]
+        assert texts == [f"frog {number}" for number in (4, 3, 2, 1, 0)]
+
+
+async def test_the_log_is_read_on_from_a_line_or_a_time(tmp_path: Path) -> None:
+    begin = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    lines = [event(f"frog {number}", time=begin + timedelta(minutes=number)) for number in range(6)]
+    async with web_site(tmp_path, events=lines) as site, mcp_client(site.url) as client:
+
+        async def read(**arguments: Any) -> list[str]:
+            found = value(await client.call_tool("read_log", {"limit": 2, **arguments}))
+            return [line["text"] for line in found["lines"]]
+
+        assert await read() == ["frog 4", "frog 5"]
+        assert await read(before_id=site.ids[4]) == ["frog 2", "frog 3"]
+        assert await read(after_id=site.ids[1]) == ["frog 2", "frog 3"]
+        assert await read(since="2026-03-01T12:01:00Z") == ["frog 1", "frog 2"]
+        assert await read(since="2026-03-01", until="2026-03-01T12:01:00Z") == ["frog 0"]
+
+
+async def test_days_and_lines_are_resources(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=excerpt()) as site, mcp_client(site.url) as client:
+        (day,) = (await client.list_resources()).resources
+        assert day.uri == "terrarium://day/irc/%23ubuntu/2004-11-15"
+        whole = text(await client.read_resource(day.uri))
+        assert len(whole.splitlines()) == len(site.ids)
+        around = text(await client.read_resource(f"terrarium://line/{site.ids[50]}"))
+        assert around.splitlines() == whole.splitlines()[40:61]
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [each.name for each in templates] == ["day", "line"]
+        for missing in ("terrarium://line/999999", "terrarium://day/irc/%23ubuntu/2004-13-01", "x"):
+            with pytest.raises(MCPError, match="no such resource"):
+                await client.read_resource(missing)
+
+
+async def test_a_wrong_argument_is_a_result_that_says_which(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site, mcp_client(site.url) as client:
+        for name, arguments, words in (
+            ("search_log", {}, "query: Field required"),
+            ("search_log", {"query": "-"}, "at least one word"),
+            ("search_log", {"query": "frog", "cursor": "x"}, "cursor"),
+            ("search_log", {"query": "frog", "limit": 10_000}, "limit"),
+            ("read_log", {"since": "yesterday"}, "since"),
+            ("read_log", {"chanel": "#ubuntu"}, "chanel"),
+            ("ask", {"question": "and?", "conversation": "mine"}, "conversation"),
+        ):
+            result = await client.call_tool(name, arguments)
+            assert result.is_error
+            assert words in text(result)
+        with pytest.raises(MCPError, match="no such tool"):
+            await client.call_tool("format_disk")
+
+
+async def test_a_failure_of_the_model_is_a_result_in_plain_words(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site, mcp_client(site.url) as client:
+        result = await client.call_tool("ask", {"question": "are you there?"})
+        assert result.is_error
+        assert "Traceback" not in text(result)
+        assert text(result)
+
+
+async def test_who_has_shown_no_token_reads_public_channels_and_asks_nothing(
+    tmp_path: Path,
+) -> None:
+    events = [event("open to all"), event("for us alone", channel="#inside")]
+    settings = {"token": "whole-token", "public": ["irc/#ubuntu"]}
+    async with web_site(tmp_path, events=events, settings=settings) as site:
+        async with mcp_client(site.url) as guest:
+            assert {each.name for each in (await guest.list_tools()).tools} == TOOLS - {"ask"}
+            found = value(await guest.call_tool("read_log"))
+            assert [line["text"] for line in found["lines"]] == ["open to all"]
+            with pytest.raises(MCPError):
+                await guest.call_tool("ask", {"question": "what is inside?"})
+        async with mcp_client(site.url, "whole-token") as owner:
+            found = value(await owner.call_tool("read_log"))
+            assert len(found["lines"]) == 2

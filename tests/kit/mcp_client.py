@@ -1,0 +1,42 @@
+"""The official MCP client, connected to the web tendril of a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import mcp_types as types
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.kit.patience import PATIENCE
+
+
+@asynccontextmanager
+async def mcp_client(url: str, token: str = "", mode: str = "auto") -> AsyncIterator[Client]:
+    """Connect to `/mcp` of the site at `url`, with a bearer token if there is one."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+def text(result: types.CallToolResult | types.ReadResourceResult) -> str:
+    """The text of a result, which must have no other content."""
+    if isinstance(result, types.ReadResourceResult):
+        return "\n".join(
+            each.text for each in result.contents if isinstance(each, types.TextResourceContents)
+        )
+    return "\n".join(each.text for each in result.content if isinstance(each, types.TextContent))
+
+
+def value(result: types.CallToolResult) -> Any:
+    """The structured result of a tool that worked."""
+    assert not result.is_error, text(result)
+    assert result.structured_content == json.loads(text(result))
+    return result.structured_content
