@@ -17,7 +17,7 @@ _CONVERSATION = re.compile(r"[0-9a-f]{32}")
 _LONGEST = 600.0  # seconds; a run has a limit of its own
 
 
-class ModelAnswer(BaseModel):
+class ConversationAnswer(BaseModel):
     """The answer of the model, and the conversation in which to go on."""
 
     answer: str
@@ -39,7 +39,7 @@ class AskTool:
             str,
             Field(max_length=32, description="what an earlier answer said, to go on from there"),
         ] = "",
-    ) -> ModelAnswer:
+    ) -> ConversationAnswer:
         """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
         if conversation and not _CONVERSATION.fullmatch(conversation):
             raise ToolError("conversation: leave it out, or write what an earlier answer said")
@@ -47,7 +47,7 @@ class AskTool:
         result = await self._chat.ask(self._name(conversation), question, self._scope, _ignore)
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
-        return ModelAnswer(answer=result.text, conversation=conversation)
+        return ConversationAnswer(answer=result.text, conversation=conversation)
 
     def _name(self, conversation: str) -> str:
         """Return the name of a conversation in this scope: who may read less does not learn by it
