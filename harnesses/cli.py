@@ -1,6 +1,7 @@
 """The command `terrarium`: our own verbs, and those of the entry point group `terrarium.commands`.
 
-Exit status 78 (EX_CONFIG of sysexits.h) means that the configuration must be changed first.
+Exit status 78 (EX_CONFIG of sysexits.h) means that somebody has to change something first: the
+configuration, a file that cannot be used, or another process that does the same work.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harnesses.core.errors import PortTaken, TendrilError
+from harnesses.core.launcher.lock import AlreadyRunning, hold_lock
 from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
 from harnesses.core.options import ConfigFile, DataFolder
-from storage.db.errors import StorageError
+from storage.db.errors import StorageError, UnusableFile
+from storage.db.private_files import keep_private, tighten_data
 from terrarium.config import ConfigError, load
 from terrarium.logging import Format, Level, configure
 
@@ -40,6 +43,8 @@ app = typer.Typer(
 config_app = typer.Typer(help="Check or show the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
+_FOR_OTHERS = ("model", "new")  # commands that write what others may read: models and source
+
 _tell = partial(typer.echo, err=True)
 
 
@@ -48,7 +53,7 @@ def main() -> None:
     try:
         _add_commands(sys.argv[1:])
         app(prog_name="terrarium")
-    except (ConfigError, PortTaken, ChildConfigError) as error:
+    except (ConfigError, PortTaken, ChildConfigError, AlreadyRunning, UnusableFile) as error:
         sys.exit(_exit_status(error, EX_CONFIG))
     except (TendrilError, StorageError) as error:
         sys.exit(_exit_status(error, 1))
@@ -80,6 +85,8 @@ def _options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
+    if context.invoked_subcommand not in _FOR_OTHERS:
+        keep_private()
     # The processes that `up` starts read these.
     os.environ.update(TERRARIUM_LOG_LEVEL=log_level, TERRARIUM_LOG_FORMAT=log_format)
     configure(context.invoked_subcommand or "terrarium", log_level, log_format)
@@ -94,7 +101,9 @@ def up(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """
     from harnesses.core.launcher.up import up as run_everything
 
-    asyncio.run(run_everything(load(config, data), _tell, typer.echo))
+    loaded = load(config, data)
+    tighten_data(data)
+    asyncio.run(run_everything(loaded, _tell, typer.echo))
 
 
 @app.command()
@@ -111,7 +120,10 @@ def run(
 
     kind = tendril(name)
     configure(name, *_log_options())
-    asyncio.run(kind(with_agent_address(load(config, data))).run())
+    loaded = with_agent_address(load(config, data))
+    with hold_lock(data, name, f"terrarium run {name}"):
+        tighten_data(data)
+        asyncio.run(kind(loaded).run())
 
 
 @app.command()

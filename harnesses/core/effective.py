@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
+from storage.chat_log.event import is_private
 from terrarium.config import Config, Settings, names_of, variable_of
 
 HIDDEN = "***"
@@ -65,6 +66,13 @@ def _toml(value: Any) -> str:
     return json.dumps(_mask(str(value)), ensure_ascii=False)
 
 
+def holds_secret(key: str, value: Any) -> bool:
+    """Return True if the value of a key, as a configuration file has it, is masked here."""
+    if isinstance(value, list | tuple):
+        return any(holds_secret(key, each) for each in value)
+    return _is_secret(key, value) or (isinstance(value, str) and _mask(value) != value)
+
+
 def _inline(values: Mapping[str, Any]) -> str:
     """Return a table as inline TOML. Its values have no types, so secrets are known by name."""
     parts = (
@@ -86,6 +94,6 @@ def _mask(text: str) -> str:
         scheme, host, path, rest = url.groups()
         user = f"{HIDDEN}@" if "@" in text.removeprefix(scheme).split("/")[0] else ""
         return f"{scheme}{user}{host}{path}" + (f"?{HIDDEN}" if rest else "")
-    if text[:1] in "#&" and " " in text:
+    if not is_private(text) and " " in text:
         return f"{text.split()[0]} {HIDDEN}"
     return text

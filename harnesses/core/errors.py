@@ -3,7 +3,7 @@
 TendrilError
 ├── PortTaken         another program listens on one of our ports
 ├── UnknownTendril    no installed package has a tendril of that name
-├── AlreadyRunning    (lock.py) another `terrarium up` uses the data folder
+├── AlreadyRunning    (lock.py) another such process uses the data folder
 └── ChildConfigError  (supervisor.py) a child cannot use its configuration
 """
 

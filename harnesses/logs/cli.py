@@ -154,7 +154,7 @@ def _import_files(config: Config, paths: list[str], options: ImportOptions) -> I
 
 
 def _report(stats: ImportStats) -> None:
-    """Say what became of the lines. Exit status 1 when nothing could be read."""
+    """Say what became of the lines. Exit status 1 when something that was to be read was not."""
     typer.echo(
         f"{stats.files} files: {stats.imported} events imported, {stats.present} already there,"
         f" {stats.unclear} lines not understood"
@@ -168,9 +168,11 @@ def _report(stats: ImportStats) -> None:
         typer.echo(strip_control_chars(f"  not understood, for example: {example}"))
     for reason in stats.refused:
         typer.echo(strip_control_chars(f"  left out: {reason}"), err=True)
-    if not stats.files:
-        if not stats.refused:
-            typer.echo("  no such file", err=True)
+    if stats.refused_lines:
+        typer.echo(f"  {stats.refused_lines} lines left out in all; correct them, and import again")
+    if not stats.files and not stats.refused:
+        typer.echo("  no such file", err=True)
+    if not stats.files or stats.refused_lines:
         raise typer.Exit(1)
 
 

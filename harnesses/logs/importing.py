@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harnesses.logs.errors import UnrecognisedLog
-from harnesses.logs.reading import ImportOptions, LogFile, log_file
+from harnesses.logs.reading import ImportOptions, LogFile, ParsedEvent, log_file
 from storage.chat_log.event import Place
 from storage.chat_log.importer import FileImport, ImportedEvent
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
@@ -29,7 +29,8 @@ class ImportStats:
 
     `imported` lines are new, in `places`; `present` were there already; `unwanted` are of people
     who have opted out, or marked; `unclear` were not understood, with the first as `examples`;
-    `refused` are the files that were not read, with the reason.
+    `refused` are the files that were not read, with the reason, and the first of the
+    `refused_lines`, with file, line number and reason.
     """
 
     files: int = 0
@@ -40,6 +41,7 @@ class ImportStats:
     unclear: int = 0
     examples: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    refused_lines: int = 0
 
     def count_batch(self, batch: Sequence[ImportedEvent], new: int) -> None:
         """Count a batch, of which the log did not have `new` events."""
@@ -52,6 +54,12 @@ class ImportStats:
         self.unclear += 1
         if len(self.examples) < _EXAMPLES:
             self.examples.append(f"{path.name}: {line[:120]}")
+
+    def count_refused(self, read: ParsedEvent, path: Path) -> None:
+        """Count a line that is not imported."""
+        self.refused_lines += 1
+        if self.refused_lines <= _EXAMPLES:
+            self.refused.append(f"{path}:{read.number}: {read.refused}")
 
 
 async def import_logs(
@@ -96,7 +104,9 @@ async def _import_file(
     size = 0
     for read in file.lines():
         size += len(read.line) + 1
-        if read.event is None:
+        if read.refused:
+            stats.count_refused(read, file.path)
+        elif read.event is None:
             stats.count_unparsed(read.line, file.path)
         elif not opt_out_rules.keeps(read.event):
             stats.unwanted += 1

@@ -8,8 +8,8 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import date, tzinfo
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import islice
 from pathlib import Path
 from typing import IO, cast
@@ -18,13 +18,13 @@ from harnesses.irc.protocol.message import decode
 from harnesses.logs.calendar import DateTracker
 from harnesses.logs.errors import UnrecognisedLog
 from harnesses.logs.formats import FORMATS, detect
-from harnesses.logs.formats.grammar import DayChange, Format, Ignored, ParsedLine
+from harnesses.logs.formats.grammar import DayChange, Format, Ignored, ParsedLine, Refused
 from harnesses.logs.naming import parse_path
-from storage.chat_log.event import Event, Place
+from storage.chat_log.event import Event, Place, is_private
 
 _LONGEST = 64 * 1024  # bytes of a line that are read; no IRC line has so many
-_CHANNEL_SIGNS = "#&!+"  # any other name is that of a person, who wrote in private
 _LOOKED_AT = 400  # lines by which a format is told
+_AHEAD = timedelta(days=1)  # a clock, or a time zone, may be wrong by so much
 _BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
@@ -32,7 +32,8 @@ _BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 class ImportOptions:
     """Options of an import; None is to be found in the files.
 
-    `zone` is that of the times in them, `network` counts where the path names none.
+    `zone` is that of the times in them, `network` counts where the path names none. Nothing that is
+    later than `latest` is imported: it would stand before all that is said until then.
     """
 
     zone: tzinfo
@@ -41,19 +42,23 @@ class ImportOptions:
     channel: str | None = None
     format: str | None = None
     encoding: str | None = None
+    latest: datetime = field(default_factory=lambda: datetime.now(UTC) + _AHEAD)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedEvent:
-    """A line of a file: its event, or None when it was not understood or has no time.
+    """A line of a file: its event, or None when it was not understood, has no time, or is `refused`
+    for a reason.
 
     `exact` says that the times of this format have seconds, not only minutes; `line` is the line
-    itself.
+    itself, and `number` its place in the file, from 1.
     """
 
     event: Event | None
     exact: bool
     line: str
+    number: int
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +74,32 @@ class LogFile:
     def lines(self) -> Iterator[ParsedEvent]:
         """Every line that is an event or is not understood, in order. Raises UnrecognisedLog."""
         dates = DateTracker(self.options.zone, self.day)
-        for line in _lines(self.path, self.options):
+        for number, line in enumerate(_lines(self.path, self.options), 1):
             parsed = self.format.parse(line)
             if isinstance(parsed, DayChange):
                 dates.turn_to(parsed.date)
+            elif isinstance(parsed, Ignored):
+                continue
             elif isinstance(parsed, ParsedLine):
-                yield ParsedEvent(self._event(parsed, dates), parsed.when.exact, line)
+                event = self._check_time(self._event(parsed, dates))
+                yield self._parsed(event, parsed.when.exact, line, number)
             elif isinstance(parsed, Event):
-                yield ParsedEvent(self._relocate(parsed), True, line)
-            elif not isinstance(parsed, Ignored):
-                yield ParsedEvent(None, False, line)
+                yield self._parsed(self._check_time(self._relocate(parsed)), True, line, number)
+            else:
+                yield self._parsed(parsed, False, line, number)
+
+    def _parsed(
+        self, found: Event | Refused | None, exact: bool, line: str, number: int
+    ) -> ParsedEvent:
+        if isinstance(found, Refused):
+            return ParsedEvent(None, exact, line, number, found.reason)
+        return ParsedEvent(found, exact, line, number)
+
+    def _check_time(self, found: Event | Refused | None) -> Event | Refused | None:
+        """Return an event whose time can be true."""
+        if isinstance(found, Event) and found.time > self.options.latest:
+            return Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
+        return found
 
     def _event(self, entry: ParsedLine, dates: DateTracker) -> Event | None:
         moment = dates.moment(entry.when)
@@ -87,7 +108,6 @@ class LogFile:
         return Event(
             network=self.place.network,
             channel=self.place.channel,
-            private=self.place.channel[0] not in _CHANNEL_SIGNS,
             type=entry.type,
             time=moment,
             nick=entry.nick,
@@ -97,14 +117,15 @@ class LogFile:
             target=entry.target,
         )
 
-    def _relocate(self, event: Event) -> Event:
-        """Return a whole event, moved to where the user says that it belongs."""
-        options = self.options
-        return replace(
-            event,
-            network=options.network or event.network,
-            channel=options.channel or event.channel,
-        )
+    def _relocate(self, event: Event) -> Event | Refused:
+        """Return a whole event, moved to where the user says that it belongs; what is private stays
+        so."""
+        network = self.options.network or event.network
+        channel = self.options.channel or event.channel
+        if is_private(channel) != event.private:
+            kinds = ("a channel", "a private conversation")
+            return Refused(f"it is of {kinds[event.private]}, and {channel!r} is none")
+        return replace(event, network=network, channel=channel)
 
 
 def log_file(path: Path, options: ImportOptions) -> LogFile:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from storage.chat_log.event import Place
-
-CHANNEL_PREFIXES = "#&+!"
-"""A channel begins with one of these (RFC 2811, section 2.1)."""
+from storage.chat_log.event import CHANNEL_PREFIXES, Place, is_private
 
 # RFC 2812, section 1.3: a name has no space, comma, bell or colon.
 _CHANNEL = re.compile(r"(?:(?P<network>[^\s/#&+!]+)/)?(?P<channel>[#&+!][^\s,:\x00\x07]{1,199})")
@@ -46,7 +43,7 @@ class ChannelName:
     @property
     def is_channel(self) -> bool:
         """True unless it is the nick of a private conversation."""
-        return self.channel.startswith(tuple(CHANNEL_PREFIXES))
+        return not is_private(self.channel)
 
     def __str__(self) -> str:
         return f"{self.network}/{self.channel}" if self.network else self.channel

@@ -33,14 +33,24 @@ class EventType(StrEnum):
 
 
 SPOKEN = frozenset(map(EventType, SPOKEN_TYPES))
+CHANNEL_PREFIXES = "#&+!"
+"""A channel begins with one of these (RFC 2811, section 2.1); what does not is private."""
+
+
+def is_private(name: str) -> bool:
+    """Return True if a place of this name is a private one: a person's room, or a `status_room`.
+
+    The name alone decides: a flag beside it could contradict it, and make private words public.
+    """
+    return not name.startswith(tuple(CHANNEL_PREFIXES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """An event of a channel or a private conversation, as the log keeps it.
 
-    `channel` is a channel; in a private conversation (`private`) it is the other person's
-    `Identity.room`, and for words to a part of a channel the `status_room`.
+    `channel` is a channel; in a private conversation it is the other person's `Identity.room`, and
+    for words to a part of a channel the `status_room`.
     `target` is the nick kicked or the new nick; `reply_to` the id of the question that one of our
     own lines (`own`) answers. `id` is 0 until the event is stored.
     """
@@ -57,9 +67,13 @@ class Event:
     target: str = ""
     msgid: str | None = None
     own: bool = False
-    private: bool = False
     reply_to: int | None = None
     id: int = 0
+
+    @property
+    def private(self) -> bool:
+        """True unless it happened on a channel, where everybody was to see it."""
+        return is_private(self.channel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Any
 
 from storage import log_index
-from storage.chat_log.event import Event, EventType
+from storage.chat_log.event import Event, EventType, is_private
 from storage.db.database import Row, from_micros, to_micros
 
 LATE = 300_000  # milliseconds that a line may be on its way: a net split, a slow server
@@ -65,8 +65,8 @@ def _channels(
 ) -> tuple[dict[tuple[str, str], int], set[int]]:
     """Return the ids of all channels by network and folded name, and those that are private; new
     channels of `events` are added."""
-    places = {(event.network, event.channel, event.private) for event in events}
-    connection.executemany(_CHANNEL, places)
+    names = {(event.network, event.channel) for event in events}
+    connection.executemany(_CHANNEL, [(*name, is_private(name[1])) for name in names])
     rows = connection.execute("SELECT id, network, name, private FROM channels").fetchall()
     ids = {(row[1], log_index.fold_name(row[2])): row[0] for row in rows}
     return ids, {row[0] for row in rows if row[3]}
@@ -117,17 +117,16 @@ def _whole(text: str) -> str:
 
 def event_of(row: Row, channel: Row) -> Event:
     """Return the event of a row and of its row in `channels`."""
-    return _event_of(tuple(row), channel["network"], channel["name"], bool(channel["private"]))
+    return _event_of(tuple(row), channel["network"], channel["name"])
 
 
 @lru_cache(_CACHED)
-def _event_of(row: tuple[Any, ...], network: str, channel: str, private: bool) -> Event:
+def _event_of(row: tuple[Any, ...], network: str, channel: str) -> Event:
     id, _, type, time, nick, user, host, account, target, text, msgid, own, reply_to = row
     return Event(
         id=id,
         network=network,
         channel=channel,
-        private=private,
         type=_TYPES[type],
         time=from_micros(time),
         nick=nick,

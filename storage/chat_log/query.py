@@ -16,9 +16,12 @@ from itertools import islice
 from typing import Any
 
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import Event, EventType, Scope
+from storage.chat_log.event import CHANNEL_PREFIXES, Event, EventType, Scope
 from storage.chat_log.event_table import event_of
 from storage.db.database import Row, to_micros
+
+# The sign as well: a row that says it is public is not believed.
+_PUBLIC = f"NOT c.private AND substr(c.name, 1, 1) IN ({', '.join(map(repr, CHANNEL_PREFIXES))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ def _visible(scope: Scope) -> tuple[str, list[Any]]:
     """Return the condition on `channels c` that keeps a reader inside a scope: the only one there
     is."""
     if scope.places is None:
-        return "TRUE" if scope.private else "NOT c.private", []
+        return "TRUE" if scope.private else _PUBLIC, []
     if not scope.places:
         return "FALSE", []
     pairs = ", ".join("(?, ?)" for _ in scope.places)

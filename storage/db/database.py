@@ -20,7 +20,9 @@ import aiosqlite
 import stamina
 
 from storage.db.errors import Unavailable
+from storage.db.integrity import unusable
 from storage.db.migration import migrate
+from storage.db.private_files import make_file, make_folder, tighten
 from terrarium.cancellation import await_shielded
 
 _PATIENCE = 5.0  # seconds to wait for another process that writes
@@ -384,9 +386,15 @@ def _unreadable(error: sqlite3.Error) -> Unavailable:
 
 
 def _connect(path: Path, patience: float) -> sqlite3.Connection:
-    """Open the main writing connection, which any thread may use, one at a time."""
+    """Open the main writing connection, which any thread may use, one at a time.
+
+    The file is for the user only; SQLite gives the files beside it the same mode.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
+        make_file(path)
+        for beside in ("-wal", "-shm"):
+            tighten(path.with_name(path.name + beside))
         return sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise Unavailable(f"{path}: cannot be opened: {error}") from error
@@ -402,7 +410,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, patience: float) -> Non
                 connection.executescript(_WRITER)
         migrate(connection, path)
     except sqlite3.Error as error:
-        raise Unavailable(f"{path}: cannot be used as a database: {error}") from error
+        raise unusable(path, error) from error
 
 
 def _is_busy(error: Exception) -> bool:

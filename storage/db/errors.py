@@ -1,12 +1,16 @@
 """Errors of storage.
 
 StorageError
-├── Unavailable   the file cannot be opened or written
-├── NewerSchema   a newer Terrarium has written the file
-└── BadCursor     a search was asked to go on from where it never was
+├── Unavailable       the file cannot be opened or written
+├── UnusableFile      somebody has to do something first: to try again is no use
+│   ├── NewerSchema   a newer Terrarium has written the file
+│   └── DamagedFile   the file is damaged, or no database
+└── BadCursor         a search was asked to go on from where it never was
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 
 class StorageError(Exception):
@@ -17,8 +21,23 @@ class Unavailable(StorageError):
     """The file cannot be opened or written."""
 
 
-class NewerSchema(StorageError):
+class UnusableFile(StorageError):
+    """The file cannot be used as it is, and will not get better by itself."""
+
+
+class NewerSchema(UnusableFile):
     """The file was written by a newer Terrarium; this one does not know its tables."""
+
+
+class DamagedFile(UnusableFile):
+    """The file is damaged, or something else than a database; `finding` is what SQLite says."""
+
+    def __init__(self, path: Path, finding: str) -> None:
+        super().__init__(
+            f"{path}: damaged, or not a database ({finding}); stop everything that uses it, and put"
+            " a backup in its place (docs/log.md, Damage)"
+        )
+        self.finding = finding
 
 
 class BadCursor(StorageError):

@@ -37,7 +37,6 @@ async def said(data: Path, *lines: tuple[str, str, str]) -> None:
             event = Event(
                 network="irc",
                 channel=channel,
-                private=not channel.startswith("#"),
                 type=EventType.PRIVMSG,
                 time=datetime.now(UTC),
                 nick=nick,
@@ -108,7 +107,7 @@ async def test_a_tendril_that_does_not_exist_is_named_with_those_that_do(tmp_pat
 async def test_a_database_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "irc.db").write_bytes(b"not a database at all, but long enough to be read as one")
     done = await terrarium("logs", "stats", "--data", ".", cwd=tmp_path)
-    one_line(done, 1, "irc.db", "database")
+    one_line(done, 78, "irc.db", "database")
 
 
 async def test_config_show_hides_secrets_and_tells_where_values_are_from(tmp_path: Path) -> None:

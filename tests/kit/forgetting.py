@@ -81,9 +81,7 @@ async def fill(data: Path) -> None:
             )
         (asked,) = await log.add([said(f".terrarium frobnicate {WORD}", LINES)])
         reply = said(f"{PERSON.nick}: {WORD} it is", LINES + 1, "Terra")
-        notice = replace(
-            reply, channel=PERSON.nick, private=True, type=EventType.NOTICE, text="Cancelled."
-        )
+        notice = replace(reply, channel=PERSON.nick, type=EventType.NOTICE, text="Cancelled.")
         await log.add([replace(reply, own=True, reply_to=asked), replace(notice, own=True)])
         await _fill_records(database, asked, quoted)
     for name in FILES:

@@ -135,7 +135,7 @@ async def test_a_place_on_another_network_is_another_place(log: ChatLog) -> None
 
 
 async def test_private_talk_is_seen_only_by_who_names_it(log: ChatLog) -> None:
-    private = replace(said("secret", place=Place("irc", "alice")), private=True)
+    private = said("secret", place=Place("irc", "alice"))
     (event_id,) = await store(log, private)
     assert await log.find(Query(scope=PUBLIC)) == []
     assert await log.get(PUBLIC, event_id) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import platform
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ import httpx2
 from pydantic import SecretStr
 
 from harnesses.core.addresses import table_settings, with_agent_address
+from harnesses.core.launcher.file_checks import check_data, check_databases, check_privacy
 from harnesses.core.launcher.health import CheckResult, examine_process
 from harnesses.core.launcher.model_line import model_line
 from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
@@ -41,7 +42,9 @@ async def run_checks(config: Config) -> list[CheckResult]:
         findings = [
             _python(),
             CheckResult("config", True, config.name if config.path else "no file: all defaults"),
-            _data(config.data),
+            check_data(config),
+            check_privacy(config),
+            await asyncio.to_thread(check_databases, config),
             _skills(config),
             await _model(config, plan, http),
             await _server(config, http),
@@ -59,14 +62,6 @@ def _python() -> CheckResult:
     if "ENABLE_FTS5" in options:
         return CheckResult("python", True, text)
     return CheckResult("python", False, f"{text} without FTS5; use a Python whose SQLite has it")
-
-
-def _data(data: Path) -> CheckResult:
-    folder = next(path for path in (data, *data.absolute().parents) if path.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        hint = "change its owner or choose another with --data DIR"
-        return CheckResult("data", False, f"{folder} cannot be written; {hint}")
-    return CheckResult("data", True, f"{data}" if data.exists() else f"{data} will be made")
 
 
 def _skills(config: Config) -> CheckResult:

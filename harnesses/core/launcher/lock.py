@@ -1,4 +1,4 @@
-"""The lock that allows one supervisor for each data folder."""
+"""The locks that allow one process of a kind for each data folder."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harnesses.core.errors import TendrilError
+from storage.db.private_files import make_folder
 
 
 class AlreadyRunning(TendrilError):
-    """Another `terrarium up` works on this data folder."""
+    """Another process does the same work on this data folder."""
 
-    def __init__(self, data: Path, pid: str) -> None:
+    def __init__(self, command: str, data: Path, pid: str) -> None:
         super().__init__(
-            f"`terrarium up` already runs on {data} (process {pid or 'unknown'}); stop that one, "
+            f"`{command}` already runs on {data} (process {pid or 'unknown'}); stop that one, "
             "or choose another folder with --data DIR"
         )
 
 
 @contextmanager
-def hold_lock(data: Path) -> Iterator[None]:
-    """Hold DATA/run/up.lock, which the kernel releases however this process ends.
+def hold_lock(data: Path, name: str, command: str) -> Iterator[None]:
+    """Hold DATA/run/NAME.process.lock, which the kernel releases however this process ends;
+    `command` is what people know the process as.
 
     Raises AlreadyRunning, and TendrilError when the folder cannot be written.
     """
-    path = data / "run" / "up.lock"
+    path = data / "run" / f"{name}.process.lock"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
         raise TendrilError(
@@ -41,7 +43,7 @@ def hold_lock(data: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            raise AlreadyRunning(data, file.read().strip()) from error
+            raise AlreadyRunning(command, data, file.read().strip()) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()

@@ -61,7 +61,7 @@ async def up(config: Config, say: Say, announce: Say) -> None:
     Raises ConfigError and TendrilError.
     """
     plan = LaunchPlan.from_config(config)
-    with hold_lock(config.data):
+    with hold_lock(config.data, "up", "terrarium up"):
         require_free(plan.ports)
         async with _with_keys(plan, config) as plan:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from llm.client.token_usage import TokenAccounting
 from llm.memory.memory import TendrilMemory
 from llm.prompt.builder import PromptBuilder
 from storage.db.database import Database
+from storage.db.integrity import require_sound
 from storage.memory.conversations import Conversations
 from storage.memory.taught_skills import SkillTable
 from storage.queues.jobs import Jobs
@@ -61,6 +63,7 @@ class TendrilResources:
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
         """Open everything, and close it at the end. Raises StorageError and ConfigError."""
+        await asyncio.to_thread(require_sound, self.database_path())
         async with (
             Database.open(self.database_path()) as self.database,
             TokenAccounting.open(self.database) as self.accounting,

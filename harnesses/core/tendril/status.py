@@ -15,6 +15,8 @@ from pathlib import Path
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from storage.db.private_files import make_folder
+
 _EVERY = 10.0  # seconds between renewals
 _STALE = timedelta(seconds=3 * _EVERY)
 
@@ -108,7 +110,7 @@ class StatusFile:
 
     def _write(self, report: StatusReport) -> None:
         """Replace the file atomically, so that nobody reads half of it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         written = self._path.with_suffix(f".{os.getpid()}.tmp")
         written.write_text(report.model_dump_json(), encoding="utf-8")
         written.replace(self._path)

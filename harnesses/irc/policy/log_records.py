@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from harnesses.irc.protocol.events import IrcEvent
-from storage.chat_log.channel_name import CHANNEL_PREFIXES
 from storage.chat_log.event import (
     Event,
     EventType,
@@ -15,6 +14,7 @@ from storage.chat_log.event import (
     Place,
     Scope,
     channel_of_room,
+    is_private,
     status_room,
 )
 
@@ -74,7 +74,6 @@ def to_log_event(event: IrcEvent, place: Place) -> Event:
     return Event(
         network=event.network,
         channel=place.channel,
-        private=not is_public(event),
         type=EventType(event.type),
         time=event.time,
         nick=event.nick,
@@ -97,15 +96,12 @@ def bot_event(
     place: Place,
     nick: str,
     text: str,
-    *,
-    private: bool,
     kind: EventType = EventType.PRIVMSG,
 ) -> Event:
     """Return a line of our own, as it went out."""
     return Event(
         network=place.network,
         channel=place.channel,
-        private=private,
         type=kind,
         time=datetime.now(UTC),
         nick=nick,
@@ -129,7 +125,7 @@ def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
 
 def is_channel(place: Place) -> bool:
     """Return whether a place is a channel, and no private one."""
-    return place.channel.startswith(tuple(CHANNEL_PREFIXES))
+    return not is_private(place.channel)
 
 
 def _place(name: str, network: str) -> Place:

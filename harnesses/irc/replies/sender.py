@@ -207,7 +207,7 @@ class MessageSender:
         for line in sent:
             if target.logged:
                 nick, kind = target.network.nick, EventType.NOTICE
-                event = bot_event(place, nick, line, private=True, kind=kind)
+                event = bot_event(place, nick, line, kind)
                 self._log.write(event, target.answers)
 
     def _link(self, key: str) -> str | None:
@@ -229,8 +229,7 @@ class MessageSender:
                     place,
                     network.nick,
                     line.text,
-                    private=target.private,
-                    kind=EventType.ACTION if line.action else EventType.PRIVMSG,
+                    EventType.ACTION if line.action else EventType.PRIVMSG,
                 )
                 self._log.write(event, target.answers)
         return True

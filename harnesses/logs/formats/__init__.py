@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from harnesses.logs.formats.eggdrop import EGGDROP
 from harnesses.logs.formats.energymech import ENERGYMECH
-from harnesses.logs.formats.grammar import Format, ParsedLine
+from harnesses.logs.formats.grammar import Format, ParsedLine, Refused
 from harnesses.logs.formats.hexchat import HEXCHAT
 from harnesses.logs.formats.irssi import IRSSI
 from harnesses.logs.formats.jsonl import JSONL
@@ -29,5 +29,5 @@ def detect(lines: Sequence[str]) -> Format | None:
 def _score(format: Format, lines: Sequence[str]) -> tuple[int, int]:
     """Count the events, and the lines of any kind, that are understood."""
     parsed = [format.parse(line) for line in lines]
-    events = sum(isinstance(each, ParsedLine | Event) for each in parsed)
+    events = sum(isinstance(each, ParsedLine | Refused | Event) for each in parsed)
     return events, sum(each is not None for each in parsed)

@@ -65,7 +65,14 @@ class Ignored:
     """A line that is known, and is no event: a blank, a client's own remark."""
 
 
-Parsed = ParsedLine | DayChange | Ignored | Event | None
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A line that is understood and must not be imported, with the reason."""
+
+    reason: str
+
+
+Parsed = ParsedLine | DayChange | Ignored | Refused | Event | None
 """A line that was read; a whole Event where the format has all of it; None: not understood."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from harnesses.logs.formats.grammar import Format, Ignored, Parsed
+from harnesses.logs.formats.grammar import Format, Ignored, Parsed, Refused
 from storage.chat_log.event import Event, EventType
 
 _Name = Annotated[str, Field(min_length=1, max_length=512)]
@@ -34,7 +34,8 @@ class JsonEvent(BaseModel):
 
     def event(self) -> Event:
         """Return the event with its time in UTC."""
-        return Event(**{**self.model_dump(), "time": self.time.astimezone(UTC)})
+        values = self.model_dump(exclude={"private"})
+        return Event(**{**values, "time": self.time.astimezone(UTC)})
 
 
 def json_line(event: Event) -> str:
@@ -46,9 +47,16 @@ def _parse(line: str) -> Parsed:
     if not line.strip():
         return Ignored()
     try:
-        return JsonEvent.model_validate_json(line).event()
+        read = JsonEvent.model_validate_json(line)
+        event = read.event()
     except (ValidationError, OverflowError):
         return None
+    if "private" in read.model_fields_set and read.private != event.private:
+        kind = "private conversation" if event.private else "channel"
+        return Refused(
+            f'"private": {str(read.private).lower()}, but {event.channel!r} is the name of a {kind}'
+        )
+    return event
 
 
 JSONL = Format("jsonl", _parse)

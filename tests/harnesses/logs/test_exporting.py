@@ -46,7 +46,7 @@ def event(number: int, **values: object) -> Event:
 
 
 ALL = [event(number) for number in range(40)]
-WHISPER = event(0, channel="eve", private=True, text="a private word")
+WHISPER = event(0, channel="eve", text="a private word")
 
 
 async def filled(data: Path, events: Sequence[Event]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from harnesses.logs.importing import ImportStats, import_logs
@@ -181,3 +182,72 @@ async def test_a_time_zone_or_a_format_that_is_none_is_refused(tmp_path: Path) -
     assert "no time zone" in zone.err
     assert "there are: weechat" in style.err
     assert "no such file" in nothing.err
+
+
+def json_line(**values: object) -> str:
+    whole = {"network": "irc", "channel": "#frogs", "type": "PRIVMSG", "nick": "vera"}
+    whole |= {"time": "2026-05-01T12:00:00Z", "text": "a line"}
+    return json.dumps(whole | values) + "\n"
+
+
+async def test_a_line_that_contradicts_the_name_of_its_place_is_refused_with_its_number(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "all.jsonl"
+    file.write_text(
+        json_line(text="fine")
+        + json_line(channel="vera", private=False, text="not public")
+        + json_line(private=True, text="not private")
+        + json_line(channel="vera", text="says nothing")
+        + json_line(channel="vera", private=True, text="says so")
+    )
+    stats = await imported(tmp_path, file)
+    assert (stats.imported, stats.refused_lines) == (3, 2)
+    assert [reason.split(": ")[0] for reason in stats.refused] == [f"{file}:2", f"{file}:3"]
+    assert "'vera' is the name of a private conversation" in stats.refused[0]
+    assert [line.split(maxsplit=2)[2] for line in await logged(tmp_path)] == ["fine"]
+
+
+async def test_private_lines_cannot_be_moved_to_a_channel(tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    file.write_text(json_line(channel="vera", text="my secret"))
+    stats = await imported(tmp_path, file, channel="#frogs")
+    assert (stats.imported, stats.refused_lines) == (0, 1)
+    assert stats.refused[0].startswith(f"{file}:1: it is of a private conversation")
+    assert await logged(tmp_path) == []
+
+
+async def test_one_imported_line_does_not_make_later_private_words_public(tmp_path: Path) -> None:
+    file = tmp_path / "queries.jsonl"
+    file.write_text(json_line(channel="vera", text="old line"))
+    await imported(tmp_path, file)
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+        await log.append(
+            Event(
+                network="irc",
+                channel="vera",
+                type=EventType.PRIVMSG,
+                time=datetime.now(UTC),
+                nick="vera",
+                text="my private diagnosis",
+            )
+        )
+    assert await logged(tmp_path) == []
+
+
+async def test_what_is_said_in_the_future_is_refused_with_its_number(tmp_path: Path) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(hours=23)
+    file = tmp_path / "all.jsonl"
+    file.write_text(
+        json_line(time="2099-01-01T00:00:00Z") + json_line(time=tomorrow.isoformat(), text="soon")
+    )
+    znc = tmp_path / "#frogs.2099-01-01.log"
+    znc.write_text("[12:00] <ada> from a clock that is wrong\n")
+    done = await terrarium(
+        *("logs", "import", str(file), str(znc), "--network", "irc", "--data", "."), cwd=tmp_path
+    )
+    assert done.status == 1
+    assert f"{file}:1: its time, 2099-01-01 00:00 UTC, is in the future" in done.err
+    assert f"{znc}:1: its time, 2099-01-01 12:00 UTC, is in the future" in done.err
+    assert "2 lines left out" in done.out
+    assert [line.split(maxsplit=2)[2] for line in await logged(tmp_path)] == ["soon"]

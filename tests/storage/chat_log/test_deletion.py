@@ -67,7 +67,7 @@ async def test_removing_many_and_adding_again_leaves_the_index_true(log: ChatLog
 
 async def test_after_scrubbing_no_word_is_left_in_the_file(tmp_path: Path, log: ChatLog) -> None:
     path = tmp_path / "irc.db"
-    private = replace(said("Xylophonic", nick="Quetzal", channel="Quetzal"), private=True)
+    private = said("Xylophonic", nick="Quetzal", channel="Quetzal")
     ids = await log.add([said("Zyzzyva Xylophonic", nick="Quetzal"), private])
     for n in range(50):
         await log.add([said(f"frogs {n}", nick=f"ada{n}")])

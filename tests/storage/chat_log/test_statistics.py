@@ -29,7 +29,6 @@ def said(time: datetime = NOON, *, nick: str = "ada", place: Place = POND) -> Ev
     return Event(
         network=place.network,
         channel=place.channel,
-        private=place == ADA,
         type=EventType.PRIVMSG,
         time=time,
         nick=nick,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import storage
 from storage.db.database import Database, from_micros, to_micros
-from storage.db.errors import NewerSchema, Unavailable
+from storage.db.errors import DamagedFile, NewerSchema, Unavailable
 
 SCRIPTS = len(list(Path(storage.__file__).parent.glob("migrations/*.sql")))
 
@@ -173,7 +173,7 @@ async def test_a_file_of_a_newer_terrarium_is_left_alone(tmp_path: Path) -> None
 async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_text("this is a letter, and no database at all\n" * 40)
-    with pytest.raises(Unavailable, match=r"x\.db"):
+    with pytest.raises(DamagedFile, match=r"x\.db"):
         async with Database.open(path):
             pass
     assert path.read_text().startswith("this is a letter")

@@ -186,14 +186,13 @@ async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(tmp_path
 
 
 async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(tmp_path: Path) -> None:
-    private = {"channel": "ada", "private": True}
     async with opened(tmp_path / "irc.db") as (database, log):
         await stored(
             log,
-            said("hello, who is there", 0, host="cafe.example", **private),
-            said("for the other one", 1, nick="Terra", own=True, **private),
-            said("hi", 2, **private),
-            said("for ada", 3, nick="Terra", own=True, **private),
+            said("hello, who is there", 0, host="cafe.example", channel="ada"),
+            said("for the other one", 1, nick="Terra", own=True, channel="ada"),
+            said("hi", 2, channel="ada"),
+            said("for ada", 3, nick="Terra", own=True, channel="ada"),
         )
         gone = await forget(database, log, ADA)
         assert gone == Forgotten(events=1, replies=1)
@@ -209,7 +208,7 @@ async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces
     host = "gateway/web/home" if "/" in room else "home.example"
     person = replace(ADA, host=host, account="AdaLove" if room.startswith("~") else None)
     async with opened(tmp_path / "irc.db") as (database, log):
-        notice = said("Cancelled.", 1, nick="Terra", own=True, private=True, channel=room)
+        notice = said("Cancelled.", 1, nick="Terra", own=True, channel=room)
         other = replace(notice, channel="bob!~bob@home.example")
         await stored(log, said("hello", 2, host=host), notice, other)
         conversation = f"irc/{room.replace('/', '%2F')}"

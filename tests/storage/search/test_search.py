@@ -134,7 +134,7 @@ async def test_a_query_narrows_whatever_the_text_says(log: ChatLog) -> None:
 
 async def test_no_kind_of_search_leaves_its_scope(log: ChatLog) -> None:
     text = "a secret 密かな話"
-    private = replace(said(text, place=ADA, nick="eve"), private=True)
+    private = said(text, place=ADA, nick="eve")
     await log.add([said(text, nick="eve"), said(text, place=LAKE, nick="eve"), private])
     for search in EVERY_KIND:
         page = await log.search(asked(search, scope=Scope.from_places(LAKE)))
@@ -153,7 +153,7 @@ async def test_private_talk_neither_shows_nor_counts_however_much_there_is(log: 
     people = [Place("irc", f"person{n}") for n in range(40)]
     for count in (3, 40):  # so few that the index is asked to leave them out, and too many
         await log.add([said("frogs", nick=f"n{count}")])
-        talk = [replace(said("frogs", place=each), private=True) for each in people[:count]]
+        talk = [said("frogs", place=each) for each in people[:count]]
         await log.add(talk)
         page = await log.search(asked("frogs"))
         assert {hit.event.channel for hit in page.hits} == {"#pond"}

@@ -196,7 +196,7 @@ async def test_bad_input_gets_an_error_that_says_what_is_wrong(
 async def test_a_private_conversation_is_nowhere_to_be_seen(tmp_path: Path) -> None:
     async with web_site(tmp_path) as site:
         public = await site.said("the secret frogs", channel="#open")
-        private = await site.said("the secret password", channel="ada", private=True)
+        private = await site.said("the secret password", channel="ada")
         for path in (
             "/api/channels",
             "/api/messages",

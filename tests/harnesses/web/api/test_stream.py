@@ -96,7 +96,7 @@ async def test_a_stream_of_one_channel_has_no_other_and_nothing_private(tmp_path
     async with web_site(tmp_path) as site, stream(site, "/api/stream?channel=irc/%23a") as events:
         await anext(events)
         await site.said("other", channel="#b")
-        await site.said("private", channel="ada", private=True)
+        await site.said("private", channel="ada")
         await site.said("mine", channel="#a")
         assert (await anext(events)).data["text"] == "mine"
 
@@ -104,7 +104,7 @@ async def test_a_stream_of_one_channel_has_no_other_and_nothing_private(tmp_path
 async def test_nothing_private_is_in_the_stream_of_everything(tmp_path: Path) -> None:
     async with web_site(tmp_path) as site, stream(site, "/api/stream") as events:
         await anext(events)
-        await site.said("private", channel="ada", private=True)
+        await site.said("private", channel="ada")
         await site.said("public")
         assert (await anext(events)).data["text"] == "public"
 

@@ -23,7 +23,7 @@ SECRET = "the newts are in the cellar"
 EVENTS = [
     event("the frogs are awake", channel=OPEN),
     event(SECRET, channel=CLOSED, nick="mole"),
-    event(f"private {SECRET}", channel="ada", nick="mole", private=True),
+    event(f"private {SECRET}", channel="ada", nick="mole"),
 ]
 EVERYWHERE = [
     "/api/channels",

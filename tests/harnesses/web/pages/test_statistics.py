@@ -87,7 +87,7 @@ async def test_a_day_of_the_calendar_is_a_day_of_the_zone(tmp_path: Path) -> Non
 async def test_a_person_has_a_page_and_every_nick_leads_there(tmp_path: Path) -> None:
     async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
         await site.said("hi", nick="nafallo", channel="#other")
-        await site.said("a secret", nick="Nafallo", channel="eve", private=True)
+        await site.said("a secret", nick="Nafallo", channel="eve")
         page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?day=2004-11-15")
         await page.locator(".nick", has_text="Nafallo").first.click()
         await expect(page.locator("h1")).to_have_text("nafallo")

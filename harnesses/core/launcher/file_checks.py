@@ -1,0 +1,83 @@
+"""The checks of `terrarium doctor` that are about files: who may read them, and are they sound."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harnesses.core.effective import holds_secret
+from harnesses.core.launcher.health import CheckResult
+from storage.db.errors import StorageError
+from storage.db.integrity import describe_damage
+from storage.db.private_files import data_files, readable_mode
+from storage.settings import log_path
+from terrarium.config import Config
+
+_PATIENCE = 60.0  # seconds that a file may be read for
+
+
+def check_data(config: Config) -> CheckResult:
+    """Check that the data folder can be written."""
+    data = config.data
+    folder = next(path for path in (data, *data.absolute().parents) if path.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        hint = "change its owner or choose another with --data DIR"
+        return CheckResult("data", False, f"{folder} cannot be written; {hint}")
+    return CheckResult("data", True, f"{data}" if data.exists() else f"{data} will be made")
+
+
+def check_privacy(config: Config) -> CheckResult:
+    """Check that nobody else on this machine can read what is kept, or the secrets of the
+    configuration."""
+    loose = list(_readable_files(config))
+    if not loose:
+        return CheckResult("privacy", True, "nobody else can read the data and the secrets")
+    first, mode = loose[0]
+    others = f", and {len(loose) - 1} more" if len(loose) > 1 else ""
+    paths = " ".join(str(path) for path, _ in loose[:5])
+    return CheckResult(
+        "privacy",
+        False,
+        f"others can read {first} (mode {mode:o}){others}; chmod go= {paths}",
+    )
+
+
+def _readable_files(config: Config) -> Iterator[tuple[Path, int]]:
+    """Yield what others may read and should not, with its mode."""
+    paths = [config.data, *data_files(config.data)] if config.data.is_dir() else []
+    log = log_path(config)
+    if log.parent != config.data and log.exists():
+        paths.append(log)
+    if config.path and _has_secrets(config.tables):
+        paths.append(config.path)
+    for path in paths:
+        if mode := readable_mode(path):
+            yield path, mode
+
+
+def _has_secrets(values: Mapping[str, Any]) -> bool:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            if _has_secrets(value):
+                return True
+        elif value and holds_secret(key, value):
+            return True
+    return False
+
+
+def check_databases(config: Config) -> CheckResult:
+    """Check that the files of the log, the tendrils and the server are whole."""
+    data = config.data
+    files = sorted({*data.glob("*.db"), *filter(Path.exists, [log_path(config)])})
+    for path in files:
+        try:
+            finding = describe_damage(path, _PATIENCE)
+        except StorageError as error:
+            return CheckResult("files", False, str(error))
+        if finding:
+            hint = "stop everything, and put a backup in its place (docs/log.md, Damage)"
+            return CheckResult("files", False, f"{path} is damaged ({finding}); {hint}")
+    names = ", ".join(path.name for path in files)
+    return CheckResult("files", True, f"{names}: no damage found" if names else "none yet")

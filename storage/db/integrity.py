@@ -1,0 +1,83 @@
+"""Checks of a database file: is it damaged?"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from storage.db.errors import DamagedFile, Unavailable
+
+WHOLE = 256 << 20
+"""Bytes of a file that is checked whole at a start: a second or two at most. Of a larger one the
+schema and the newest rows are read, which is where a write that was torn would be."""
+
+_ROWS = 1_000
+_NEWEST = (
+    f"SELECT * FROM (SELECT * FROM events ORDER BY id DESC LIMIT {_ROWS})",
+    f"SELECT * FROM (SELECT * FROM turns ORDER BY id DESC LIMIT {_ROWS})",
+)
+_STEPS = 100_000  # instructions of SQLite's virtual machine between two looks at the clock
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def require_sound(path: Path, whole: int = WHOLE) -> None:
+    """Check a file that is about to be used; one that is not there is fine. Blocks.
+
+    Raises DamagedFile, Unavailable.
+    """
+    if not path.exists():
+        return
+    try:
+        with closing(_open(path)) as connection:
+            if path.stat().st_size <= whole:
+                finding = _quick_check(connection)
+            else:
+                finding = _read_newest(connection)
+    except sqlite3.Error as error:
+        raise unusable(path, error) from error
+    if finding:
+        raise DamagedFile(path, finding)
+
+
+def describe_damage(path: Path, seconds: float) -> str | None:
+    """Return the first thing that is wrong with a file, None when `seconds` were enough to find
+    nothing, or were over. Blocks. Raises Unavailable."""
+    try:
+        with closing(_open(path)) as connection:
+            until = time.monotonic() + seconds
+            connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+            return _quick_check(connection)
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            return None
+        failure = unusable(path, error)
+        if isinstance(failure, DamagedFile):
+            return failure.finding
+        raise failure from error
+
+
+def unusable(path: Path, error: sqlite3.Error) -> DamagedFile | Unavailable:
+    """Return what a file that SQLite cannot use is to be called."""
+    # Only the low byte of an extended code says what it is (https://www.sqlite.org/rescode.html).
+    if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGE:
+        return DamagedFile(path, str(error))
+    return Unavailable(f"{path}: cannot be used as a database: {error}")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _quick_check(connection: sqlite3.Connection) -> str | None:
+    finding = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return None if finding == "ok" else " ".join(finding.split())
+
+
+def _read_newest(connection: sqlite3.Connection) -> str | None:
+    known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    for sql in _NEWEST if {"events", "turns"} <= known else ():
+        for _ in connection.execute(sql):
+            pass
+    return None

@@ -1,0 +1,29 @@
+"""Database files as earlier versions wrote them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import storage
+
+MIGRATIONS = Path(storage.__file__).parent / "migrations"
+
+
+def newest_version() -> int:
+    """The version of the files that this Terrarium writes."""
+    return len(list(MIGRATIONS.glob("*.sql")))
+
+
+@contextmanager
+def file_of_version(path: Path, version: int) -> Iterator[sqlite3.Connection]:
+    """A new file with the tables of `version`, to be filled; committed and closed on leaving."""
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA journal_mode = WAL")
+        for script in sorted(MIGRATIONS.glob("*.sql"))[:version]:
+            file.executescript(script.read_text(encoding="utf-8"))
+        file.execute(f"PRAGMA user_version = {version}")
+        yield file
+        file.commit()
