@@ -115,7 +115,7 @@ async def test_nothing_outlives_an_up_that_is_killed(tmp_path: Path) -> None:
 async def test_a_second_one_on_the_same_data_is_refused(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, up(tmp_path, script) as running:
         second = await terrarium("up", "--data", ".", cwd=tmp_path, **FREE)
-        assert second.status == 1
+        assert second.status == 78
         assert str(running.process.pid) in second.err
         assert "--data DIR" in second.err
         assert running.process.returncode is None
