@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from agent_server.model_files.listing import listing
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
-from storage.db.integrity import require_sound
 from storage.db.private_files import tighten_data
 from storage.usage.api_keys import server_path
 from terrarium.config import load
@@ -54,8 +52,7 @@ def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
 async def _require_file(path: Path) -> None:
     """Raise StorageError when the server's file cannot be used; once it serves it is too late."""
     tighten_data(path.parent)
-    await asyncio.to_thread(require_sound, path)
-    async with Database.open(path):
+    async with Database.open(path, checked=True):
         pass
 
 

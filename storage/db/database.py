@@ -20,7 +20,7 @@ import aiosqlite
 import stamina
 
 from storage.db.errors import Unavailable
-from storage.db.integrity import unusable
+from storage.db.integrity import require_sound, unusable
 from storage.db.migration import migrate
 from storage.db.private_files import make_file, make_folder, tighten
 from terrarium.cancellation import await_shielded
@@ -108,11 +108,16 @@ class Database:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path, *, patience: float = _PATIENCE) -> AsyncIterator[Database]:
+    async def open(
+        cls, path: Path, *, patience: float = _PATIENCE, checked: bool = False
+    ) -> AsyncIterator[Database]:
         """Open `path`, creating it and migrating its tables. Raises StorageError.
 
-        `patience` is how many seconds a transaction waits for another process that writes.
+        `patience` is how many seconds a transaction waits for another process that writes. With
+        `checked` a damaged file is refused; whoever lives in a file begins so.
         """
+        if checked:
+            await asyncio.to_thread(require_sound, path)
         connection = await asyncio.to_thread(_connect, path, patience)
         async with aiosqlite.Connection(lambda: connection, _CHUNK) as writer:
             await asyncio.to_thread(_prepare, connection, path, patience)

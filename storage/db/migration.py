@@ -3,36 +3,67 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+import structlog
+
 from storage import log_index
 from storage.db.errors import NewerSchema
+from storage.db.migration_copy import copy_before
 
 _INDEXED = 4  # the migration from which on events are indexed and counted as they are written
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Run the numbered migrations that the file has not seen, all in one transaction.
+_WAIT = 600_000  # milliseconds to wait for another process that migrates the same file
+_log = structlog.get_logger()
 
-    Raises NewerSchema, sqlite3.Error.
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Run the numbered migrations that the file has not seen, all in one transaction; a file that
+    has been used is copied first (`storage.db.migration_copy`).
+
+    Nothing is written to a file that has seen all. Raises NewerSchema, Unavailable, sqlite3.Error.
     """
     scripts = _migrations()
-    connection.execute("BEGIN IMMEDIATE")  # two processes may open a new file at once
+    if _version(connection, path, len(scripts)) == len(scripts):
+        return
+    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
+    connection.execute("BEGIN IMMEDIATE")  # two processes may open the same file at once
+    try:
+        version = _version(connection, path, len(scripts))
+        if 0 < version < len(scripts):
+            _log.info("storage.migrating", file=path.name, version=version, to=len(scripts))
+            copy_before(path, len(scripts))
+        _run(connection, scripts, version)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+
+def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
+    """Return how many migrations a file has seen. Raises NewerSchema."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > len(scripts):
+    if version > newest:
         raise NewerSchema(
-            f"{path}: written by a newer Terrarium (version {version}, known {len(scripts)});"
+            f"{path}: written by a newer Terrarium (version {version}, known {newest});"
             " update Terrarium or choose another data folder with --data"
         )
+    return version
+
+
+def _run(connection: sqlite3.Connection, scripts: Sequence[str], version: int) -> None:
     for script in scripts[version:]:
         for statement in _statements(script):
             connection.execute(statement)
     if 0 < version < _INDEXED:
         log_index.rebuild(connection)
     connection.execute(f"PRAGMA user_version = {len(scripts)}")
-    connection.execute("COMMIT")
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -7,16 +7,24 @@ what was deleted be left, until somebody writes the file anew (`terrarium logs v
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
 
 from storage.db.database import Database
 from storage.db.errors import Unavailable
+from storage.db.migration_copy import copies
 
 SMALL = 256 << 20
 """Bytes that are written anew in a few seconds."""
 
 _STEP = 2_000  # pages overwritten in one transaction, which others wait for
+
+
+KEPT = timedelta(days=7)
+"""How long a copy of a file that was made before a migration is kept."""
 
 
 @asynccontextmanager
@@ -41,6 +49,22 @@ async def vacuum(database: Database) -> None:
     """Write the whole file anew; others who write wait for it. Raises Unavailable."""
     await database.execute_outside_transaction("VACUUM")
     await _empty_wal(database)
+
+
+def remove_copies(log_file: Path, data: Path, older_than: timedelta = timedelta(0)) -> None:
+    """Remove the copies of the log and of the files in `data` that are at least so old.
+
+    Raises Unavailable.
+    """
+    until = time.time() - older_than.total_seconds()
+    found = {*copies(log_file), *data.glob("*.db.before-*")}
+    try:
+        for copy in found:
+            with suppress(FileNotFoundError):  # another process removes them too
+                if not older_than or copy.stat().st_mtime < until:
+                    copy.unlink()
+    except OSError as error:
+        raise Unavailable(f"{error.filename}: cannot be removed: {error.strerror}") from error
 
 
 async def _empty_wal(database: Database) -> None:

@@ -33,7 +33,7 @@ from storage.chat_log.event import EVERYTHING, Event, Scope
 from storage.chat_log.opt_outs import name_of
 from storage.db.database import Database
 from storage.db.errors import StorageError, Unavailable
-from storage.db.secure_delete import secure_delete
+from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
 from storage.memory.deletion import DeletedTurn, forget_people, scrub
 from storage.memory.taught_skills import SkillTable
@@ -52,7 +52,6 @@ from storage.usage.token_spending import Spending
 _PIECE = 5_000  # events in memory at once
 _COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
 """Steps beside those that are named after another tendril's file."""
-_COPY = ".before-*"  # what follows the name of a file in that of a copy made before its migration
 _PATIENCE = 60.0  # seconds to wait for another process that forgets
 _LOOK = 0.1  # seconds until it is looked whether it still does
 
@@ -269,6 +268,8 @@ async def _carry_out(
             await pending.make_nameless(erasure.id)
     if erasure.steps:
         return _forgotten(erasure, is_finished=False)
+    # Another process may have made a copy since they were removed.
+    await asyncio.to_thread(remove_copies, database.path, data)
     await pending.finish(erasure)
     return _forgotten(erasure, is_finished=True)
 
@@ -281,7 +282,7 @@ async def _forget_in_files(
         try:
             turns = 0
             if step == _COPIES:
-                await asyncio.to_thread(_remove_copies, log_file, data)
+                await asyncio.to_thread(remove_copies, log_file, data)
             elif (path := data / step).exists():
                 turns = await _forget_elsewhere(path, erasure)
             erasure = await _tick_off(pending, erasure, step, turns)
@@ -488,19 +489,6 @@ async def _forget_elsewhere(path: Path, erasure: PendingErasure) -> int:
         await Spending(database).forget_names()
         await SkillTable(database).forget_of(None, detector.within)
         return len(turns)
-
-
-def _remove_copies(log_file: Path, data: Path) -> None:
-    """Remove the copies of files that were made before a migration: they have everybody in them.
-
-    Raises Unavailable.
-    """
-    copies = {*log_file.parent.glob(f"{log_file.name}{_COPY}"), *data.glob(f"*.db{_COPY}")}
-    try:
-        for copy in copies:
-            copy.unlink(missing_ok=True)
-    except OSError as error:
-        raise Unavailable(f"{error.filename}: cannot be removed: {error.strerror}") from error
 
 
 @asynccontextmanager

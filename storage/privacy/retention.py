@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 
 from storage.chat_log.event import EVERYTHING, Place
 from storage.db.database import Database, to_micros
+from storage.db.secure_delete import KEPT, remove_copies
 from storage.log import ChatLog, Query
 from storage.memory.deletion import forget_before
 from storage.settings import StorageSettings
@@ -18,7 +20,9 @@ _STEP = 2_000  # events removed before others are looked at
 
 async def expire(database: Database, log: ChatLog, settings: StorageSettings, now: datetime) -> int:
     """Remove the events that are older than they may be, and what the bot's memory has of then;
-    how many events. Raises StorageError."""
+    how many events. Copies that were made before a migration go after a week. Raises
+    StorageError."""
+    await asyncio.to_thread(remove_copies, database.path, database.path.parent, KEPT)
     removed = 0
     for channel in await log.channels(EVERYTHING):
         if days := settings.days_of(channel.place):

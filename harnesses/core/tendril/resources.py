@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from llm.client.token_usage import TokenAccounting
 from llm.memory.memory import TendrilMemory
 from llm.prompt.builder import PromptBuilder
 from storage.db.database import Database
-from storage.db.integrity import require_sound
 from storage.memory.conversations import Conversations
 from storage.memory.taught_skills import SkillTable
 from storage.queues.jobs import Jobs
@@ -63,9 +61,8 @@ class TendrilResources:
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
         """Open everything, and close it at the end. Raises StorageError and ConfigError."""
-        await asyncio.to_thread(require_sound, self.database_path())
         async with (
-            Database.open(self.database_path()) as self.database,
+            Database.open(self.database_path(), checked=True) as self.database,
             TokenAccounting.open(self.database) as self.accounting,
             AgentClient.open(self.agent, self.accounting.record) as self.client,
         ):
