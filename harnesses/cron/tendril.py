@@ -13,18 +13,23 @@ import structlog
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.cron.delivery import JobOutput
-from harnesses.cron.errors import CronError, ModelUnavailable
+from harnesses.cron.errors import ModelUnavailable
 from harnesses.cron.job import CronJob, read_jobs
+from llm.scheduling.worker import Worker
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.queues.cron_runs import Schedule
+from storage.queues.jobs import Job, Jobs
 from storage.queues.outbox import Outbox, outbox_path
 from storage.settings import log_path
 from terrarium.clock import Clock
 from terrarium.config import Config
 
-# Seconds between the attempts while the model is away: an hour in all.
-_WAITS = (15, 30, 60, 120, 240, *[300] * 10, 135)
+_WRITE, _DELIVER = "cron.write", "cron.deliver"
+
+# Each pause is twice the one before: an hour in all. Then the run is dead.
+_FIRST_PAUSE = timedelta(seconds=15)
+_ATTEMPTS = 9
 
 _log = structlog.get_logger()
 
@@ -49,11 +54,16 @@ class CronTendril(Tendril):
         ):
             self._chat_log, self._outbox = ChatLog(log), Outbox(outbox)
             self._jobs = read_jobs(self.config, self._chat_log, self._outbox)
+            self._queue = Jobs(self.database, self.clock.now, _FIRST_PAUSE, _ATTEMPTS)
             yield
 
     async def serve(self) -> None:
         """Run every job by its timetable, until cancelled."""
+        # A worker of its own, so that no run waits behind the work of memory.
+        handlers = {_WRITE: self._write, _DELIVER: self._deliver}
+        lock = self.config.data / "run" / f"{self.name}-jobs.lock"
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(Worker(self._queue, handlers, self.clock, lock).run())
             schedule, kept = Schedule(self.database), dict[str, asyncio.Task[None]]()
             while True:
                 changed = self._changed
@@ -72,17 +82,18 @@ class CronTendril(Tendril):
         self._changed = asyncio.Event()
 
     async def _run_schedule(self, name: str, schedule: Schedule) -> None:
-        """Run a job whenever it is due, until the configuration has it no more. Times that were
-        missed while the process was away count as one."""
+        """Put a job in line whenever it is due, until the configuration has it no more. Times that
+        were missed while the process was away count as one."""
         last = await schedule.last_run(name)
         if last is None:
             last = self.clock.now()
             await schedule.record_run(name, last)
         while job := self._jobs.get(name):
             # A clock that was once set wrong must not keep a job from running for years.
-            due = job.timetable.due(min(last, self.clock.now()), self.clock.now())
-            if await self._wait_until_due(due):
-                await self._run(job, due)
+            last = min(last, self.clock.now())
+            if await self._wait_until_due(job.timetable.due(last, self.clock.now())):
+                due = job.timetable.due(last, self.clock.now())  # the machine may have slept
+                await self._enqueue(job, due)
                 await schedule.record_run(name, due)
                 last = due
 
@@ -97,42 +108,53 @@ class CronTendril(Tendril):
             sleeping.cancel()
             changing.cancel()
 
-    async def _run(self, job: CronJob, due: datetime) -> None:
-        """Run a job once; its errors are logged, and the other jobs go on."""
-        log = _log.bind(job=job.name, due=due.isoformat())
-        try:
-            text = await self._text(job)
-            if text is None:
-                log.info("cron.nothing_said")
-                return
-            await job.delivery.deliver(JobOutput(job.name, due, text))
-            log.info("cron.delivered", characters=len(text))
-        except CronError as error:
-            log.error("cron.job_failed", reason=type(error).__name__, error=str(error))
-
-    async def _text(self, job: CronJob) -> str | None:
-        """Return the model's answer, asked for again for an hour, or None when there is nothing to
-        say. Raises ModelUnavailable."""
-        for wait in (*_WAITS, None):
-            log_window = await job.source.view(self.clock.now()) if job.source else None
-            if job.source and not log_window:
-                return None
-            result = await self.turn(
-                TurnRequest(
-                    conversation=f"cron/{job.name}",
-                    who="cron",
-                    text=job.prompt,
-                    log_window=log_window,
-                    priority="background",
-                    profile="job",
-                    review=job.review,
-                )
-            )
-            if result.ok:
-                return result.text or None
-            if wait is not None:
-                _log.warning("cron.no_answer_yet", job=job.name, again_in=wait)
-                await self.clock.sleep_until(self.clock.now() + timedelta(seconds=wait))
-        raise ModelUnavailable(
-            "the model gave no answer for an hour; the job waits for its next time"
+    async def _enqueue(self, job: CronJob, due: datetime) -> None:
+        """Put a run of a job in line: its text is written, then delivered. A run that is in line
+        already, as when a crash came before it was noted, stays as it is."""
+        run, lane = f"cron/{job.name}/{due.isoformat()}", f"cron/{job.name}"
+        payload = {"job": job.name, "due": due.isoformat()}
+        written = await self._queue.add(_WRITE, payload, key=f"{run}/write", lane=lane)
+        await self._queue.add(
+            _DELIVER, payload, key=f"{run}/deliver", lane=lane, depends_on=written
         )
+
+    async def _write(self, queued: Job) -> object:
+        """Have the model write the text of a run, which is kept in the job's conversation; return
+        the id of its turn there, None when there is nothing to say. Raises ModelUnavailable."""
+        job = self._jobs.get(queued.payload["job"])
+        if job is None:
+            return None
+        log_window = await job.source.view(self.clock.now()) if job.source else None
+        if job.source and not log_window:
+            _log.info("cron.nothing_said", job=job.name)
+            return None
+        conversation = f"cron/{job.name}"
+        result = await self.turn(
+            TurnRequest(
+                conversation=conversation,
+                who="cron",
+                text=job.prompt,
+                log_window=log_window,
+                priority="background",
+                profile="job",
+                review=job.review,
+            )
+        )
+        if not result.ok:
+            raise ModelUnavailable("the model gave no answer")
+        turns = await self.conversations.turns(conversation)
+        return turns[-1].id if result.text else None
+
+    async def _deliver(self, queued: Job) -> None:
+        """Deliver the text that was written for a run, unless it was forgotten meanwhile. Raises
+        Undeliverable."""
+        job = self._jobs.get(queued.payload["job"])
+        written = await self._queue.result(queued.depends_on) if queued.depends_on else None
+        if job is None or written is None:
+            return
+        turns = await self.conversations.turns(f"cron/{job.name}", start=written)
+        text = str(turns[0].messages[-1].get("content") or "") if turns else ""
+        if turns and turns[0].id == written and text:
+            due = datetime.fromisoformat(queued.payload["due"])
+            await job.delivery.deliver(JobOutput(job.name, due, text))
+            _log.info("cron.delivered", job=job.name, characters=len(text))

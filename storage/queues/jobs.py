@@ -66,6 +66,7 @@ class Job:
     run_at: datetime
     lane: str = ""
     error: str = ""
+    depends_on: int | None = None
 
 
 class Jobs:
@@ -194,6 +195,11 @@ class Jobs:
         )
         return [_job(row) for row in rows]
 
+    async def result(self, number: int) -> Any:
+        """Return what the handler of a job returned, None as long as it is not done."""
+        row = await self._database.fetch_one("SELECT result FROM jobs WHERE id = ?", [number])
+        return json.loads(row["result"]) if row and row["result"] else None
+
     async def next_due(self, kinds: Collection[str], after: datetime) -> datetime | None:
         """Return when the first pending job of these kinds is due that was not yet due at
         `after`."""
@@ -297,4 +303,5 @@ def _job(row: Mapping[str, Any] | sqlite3.Row) -> Job:
         from_micros(row["run_at"]),
         row["lane"],
         row["error"],
+        row["depends_on"],
     )
