@@ -2,8 +2,9 @@
 
     from terrarium import Settings, Tendril, TurnRequest, tool
 
-The names are loaded when they are first used. The modules of this package are the foundations that
-all others stand on, and import none of them.
+docs/tendrils.md is the tutorial, docs/tendrils-reference.md has every name. The names are loaded
+when they are first used. The modules of this package are the foundations that all others stand on,
+and import none of them.
 """
 
 from __future__ import annotations
@@ -12,16 +13,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harnesses.core.services.reminders import ReminderTools as ReminderTools
+    from harnesses.core.services.shared_log import LoggedLine as LoggedLine
     from harnesses.core.tendril.base import Tendril as Tendril
     from harnesses.core.tendril.turn_request import TurnRequest as TurnRequest
     from harnesses.core.tendril.turn_result import TurnResult as TurnResult
     from llm.tools.toolbox import ToolError as ToolError
     from llm.tools.toolbox import tool as tool
+    from storage.chat_log.event import Identity as Identity
+    from storage.chat_log.event import Place as Place
+    from terrarium.config import Config as Config
     from terrarium.config import Settings as Settings
 
-__all__ = ["Settings", "Tendril", "ToolError", "TurnRequest", "TurnResult", "tool"]
-
 _MODULES = {
+    "Config": "terrarium.config",
+    "Identity": "storage.chat_log.event",
+    "LoggedLine": "harnesses.core.services.shared_log",
+    "Place": "storage.chat_log.event",
+    "ReminderTools": "harnesses.core.services.reminders",
     "Settings": "terrarium.config",
     "Tendril": "harnesses.core.tendril.base",
     "ToolError": "llm.tools.toolbox",
@@ -29,6 +38,20 @@ _MODULES = {
     "TurnResult": "harnesses.core.tendril.turn_result",
     "tool": "llm.tools.toolbox",
 }
+
+__all__ = [
+    "Config",
+    "Identity",
+    "LoggedLine",
+    "Place",
+    "ReminderTools",
+    "Settings",
+    "Tendril",
+    "ToolError",
+    "TurnRequest",
+    "TurnResult",
+    "tool",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,9 +12,9 @@ from typing import Protocol
 import httpx2
 import stamina
 
+from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.cron.errors import Undeliverable
 from storage.chat_log.event import Place
-from storage.queues.outbox import Outbox
 
 _PATIENCE = 120.0  # seconds in which an address that fails is tried again
 _TIMEOUT = 20.0  # seconds for one try
@@ -29,9 +29,14 @@ class JobOutput:
     text: str
 
     @property
+    def name(self) -> str:
+        """The name of the output: the same name twice is the same output."""
+        return f"{self.job}/{self.time.isoformat()}"
+
+    @property
     def key(self) -> str:
-        """The idempotency key: the same key twice is the same output."""
-        return f"cron/{self.job}/{self.time.isoformat()}"
+        """The idempotency key, for those who get outputs of others as well."""
+        return f"cron/{self.name}"
 
 
 class Delivery(Protocol):
@@ -45,12 +50,12 @@ class Delivery(Protocol):
 class ChannelDelivery:
     """Delivery to a channel by the outbox, which the IRC tendril empties when it is there."""
 
-    outbox: Outbox
+    outbox: TendrilOutbox
     place: Place
 
     async def deliver(self, result: JobOutput) -> None:
         """Put the output into the outbox; the same output again is not said again."""
-        await self.outbox.put(result.key, self.place, result.text)
+        await self.outbox.say("irc", str(self.place), result.text, key=result.name)
 
 
 @dataclass(frozen=True, slots=True)

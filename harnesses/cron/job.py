@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.cron.delivery import ChannelDelivery, Delivery, FileDelivery, WebhookDelivery
 from harnesses.cron.digest import LogExcerpt
 from harnesses.cron.settings import CronSettings
 from harnesses.cron.target import FileTarget, WebhookTarget, networks, parse_channel, parse_target
 from llm.scheduling.cron_schedule import Timetable
 from storage.log import ChatLog
-from storage.queues.outbox import Outbox
 from terrarium.config import Config, ConfigError
 
 
@@ -26,7 +26,7 @@ class CronJob:
     review: bool = False
 
 
-def read_jobs(config: Config, log: ChatLog, outbox: Outbox) -> dict[str, CronJob]:
+def read_jobs(config: Config, log: ChatLog, outbox: TendrilOutbox) -> dict[str, CronJob]:
     """Return the jobs of a configuration by name; they read `log` and deliver to `outbox`. Raises
     ConfigError."""
     return {
@@ -49,7 +49,7 @@ def read_jobs(config: Config, log: ChatLog, outbox: Outbox) -> dict[str, CronJob
     }
 
 
-def _delivery(config: Config, name: str, deliver: str, outbox: Outbox) -> Delivery:
+def _delivery(config: Config, name: str, deliver: str, outbox: TendrilOutbox) -> Delivery:
     """Return the delivery to the target that `deliver` names. Raises ConfigError."""
     target = parse_target(deliver)
     if isinstance(target, WebhookTarget):

@@ -16,12 +16,8 @@ from harnesses.cron.delivery import JobOutput
 from harnesses.cron.errors import ModelUnavailable
 from harnesses.cron.job import CronJob, read_jobs
 from llm.scheduling.worker import Worker
-from storage.db.database import Database
-from storage.log import ChatLog
 from storage.queues.cron_runs import Schedule
 from storage.queues.jobs import Job, Jobs
-from storage.queues.outbox import Outbox, outbox_path
-from storage.settings import log_path
 from terrarium.clock import Clock
 from terrarium.config import Config
 
@@ -46,14 +42,9 @@ class CronTendril(Tendril):
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
-        """Open also the log and the outbox, which jobs read and deliver to."""
-        async with (
-            super().open_resources(),
-            Database.open(log_path(self.config)) as log,
-            Database.open(outbox_path(self.config.data)) as outbox,
-        ):
-            self._chat_log, self._outbox = ChatLog(log), Outbox(outbox)
-            self._jobs = read_jobs(self.config, self._chat_log, self._outbox)
+        """Open everything, and read the jobs. Raises StorageError and ConfigError."""
+        async with super().open_resources():
+            self._jobs = read_jobs(self.config, self.log.chat_log, self.outbox)
             self._queue = Jobs(self.database, self.clock.now, _FIRST_PAUSE, _ATTEMPTS)
             yield
 
@@ -75,7 +66,7 @@ class CronTendril(Tendril):
 
     def apply_config(self, config: Config) -> None:
         """Use the jobs of another configuration; a job that is running goes on to its end."""
-        jobs = read_jobs(config, self._chat_log, self._outbox)
+        jobs = read_jobs(config, self.log.chat_log, self.outbox)
         super().apply_config(config)
         self._jobs = jobs
         self._changed.set()

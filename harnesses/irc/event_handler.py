@@ -11,7 +11,7 @@ import structlog
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import Commands
-from harnesses.irc.policy.log_records import is_public, split_lines, to_log_event
+from harnesses.irc.policy.log_records import is_public, to_log_event
 from harnesses.irc.policy.requests import (
     Command,
     CommandRequest,
@@ -24,7 +24,6 @@ from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.page_titles import PageTitles
 from harnesses.irc.questions.proactive import ProactiveSpeech
-from harnesses.irc.reminder_delivery import create_service
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Place
@@ -33,19 +32,16 @@ _log = structlog.get_logger()
 
 
 class EventHandler:
-    """The commands, questions, reminders and unasked speech of the bot, fed by events."""
+    """The commands, questions and unasked speech of the bot, fed by events."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
         self._log_views = LogViews(services)
-        self._reminders = create_service(services)
         self._kick_counter = KickCounter(asyncio.get_running_loop().time)
         self.proactive = ProactiveSpeech(services, self._log_views)
-        self._questions = QuestionHandler(
-            services, self._log_views, self.proactive, self._reminders
-        )
+        self._questions = QuestionHandler(services, self._log_views, self.proactive)
         self._titles = PageTitles(services)
-        self._commands = Commands(services, self._questions, self.proactive, self._reminders)
+        self._commands = Commands(services, self._questions, self.proactive)
 
     async def prepare(self) -> None:
         """Restore what a restart must not lose. Raises StorageError."""
@@ -54,7 +50,6 @@ class EventHandler:
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return what has to run beside the handling of events, until cancelled."""
         return [
-            self._reminders.run(),
             self.proactive.scheduler.run(),
             self._log_views.keep_threads_current(),
         ]
@@ -70,12 +65,15 @@ class EventHandler:
         line = to_log_event(event, place)
         # Commands about one's own data are not logged, whatever else is.
         may_log = behaviour.logging and not (asked and asked.command in UNLOGGED)
-        keeps = may_log and services.opt_outs.opt_out_rules.keeps(line)
-        first, *_ = [services.log.write(each) for each in (split_lines(line) if keeps else [None])]
+        first = services.tendril.log.write(line, may_log=may_log)
         self._log_views.changed.add(place)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             self._on_kick(network, event.channel or "")
-        is_read = keeps and _is_said_to_all(event) and policy.should_process(network, event, who)
+        is_read = (
+            bool(first.event)
+            and _is_said_to_all(event)
+            and policy.should_process(network, event, who)
+        )
         if is_read and (behaviour.proactive != "off" or behaviour.titles):
             request = policy.request(network, event, who, event.text, first)
             if behaviour.proactive != "off":

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -28,7 +27,6 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.log import ChatLog
 from storage.privacy.audit_log import AuditLog
 from storage.queues.pastes import Pastes
-from storage.settings import StorageSettings
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Cancel = Callable[[Callable[[str], bool]], Awaitable[None]]
@@ -48,65 +46,50 @@ class BotServices:
 
     tendril: Tendril
     networks: Networks
-    log: ChatLog
-    opt_outs: OptOuts
     audit: AuditLog
     overrides: AdminOverrides
     behaviours: BehaviourResolver
     policy: RequestPolicy
     sender: MessageSender
-    semantic_index: SemanticIndex | None
     fetcher: Fetcher
     spawn: Spawn
     cancel: Cancel
     started: float
 
     @classmethod
-    @asynccontextmanager
-    async def open(
-        cls,
-        tendril: Tendril,
-        networks: Networks,
-        fetcher: Fetcher,
-        spawn: Spawn,
-        cancel: Cancel,
-    ) -> AsyncIterator[BotServices]:
-        """Open the log, and restore what admins and people have chosen. Raises StorageError."""
+    async def restore(
+        cls, tendril: Tendril, networks: Networks, fetcher: Fetcher, spawn: Spawn, cancel: Cancel
+    ) -> BotServices:
+        """Make them for a tendril whose resources are open, with what admins have chosen. Raises
+        StorageError."""
         clock = asyncio.get_running_loop().time
         database = tendril.database
         behaviours, overrides = await load_channel_settings(database)
-        opt_outs = OptOuts(database)
-        await opt_outs.load()
-        semantic = tendril.config.section(StorageSettings).semantic
-        async with ChatLog.open(database) as log:
-            sender = MessageSender(
-                log,
-                Pastes(database),
-                behaviours,
-                lambda: web_address(tendril.config, networks.servers),
-                lambda: timedelta(hours=networks.settings.paste_hours),
-            )
-            services = cls(
-                tendril=tendril,
-                networks=networks,
-                log=log,
-                opt_outs=opt_outs,
-                audit=AuditLog(database),
-                overrides=overrides,
-                behaviours=behaviours,
-                policy=RequestPolicy(networks.settings, overrides, clock),
-                sender=sender,
-                semantic_index=SemanticIndex(tendril.client, database) if semantic else None,
-                fetcher=fetcher,
-                spawn=spawn,
-                cancel=cancel,
-                started=clock(),
-            )
-            services.configure()
-            for name, network in networks.items():
-                for channel, key in overrides.channels(name).items():
-                    network.part(channel) if key is None else network.join(channel, key)
-            yield services
+        sender = MessageSender(
+            tendril.log.chat_log,
+            Pastes(database),
+            behaviours,
+            lambda: web_address(tendril.config, networks.servers),
+            lambda: timedelta(hours=networks.settings.paste_hours),
+        )
+        services = cls(
+            tendril=tendril,
+            networks=networks,
+            audit=AuditLog(database),
+            overrides=overrides,
+            behaviours=behaviours,
+            policy=RequestPolicy(networks.settings, overrides, clock),
+            sender=sender,
+            fetcher=fetcher,
+            spawn=spawn,
+            cancel=cancel,
+            started=clock(),
+        )
+        services.configure()
+        for name, network in networks.items():
+            for channel, key in overrides.channels(name).items():
+                network.part(channel) if key is None else network.join(channel, key)
+        return services
 
     def configure(self) -> None:
         """Follow the configuration that the networks follow already."""
@@ -124,6 +107,21 @@ class BotServices:
     def prefix(self, place: Place) -> str:
         """Return what a command begins with at a place."""
         return self.behaviours.resolve(place).command_prefix
+
+    @property
+    def log(self) -> ChatLog:
+        """The log that all tendrils share."""
+        return self.tendril.log.chat_log
+
+    @property
+    def opt_outs(self) -> OptOuts:
+        """The people of whom nothing is kept."""
+        return self.tendril.log.opt_outs
+
+    @property
+    def semantic_index(self) -> SemanticIndex | None:
+        """The index of the log by meaning, where there is one."""
+        return self.tendril.log.semantic_index
 
     @property
     def settings(self) -> IrcSettings:

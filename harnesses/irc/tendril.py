@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.policy.retention import run_retention
-from harnesses.irc.replies.outbox_delivery import deliver, open_outbox
+from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import Networks
 from llm.web.fetcher import Fetcher
 from llm.web.titles import LIMITS
+from storage.chat_log.event import Place
+from storage.queues.reminders import Reminder
 from storage.settings import StorageSettings, log_path
 from terrarium.clock import Clock
 from terrarium.config import Config
 
 _POLL = 1.0  # seconds between looks at the networks' state
+_JOINING = 10.0  # seconds from the first connection until we speak, whatever channels still miss
 
 
 class IrcTendril(Tendril):
@@ -37,39 +42,63 @@ class IrcTendril(Tendril):
         super().__init__(config, clock)
         self.networks = Networks(config)
         self._fetcher = fetcher or Fetcher(limits=LIMITS)
+        self._tasks = asyncio.TaskGroup()
 
     def database_path(self) -> Path:
         """Return the file of the log, which the conversations share."""
         return log_path(self.config)
 
-    async def serve(self) -> None:
-        """Be on all networks; answers are made beside the log, which does not wait for them."""
-        async with AsyncExitStack() as stack:
-            outbox = await stack.enter_async_context(open_outbox(self.config.data))
-            tasks = asyncio.TaskGroup()
-            self.services = await stack.enter_async_context(
-                BotServices.open(
-                    self, self.networks, self._fetcher, tasks.create_task, self._queues.drop
-                )
+    @asynccontextmanager
+    async def open_resources(self) -> AsyncIterator[None]:
+        """Open also what commands, questions and unasked speech share. Raises StorageError."""
+        async with super().open_resources():
+            self.services = await BotServices.restore(
+                self, self.networks, self._fetcher, self._tasks.create_task, self._queues.drop
             )
             self.events = EventHandler(self.services)
             await self.events.prepare()
-            await stack.enter_async_context(tasks)
-            log, storage = self.services.log, self.config.section(StorageSettings)
+            yield
+
+    async def serve(self) -> None:
+        """Be on all networks; answers are made beside the log, which does not wait for them."""
+        async with self._tasks as tasks:
+            log, storage = self.log.chat_log, self.config.section(StorageSettings)
             for work in (
                 *self.events.background(),
                 *(network.run(self.events.on_event) for network in self.networks.values()),
-                deliver(outbox, self.networks, self.services.sender),
                 run_retention(self.database, log, storage),
                 self._report_state(),
             ):
                 tasks.create_task(work)
-            if self.services.semantic_index:
-                tasks.create_task(self.services.semantic_index.index())
+            if self.log.semantic_index:
+                tasks.create_task(self.log.semantic_index.index())
             try:
                 await asyncio.Event().wait()
             finally:
                 await self.networks.quit("Terrarium stops")
+
+    async def say(self, place: Place, text: str) -> bool:
+        """Say a text on a channel; a place that names no network is on the first that has it."""
+        for network in self.networks.values():
+            if place.network not in ("", network.name) or not network.is_channel(place.channel):
+                continue
+            if network.reaches(place.channel):
+                there, sender = Place(network.name, place.channel), self.services.sender
+                return await sender.say(sender.target(network, there), text)
+        return False
+
+    async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:
+        """Say a reminder on its channel, or to its owner; return how long to wait if that is not
+        possible now."""
+        return await say_reminder(self.services, reminder, text)
+
+    async def until_speaking(self) -> None:
+        """Wait until we are on the channels of a network, or have had the time to be."""
+        networks = self.networks.values()
+        await _first(*(network.connected.wait() for network in networks))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_JOINING):
+                await _first(*(network.until_joined() for network in networks))
 
     def reload(self) -> str:
         """Read all files again; return a sentence for people. Raises ConfigError, with all as
@@ -97,3 +126,13 @@ class IrcTendril(Tendril):
 
 def _whereabouts(network: Network) -> str:
     return f"{network.nick} on {' '.join(network.channels)} of {network.name}"
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return when one of several has returned."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

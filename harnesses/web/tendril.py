@@ -16,11 +16,7 @@ from harnesses.web.app_state import AppState
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_session import ChatSession
 from harnesses.web.settings import WebSettings
-from llm.tools.semantic_search import SemanticIndex
-from storage.db.database import Database
-from storage.log import ChatLog
 from storage.queues.pastes import Pastes
-from storage.settings import StorageSettings, log_path
 from terrarium.config import Config
 from terrarium.http.serving import serve
 from terrarium.sockets import listen
@@ -40,34 +36,30 @@ class WebTendril(Tendril):
     async def serve(self) -> None:
         """Serve for ever. Raises PortTaken, TendrilError, StorageError."""
         with self._listener() as listener:
-            async with Database.open(log_path(self.config)) as database:
-                log, notifier = ChatLog(database), LogChangeNotifier(database)
-                chat = ChatSession(self, log)
-                pastes = Pastes(database)
-                semantic = self.config.section(StorageSettings).semantic
-                semantic_index = SemanticIndex(self.client, database) if semantic else None
-                app = create_app(
-                    AppState(
-                        self.settings,
-                        log,
-                        notifier,
-                        chat,
-                        pastes,
-                        self.config.data,
-                        semantic_index,
-                        tool_owners=(self,),
-                    )
+            log, database = self.log.chat_log, self.log.database
+            notifier, chat = LogChangeNotifier(database), ChatSession(self, log)
+            app = create_app(
+                AppState(
+                    self.settings,
+                    log,
+                    notifier,
+                    chat,
+                    Pastes(database),
+                    self.config.data,
+                    self.log.semantic_index,
+                    tool_owners=(self,),
                 )
-                address = _address(listener)
-                self._announce(address)
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(notifier.watch())
-                    await serve(
-                        app,
-                        listener,
-                        ready=lambda: self.status.ready(address),
-                        stopping=notifier.close,
-                    )
+            )
+            address = _address(listener)
+            self._announce(address)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(notifier.watch())
+                await serve(
+                    app,
+                    listener,
+                    ready=lambda: self.status.ready(address),
+                    stopping=notifier.close,
+                )
 
     def _announce(self, address: str) -> None:
         _log.info("web.serving", address=address)

@@ -200,13 +200,13 @@ async def _plan(
     """Return what is to be done in order to forget a person; None if there is nothing."""
     detector = QuoteDetector()
     events = await _events_of(log, person, detector)
-    if not events and not await _has_reminders(database, person):
+    others = other_files(data, database.path)
+    if not events and not await _has_reminders(database, person, others):
         return None
     ids = frozenset(event.id for event in events)
     names = _names_of(person, events)
     replies = await _replies(log, ids, detector)
     replies |= await _said_in_their_rooms(log, person.network, names, ids, detector)
-    files = [path.name for path in other_files(data, database.path)]
     return PendingErasure(
         actor=actor,
         network=person.network,
@@ -216,7 +216,7 @@ async def _plan(
         events=ids,
         replies=frozenset(replies),
         detector=detector,
-        steps=(*files, _COPIES, _RECORDS, _EVENTS),
+        steps=(*(path.name for path in others), _COPIES, _RECORDS, _EVENTS),
         removed_events=len(ids),
         removed_replies=len(replies),
     )
@@ -306,7 +306,7 @@ def _forgotten(erasure: PendingErasure, *, is_finished: bool) -> Forgotten:
 
 
 async def _forget_records(database: Database, erasure: PendingErasure) -> int:
-    """Remove what the log's file has beside the log; return how many turns there were."""
+    """Remove what a tendril's file has beside the log; return how many turns there were."""
     person, detector, names = _person(erasure.person), erasure.detector, erasure.names
     network, ids = erasure.network, erasure.events
 
@@ -326,11 +326,17 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> int:
     return len(turns)
 
 
-async def _has_reminders(database: Database, person: Person | NamedPerson) -> bool:
-    """Return True if a person who has said nothing may have reminders."""
-    if isinstance(person, NamedPerson):
+async def _has_reminders(
+    database: Database, person: Person | NamedPerson, others: Sequence[Path]
+) -> bool:
+    """Return True if a person who has said nothing may have reminders, there or in other files."""
+    if isinstance(person, NamedPerson) or await Reminders(database).for_owner(person.owner):
         return True
-    return bool(await Reminders(database).for_owner(person.owner))
+    for path in others:
+        async with Database.open(path) as other:
+            if await Reminders(other).for_owner(person.owner):
+                return True
+    return False
 
 
 async def _forget_reminders(database: Database, person: Person | NamedPerson) -> None:
@@ -480,15 +486,8 @@ async def _forget_texts(
 
 async def _forget_elsewhere(path: Path, erasure: PendingErasure) -> int:
     """Remove the person from the file of another tendril; return how many turns there were."""
-    network, names, detector = erasure.network, erasure.names, erasure.detector
     async with Database.open(path) as database, secure_delete(database):
-        await Runs(database).forget((), network, names, detector.within)
-        turns = await _turns_of(database, (), detector)
-        await _forget_turns(database, turns, detector)
-        await _forget_texts(database, network, names, detector)
-        await Spending(database).forget_names()
-        await SkillTable(database).forget_of(None, detector.within)
-        return len(turns)
+        return await _forget_records(database, erasure)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Messages on their way to a channel, from a tendril that is not on IRC to the one that is.
+"""Messages on their way to a channel, from one tendril to another, which is there.
 
 A row stays until the message has been said, so that neither side's restart loses it.
 """
@@ -34,18 +34,21 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def put(self, key: str, place: Place, text: str) -> None:
-        """Hand over a message; the same `key` again is the same message and is not repeated."""
+    async def put(self, key: str, place: Place, text: str, *, tendril: str = "irc") -> None:
+        """Hand a message to a tendril; the same `key` again is the same message and is not
+        repeated. A place without a network is on the first one of that tendril."""
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT OR IGNORE INTO outbox (key, network, channel, text, time)"
-                " VALUES (?, ?, ?, ?, ?)",
-                [key, place.network, place.channel, text, to_micros(datetime.now(UTC))],
+                "INSERT OR IGNORE INTO outbox (key, tendril, network, channel, text, time)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                [key, tendril, place.network, place.channel, text, to_micros(datetime.now(UTC))],
             )
 
-    async def list_unsent(self) -> Sequence[OutgoingMessage]:
-        """Return the messages that have not been said, oldest first."""
-        rows = await self._database.fetch_all("SELECT * FROM outbox WHERE sent IS NULL ORDER BY id")
+    async def list_unsent(self, tendril: str = "irc") -> Sequence[OutgoingMessage]:
+        """Return the messages for a tendril that have not been said, oldest first."""
+        rows = await self._database.fetch_all(
+            "SELECT * FROM outbox WHERE sent IS NULL AND tendril = ? ORDER BY id", [tendril]
+        )
         return [
             OutgoingMessage(row["id"], Place(row["network"], row["channel"]), row["text"])
             for row in rows

@@ -70,5 +70,5 @@ def test_the_options_before_a_command_are_documented() -> None:
 
 
 def test_every_irc_command_is_documented() -> None:
-    known = set(Commands(*[cast(Any, None)] * 4).known)
+    known = set(Commands(*[cast(Any, None)] * 3).known)
     assert set(re.findall(r"^\| `\.(\w+)", TEXT, flags=re.M)) == known

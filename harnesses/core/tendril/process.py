@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.errors import root_cause
-from harnesses.core.tendril.resources import TendrilResources
+from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.tracing import expire_runs
 from llm.client.settings import AgentSettings
@@ -32,7 +33,7 @@ _EVERY = 3600.0  # seconds between looks for forgettings that are not finished
 _log = structlog.get_logger()
 
 
-class TendrilProcess(TendrilResources, ABC):
+class TendrilProcess(TendrilMedium, ABC):
     """Runs `serve` beside the background tasks that every tendril has, until told to stop.
 
     `status` is the file in which the process tells others how it is.
@@ -65,6 +66,8 @@ class TendrilProcess(TendrilResources, ABC):
                     ),
                     tasks.create_task(self._finish_erasures()),
                     tasks.create_task(self._follow_files()),
+                    tasks.create_task(self.speak()),
+                    *map(tasks.create_task, self.background()),
                 ]
                 serving = tasks.create_task(self.serve())
                 stopping = tasks.create_task(told_to_stop())
@@ -75,6 +78,10 @@ class TendrilProcess(TendrilResources, ABC):
             raise root_cause(group) from group
         finally:
             self.status.mark_stopped()
+
+    def background(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Return what is to run beside `serve`, until cancelled."""
+        return ()
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of background jobs, by kind of job."""

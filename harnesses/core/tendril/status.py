@@ -50,7 +50,8 @@ class StatusReport(BaseModel):
 
 
 class StatusFile:
-    """The status file of this process."""
+    """The status file of this process. `became_ready` is set when it is ready for the first
+    time."""
 
     def __init__(self, data: Path, name: str) -> None:
         self._path = data / "run" / f"{name}.json"
@@ -59,6 +60,7 @@ class StatusFile:
         self._detail = ""
         self._tokens: Callable[[], int] = int
         self._trouble = ""
+        self.became_ready = asyncio.Event()
 
     def count_tokens(self, tokens: Callable[[], int]) -> None:
         """Report `tokens()` as well: those read and written today (UTC)."""
@@ -77,6 +79,7 @@ class StatusFile:
     def ready(self, detail: str = "") -> None:
         """Report that the process can be used."""
         self._say(ProcessState.READY, detail)
+        self.became_ready.set()
 
     def waiting(self, detail: str) -> None:
         """Report what the process waits for before it can be used."""

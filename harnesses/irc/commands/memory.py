@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harnesses.core.services.reminders import TIMEZONE_FACT
 from harnesses.irc.policy.log_records import channel_key
 from harnesses.irc.policy.requests import (
     Command,
@@ -11,7 +12,7 @@ from harnesses.irc.policy.requests import (
     PrivateReply,
     conversation_of,
 )
-from harnesses.irc.reminders import TIMEZONE_FACT, owner_of
+from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
 from llm.memory.memory import TendrilMemory
 from llm.memory.personal import PersonalMemory, fact_key, statement_in
@@ -76,7 +77,7 @@ class MemoryCommands:
         mine = memory_of(tendril.memory, request)
         facts, notes = await mine.facts(), await mine.notes()
         turns = len(await tendril.conversations.turns(conversation_of(request)))
-        reminders = len(await Reminders(tendril.database).for_owner(owner_of(request)))
+        reminders = len(await Reminders(tendril.database).for_owner(requester_of(request).owner))
         lines = [
             _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_SHOWN:]),

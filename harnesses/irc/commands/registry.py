@@ -21,7 +21,6 @@ from harnesses.irc.policy.requests import (
 )
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.proactive import ProactiveSpeech
-from harnesses.irc.reminders import ReminderService
 from harnesses.irc.replies.sender import sanitize, without_highlight
 from harnesses.irc.services import BotServices
 from llm.intents.forms import IDENTITY, THERE
@@ -40,7 +39,6 @@ class Commands:
         services: BotServices,
         questions: QuestionHandler,
         proactive: ProactiveSpeech,
-        reminders: ReminderService,
     ) -> None:
         self._services = services
         self._questions, self._proactive = questions, proactive
@@ -59,7 +57,7 @@ class Commands:
             "help": self.help,
             "about": self.about,
             **MemoryCommands(services).known,
-            **ReminderCommands(services, reminders).known,
+            **ReminderCommands(services).known,
             **PrivacyCommands(services).known,
             **{name: _for_admins(command) for name, command in self._admin.items()},
         }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
-from harnesses.irc.reminders import ReminderService
+from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
 from llm.scheduling.time_phrases import FORMS, NotUnderstood
 
@@ -16,35 +16,35 @@ _ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)
 class ReminderCommands:
     """The commands by name."""
 
-    def __init__(self, services: BotServices, reminders: ReminderService) -> None:
-        self._services, self._reminders = services, reminders
+    def __init__(self, services: BotServices) -> None:
+        self._services = services
         self.known: Mapping[str, Command] = {"remind": self.remind, "reminders": self.reminders}
 
     async def remind(self, request: CommandRequest) -> str:
         """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
-        reminder_service = self._reminders
+        reminder_service, requester = self._services.tendril.remind, requester_of(request)
         words = _ME.sub("", request.words, count=1)
         try:
             if not words:
                 raise NotUnderstood(f"When, and of what? I understand times like these: {FORMS}.")
-            time, text = await reminder_service.parse_time(request, words)
-            return await reminder_service.add(request, time, text)
+            time, text = await reminder_service.parse_time(requester, words)
+            return await reminder_service.add(requester, time, text)
         except NotUnderstood as error:
             return PrivateReply(str(error))
 
     async def reminders(self, request: CommandRequest) -> str:
         """reminders [cancel NUMBER|WORDS|all]: what you are to remind me of; cancel some"""
-        reminder_service = self._reminders
+        reminder_service, requester = self._services.tendril.remind, requester_of(request)
         match request.words.lower().split():
             case []:
-                return PrivateReply(await reminder_service.list_text(request))
+                return PrivateReply(await reminder_service.list_text(requester))
             case ["cancel", number] if number.isdecimal() and len(number) < 16:
-                cancelled = await reminder_service.cancel(request, int(number))
+                cancelled = await reminder_service.cancel(requester, int(number))
                 return PrivateReply(
                     "Cancelled." if cancelled else f"You have no reminder {number}."
                 )
             case ["cancel", *words] if words:
-                count = await reminder_service.cancel_own(request, " ".join(words))
+                count = await reminder_service.cancel_own(requester, " ".join(words))
                 return PrivateReply(_cancel_reply(count, " ".join(words)))
             case _:
                 prefix = self._services.prefix(request.place)

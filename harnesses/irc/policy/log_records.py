@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from harnesses.irc.protocol.events import IrcEvent
@@ -85,11 +84,6 @@ def to_log_event(event: IrcEvent, place: Place) -> Event:
         msgid=event.msgid,
         own=event.own,
     )
-
-
-def split_lines(event: Event) -> list[Event]:
-    """Return the event once for each line that was said."""
-    return [replace(event, text=line) for line in event.text.split("\n")]
 
 
 def bot_event(

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from harnesses.core.services.reminders import ReminderTools
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.policy.log_records import channel_key
@@ -16,7 +17,7 @@ from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply,
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.questions.tools import OPERATE, AdminTools, ChannelTools, persona_values
-from harnesses.irc.reminders import ReminderService, ReminderTools
+from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.replies.streaming_reply import StreamingReply
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import PROGRESS
@@ -33,10 +34,8 @@ class QuestionHandler:
         services: BotServices,
         log_views: LogViews,
         proactive: ProactiveSpeech,
-        reminders: ReminderService,
     ) -> None:
-        self._services, self._log_views = services, log_views
-        self._proactive, self._reminders = proactive, reminders
+        self._services, self._log_views, self._proactive = services, log_views, proactive
         self._concurrency = ConcurrencyLimit()
 
     async def ask(self, request: CommandRequest) -> str:
@@ -119,7 +118,7 @@ class QuestionHandler:
         if logs:
             tools.append(self._log_views.tools(request.place, request.scope, request.pending_event))
         if "remind" in request.words.lower():
-            tools.append(ReminderTools(self._reminders, request))
+            tools.append(ReminderTools(tendril.remind, requester_of(request)))
         if TEACH in rights and is_lesson(request.words):
             room, now = channel_key(request.place, network.fold), tendril.clock.now
             tools.append(TeachingTools(tendril.skills, room, request.nick, now))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.policy.log_records import split_lines, to_log_event
+from harnesses.core.services.shared_log import split_lines
+from harnesses.irc.policy.log_records import to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.multiline import MOST_LINES, OPEN_AT_ONCE
 from storage.chat_log.event import Place

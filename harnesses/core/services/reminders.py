@@ -7,6 +7,7 @@ what the model is busy with.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated
@@ -14,13 +15,15 @@ from typing import Annotated
 import structlog
 from pydantic import Field
 
-from harnesses.irc.policy.requests import CommandRequest
 from llm.messages.escaping import escape_tags
-from llm.scheduling.cron_schedule import Timetable, parse_zone
+from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
 from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import ToolError, tool
+from storage.chat_log.event import Place
+from storage.chat_log.pending_event import PendingEvent
 from storage.db.database import Database, to_micros
+from storage.memory.memories import Memories, person_of
 from storage.queues.jobs import Job, Jobs
 from storage.queues.reminders import Owner, Reminder, Reminders
 from terrarium.clock import Clock
@@ -35,21 +38,59 @@ _KIND = "reminder"
 _KEPT = timedelta(days=30)  # for which a reminder waits for somebody who does not come
 _LATE = timedelta(minutes=2)  # from when on we say that it is late
 
-Say = Callable[[Reminder, str], Awaitable[timedelta | None]]
-"""Says a text to whom a reminder belongs, where it belongs; until when to wait if that is not
-possible."""
 
-Zone = Callable[[CommandRequest], Awaitable[str]]
-"""The name of the time zone in which whoever asks means their times."""
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """A person who asks for something that outlives the conversation, and where they ask.
+
+    `room` and `person` are the names under which memory keeps the place and the person.
+    `question` is the line that asks, on its way into the log; `queued` the time at which a request
+    that had to wait for its turn was made. An admin (`is_admin`) may cancel what others asked for.
+    """
+
+    owner: Owner
+    place: Place
+    private: bool
+    room: str
+    person: str
+    question: PendingEvent | None = None
+    queued: datetime | None = None
+    is_admin: bool = False
+
+    async def question_event_id(self) -> int:
+        """Return the log's id of the line that asks, once it is there; 0 when none is logged."""
+        return await self.question.wait_visible() if self.question else 0
+
+
+SayReminder = Callable[[Reminder, str], Awaitable[timedelta | None]]
+"""Says a text to whom a reminder belongs, where it belongs; returns how long to wait if that is not
+possible now."""
 
 _log = structlog.get_logger()
 
 
 class ReminderService:
-    """The reminders of one tendril. `lock` is a file that whoever says reminders holds."""
+    """The reminders of one tendril, in its `database`.
 
-    def __init__(self, database: Database, clock: Clock, zone: Zone, say: Say, lock: Path) -> None:
-        self._kept, self._clock, self._zone, self._say = Reminders(database), clock, zone, say
+    `zone` returns the name of the time zone that counts for people of whom memory knows none.
+    `lock` is a file that whoever says reminders holds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        zone: Callable[[], str],
+        say: SayReminder,
+        lock: Path,
+    ) -> None:
+        self._kept, self._clock, self._default_zone, self._say = (
+            Reminders(database),
+            clock,
+            zone,
+            say,
+        )
+        self._memories = Memories(database)
         self._jobs = Jobs(database, clock.now)
         self._worker = Worker(self._jobs, {_KIND: self._fire}, clock, lock)
 
@@ -59,31 +100,31 @@ class ReminderService:
             await self._plan(reminder)
         await self._worker.run()
 
-    async def parse_time(self, request: CommandRequest, text: str) -> tuple[ResolvedTime, str]:
+    async def parse_time(self, requester: Requester, text: str) -> tuple[ResolvedTime, str]:
         """Return the time that a text names, as whoever asks means it, and the rest of it. Raises
         NotUnderstood."""
-        asked = request.queued or self._clock.now()
-        return parse_time(text, asked, await self.zone_of(request))
+        asked = requester.queued or self._clock.now()
+        return parse_time(text, asked, await self.zone_of(requester))
 
-    async def zone_of(self, request: CommandRequest) -> tzinfo:
+    async def zone_of(self, requester: Requester) -> tzinfo:
         """Return the time zone in which whoever asks means their times. Raises StorageError."""
-        return parse_zone(await self._zone(request))
+        return parse_zone(await self._zone(requester))
 
-    async def add(self, request: CommandRequest, time: ResolvedTime, text: str) -> str:
+    async def add(self, requester: Requester, time: ResolvedTime, text: str) -> str:
         """Keep a reminder for whoever asks; what to tell them. Raises NotUnderstood."""
         if not text.strip():
             raise NotUnderstood("Of what?")
         if len(text) > LONGEST:
             raise NotUnderstood(f"A reminder has at most {LONGEST} characters.")
         reminder = Reminder(
-            owner_of(request),
-            request.place,
-            request.private,
+            requester.owner,
+            requester.place,
+            requester.private,
             text.strip(),
             time.due,
             time.rule,
-            await self._zone(request),
-            await request.pending_event.wait_visible(),
+            await self._zone(requester),
+            await requester.question_event_id(),
         )
         kept = await self._kept.add(reminder)
         if kept is None:
@@ -92,9 +133,9 @@ class ReminderService:
         again = ", and again each time" if kept.rule else ""
         return f"I will remind you on {_format_due(kept)}{again}. Its number is {kept.id}."
 
-    async def list_text(self, request: CommandRequest) -> str:
+    async def list_text(self, requester: Requester) -> str:
         """Return the reminders of whoever asks."""
-        found = await self._kept.for_owner(owner_of(request))
+        found = await self._kept.for_owner(requester.owner)
         lines = [
             f"{reminder.id}:"
             f" {_format_due(reminder)}{' (again and again)' if reminder.rule else ''}:"
@@ -103,19 +144,25 @@ class ReminderService:
         ]
         return "\n".join(lines) or "I am to remind you of nothing."
 
-    async def cancel(self, request: CommandRequest, number: int) -> bool:
+    async def cancel(self, requester: Requester, number: int) -> bool:
         """Drop a reminder of whoever asks, an admin anybody's; whether there was one."""
-        return await self._kept.remove(number, None if request.admin else owner_of(request))
+        return await self._kept.remove(number, None if requester.is_admin else requester.owner)
 
-    async def cancel_own(self, request: CommandRequest, words: str) -> int | None:
+    async def cancel_own(self, requester: Requester, words: str) -> int | None:
         """Drop the one reminder of whoever asks that has some words in it, or all of them; how
         many that were, None when several fit the words."""
-        owner = owner_of(request)
+        owner = requester.owner
         own = await self._kept.for_owner(owner)
         found = [each for each in own if words == "all" or words in each.text.lower()]
         if words != "all" and len(found) > 1:
             return None
         return sum([await self._kept.remove(each.id, owner) for each in found])
+
+    async def _zone(self, requester: Requester) -> str:
+        """Return the name of the zone that memory has of a person, else the default."""
+        person = person_of(requester.person)
+        fact = await self._memories.fact(requester.room, person, TIMEZONE_FACT)
+        return fact.text if fact and is_zone(fact.text) else self._default_zone()
 
     async def _plan(self, reminder: Reminder) -> None:
         key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
@@ -133,7 +180,7 @@ class ReminderService:
             await self._jobs.postpone(job, now + pause)
             return
         _log.info(
-            "irc.reminded",
+            "reminder.said",
             network=reminder.place.network,
             reminder=reminder.id,
             in_vain=pause is not None,
@@ -143,12 +190,6 @@ class ReminderService:
             await self._plan(await self._kept.move(reminder, table.after(now)))
         else:
             await self._kept.remove(reminder.id)
-
-
-def owner_of(request: CommandRequest) -> Owner:
-    """Return whoever asks as the owner of a reminder."""
-    who = request.who
-    return Owner(request.network.name, who.nick, who.user, who.host, who.account)
 
 
 def _words(reminder: Reminder, now: datetime) -> str:
@@ -166,8 +207,8 @@ def _format_due(reminder: Reminder) -> str:
 class ReminderTools:
     """The same for the model, in the name of whoever asks, and of nobody else."""
 
-    def __init__(self, reminder_service: ReminderService, request: CommandRequest) -> None:
-        self._reminder_service, self._request = reminder_service, request
+    def __init__(self, reminder_service: ReminderService, requester: Requester) -> None:
+        self._reminder_service, self._requester = reminder_service, requester
 
     @tool(effect=True)
     async def remind(
@@ -177,21 +218,21 @@ class ReminderTools:
     ) -> str:
         """Remind the person who asks you of something later, here."""
         try:
-            time, rest = await self._reminder_service.parse_time(self._request, when)
+            time, rest = await self._reminder_service.parse_time(self._requester, when)
             if rest:
                 raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {FORMS}")
-            return await self._reminder_service.add(self._request, time, text)
+            return await self._reminder_service.add(self._requester, time, text)
         except NotUnderstood as error:
             raise ToolError(str(error)) from error
 
     @tool(reads=True)
     async def reminders(self) -> str:
         """List the reminders of the person who asks you, with their numbers."""
-        return escape_tags(await self._reminder_service.list_text(self._request))
+        return escape_tags(await self._reminder_service.list_text(self._requester))
 
     @tool(effect=True)
     async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
         """Cancel a reminder of the person who asks you, by its number."""
-        if not await self._reminder_service.cancel(self._request, number):
+        if not await self._reminder_service.cancel(self._requester, number):
             raise ToolError(f"they have no reminder {number}")
         return "cancelled"

@@ -1,0 +1,1 @@
+"""Services that every tendril has: the shared log, the outbox, reminders, privacy."""

@@ -1,0 +1,67 @@
+"""The outbox of a tendril: what others have it say, and what it has others say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import structlog
+
+from harnesses.core.errors import UnknownTendril
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.db.errors import StorageError
+from storage.queues.outbox import Outbox, outbox_path
+
+_POLL = 1.0  # seconds between looks at the outbox
+
+SayText = Callable[[Place, str], Awaitable[bool]]
+"""Says a text at a place; returns False while that is not possible."""
+
+_log = structlog.get_logger()
+
+
+class TendrilOutbox:
+    """Hands messages to other tendrils, and takes those that are for this one, its `owner`.
+
+    A message is stored until it has been said, so that neither side's restart loses it. `known`
+    are the names of the tendrils that there are.
+    """
+
+    def __init__(self, outbox: Outbox, owner: str, known: Collection[str]) -> None:
+        self._outbox, self._owner, self._known = outbox, owner, known
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, data: Path, owner: str) -> AsyncIterator[TendrilOutbox]:
+        """Open the outbox of a data folder. Raises StorageError."""
+        known = {*entry_points(group="terrarium.tendrils").names, owner}
+        async with Database.open(outbox_path(data)) as database:
+            yield cls(Outbox(database), owner, known)
+
+    async def say(self, tendril: str, channel: str, text: str, *, key: str) -> None:
+        """Have `tendril` say a text on "#channel" or "network/#channel", once for each `key`.
+
+        Returns when the message is stored; it is said when that tendril is there. Without a
+        network the first one is meant on which the tendril is in such a channel. Raises
+        UnknownTendril, ValueError for a name that is no channel's, and StorageError.
+        """
+        if tendril not in self._known:
+            raise UnknownTendril(tendril, sorted(self._known))
+        place = ChannelName.parse_channel(channel).on("")
+        await self._outbox.put(f"{self._owner}/{key}", place, text, tendril=tendril)
+
+    async def deliver(self, say: SayText) -> None:
+        """Say the messages for this tendril, in order and each second anew, until cancelled."""
+        while True:
+            try:
+                for message in await self._outbox.list_unsent(self._owner):
+                    if await say(message.place, message.text):
+                        await self._outbox.mark_sent(message)
+            except StorageError as error:  # a full disk passes
+                _log.error("outbox.not_delivered", error=str(error))
+            await asyncio.sleep(_POLL)

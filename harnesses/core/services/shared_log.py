@@ -1,0 +1,202 @@
+"""The log that all tendrils share, as one of them writes and reads it.
+
+What is said on a tendril's medium is recorded under a network name of its own. With that the pages,
+the HTTP API, search, scopes, statistics and the right to be forgotten hold for it as they do for
+IRC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from llm.log_questions.answers import Quoting
+from llm.prompt.log_window import LogWindow
+from llm.threads.channel_threads import ChannelThreads
+from llm.tools.log_search import LogTools
+from llm.tools.semantic_search import SemanticIndex
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import Event, EventType, Identity, Place, Scope
+from storage.chat_log.opt_outs import OptOuts
+from storage.chat_log.pending_event import PendingEvent
+from storage.db.database import Database, to_micros
+from storage.log import ChatLog, Query
+from storage.search.models import Order, SearchQuery
+from terrarium.clock import Clock
+
+_ESCAPED = str.maketrans({"/": "%2F", "%": "%25"})
+_LINES = 50  # of a window, unless another number is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedLine:
+    """A line on its way into the log: where it was said, by whom, and with which words.
+
+    `pending` has no event where nothing is logged; then nothing is to be remembered of it either.
+    """
+
+    place: Place
+    who: Identity
+    text: str
+    pending: PendingEvent
+
+    @property
+    def is_logged(self) -> bool:
+        """True unless the line is not kept."""
+        return self.pending.event is not None
+
+
+class TendrilLog:
+    """The shared log, for a tendril whose rooms are on `network`.
+
+    A room whose name begins with "#" is public: it is listed, shown and searched. Any other is
+    private. `chat_log` is the whole log, whoever's it is, in `database`; `opt_outs` are the people
+    of whom nothing is kept, `semantic_index` finds lines by meaning where they are indexed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        chat_log: ChatLog,
+        network: str,
+        clock: Clock,
+        quoting: Quoting,
+        semantic_index: SemanticIndex | None = None,
+    ) -> None:
+        self.database, self.chat_log, self.network = database, chat_log, network
+        self.opt_outs = OptOuts(database)
+        self.semantic_index = semantic_index
+        self._clock, self._quoting = clock, quoting
+        self._threads: dict[Place, ChannelThreads] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        database: Database,
+        network: str,
+        clock: Clock,
+        quoting: Quoting,
+        semantic_index: SemanticIndex | None = None,
+    ) -> AsyncIterator[TendrilLog]:
+        """Open the log in `database`; on leaving, all that was recorded is stored. Raises
+        StorageError."""
+        async with ChatLog.open(database) as chat_log:
+            log = cls(database, chat_log, network, clock, quoting, semantic_index)
+            await log.opt_outs.load()
+            yield log
+
+    def place(self, room: str) -> Place:
+        """Return a room of this tendril as the log names it."""
+        return Place(self.network, room)
+
+    def record(
+        self, room: str, who: Identity, text: str, *, type: EventType = EventType.PRIVMSG
+    ) -> LoggedLine:
+        """Queue a line that somebody has just said in a room, and return at once.
+
+        It is not kept where the person has opted out, or with "[nolog]" in it.
+        """
+        place = self.place(room)
+        event = replace(
+            self._event(place, who.nick, text, type),
+            user=who.user,
+            host=who.host,
+            account=who.account,
+        )
+        return LoggedLine(place, who, text, self.write(event))
+
+    def record_own(
+        self, room: str, nick: str, text: str, answers: LoggedLine | None = None
+    ) -> None:
+        """Queue a line that this tendril has said in a room under its `nick`; with the line that it
+        `answers`, it is kept only if that is, and forgotten with it."""
+        if answers and not answers.is_logged:
+            return
+        event = self._event(self.place(room), nick, text, EventType.PRIVMSG)
+        for line in split_lines(replace(event, own=True)):
+            self.chat_log.write(line, answers.pending if answers else None)
+
+    def write(self, event: Event, *, may_log: bool = True) -> PendingEvent:
+        """Queue an event, line by line, and return the first line on its way; without an event
+        where it `may_log` nothing or the person has opted out."""
+        keeps = may_log and self.opt_outs.opt_out_rules.keeps(event)
+        lines = split_lines(event) if keeps else [None]
+        first, *_ = [self.chat_log.write(line) for line in lines]
+        return first
+
+    def window(self, line: LoggedLine, *, last: int = _LINES) -> LogWindow:
+        """Return what was said before a line in its room, for the turn that answers it: the `last`
+        lines, and what belongs to the question from further back."""
+        event, place = line.pending.event, line.place
+        asked = event.time if event else self._clock.now()
+        return LogWindow(
+            log=self.chat_log,
+            place=place,
+            anchor=to_micros(asked) // 1000,  # ids of the log follow time
+            last=last,
+            speaker=line.who.nick,
+            threads=self._threads_of(place) if is_public(place) else None,
+            pending_event=line.pending,
+            quoting=self._quoting,
+            semantic_index=self.semantic_index,
+        )
+
+    def tools(self, room: str, *more: str, before: LoggedLine | None = None) -> LogTools:
+        """Return tools by which a model searches these rooms, and no other, as they were before a
+        line."""
+        pending = before.pending if before else None
+        return LogTools(self.chat_log, self._scope(room, *more), pending, self.semantic_index)
+
+    async def search(self, words: str, room: str, *more: str, limit: int = 20) -> Sequence[Event]:
+        """Return the newest lines of these rooms that have some words, in order of time. Raises
+        StorageError."""
+        within = Query(scope=self._scope(room, *more), limit=limit)
+        page = await self.chat_log.search(SearchQuery(text=words, within=within, order=Order.TIME))
+        return [hit.event for hit in page.hits][::-1]
+
+    async def recent(self, room: str, *, limit: int = 20) -> Sequence[Event]:
+        """Return the last events of a room, in order of time. Raises StorageError."""
+        return await self.chat_log.find(Query(scope=self._scope(room), limit=limit))
+
+    def _scope(self, *rooms: str) -> Scope:
+        return Scope.from_places(*map(self.place, rooms))
+
+    def _event(self, place: Place, nick: str, text: str, type: EventType) -> Event:
+        return Event(
+            network=place.network,
+            channel=place.channel,
+            private=not is_public(place),
+            type=type,
+            time=self._clock.now(),
+            nick=nick,
+            text=text,
+        )
+
+    def _threads_of(self, place: Place) -> ChannelThreads:
+        if place not in self._threads:
+            self._threads[place] = ChannelThreads(self.chat_log, place)
+        return self._threads[place]
+
+
+def is_public(place: Place) -> bool:
+    """Return whether a place is a channel, which the pages list and show."""
+    return ChannelName(None, place.channel).is_channel
+
+
+def split_lines(event: Event) -> list[Event]:
+    """Return the event once for each line that was said."""
+    return [replace(event, text=line) for line in event.text.split("\n")]
+
+
+def room_name(place: Place) -> str:
+    """Return the name under which memory keeps a place; a slash in the place's own name is escaped,
+    so that no room has the name of a conversation in another."""
+    return f"{place.network}/{place.channel.lower().translate(_ESCAPED)}"
+
+
+def conversation_name(place: Place, who: Identity) -> str:
+    """Return the name of the conversation of a person in a place. In public everybody has one of
+    their own, so that nobody waits for another's answer."""
+    return f"{room_name(place)}/{who.name.lower()}" if is_public(place) else room_name(place)

@@ -1,0 +1,143 @@
+"""The means of a tendril on its medium: the shared log, the outbox, reminders, privacy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.core.services.privacy import PrivacyService
+from harnesses.core.services.reminders import ReminderService, Requester
+from harnesses.core.services.shared_log import (
+    LoggedLine,
+    TendrilLog,
+    conversation_name,
+    is_public,
+    room_name,
+)
+from harnesses.core.tendril.resources import TendrilResources
+from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.turn_request import TurnRequest
+from llm.log_questions.answers import Quoting
+from llm.tools.semantic_search import SemanticIndex
+from storage.chat_log.event import Place
+from storage.db.database import Database
+from storage.queues.reminders import Owner, Reminder
+from storage.settings import StorageSettings, log_path
+
+_AGAIN = timedelta(seconds=15)  # until a reminder that could not be said is tried again
+
+
+class TendrilMedium(TendrilResources):
+    """The resources of a tendril, and what it needs to listen and speak on its medium.
+
+    `log` is the log that all tendrils share, `outbox` has other tendrils say something, `remind`
+    keeps reminders and `privacy` what people decide about their words. A tendril that overrides
+    `say` says what others put into its outbox, and its reminders.
+    """
+
+    log: TendrilLog
+    outbox: TendrilOutbox
+    remind: ReminderService
+    privacy: PrivacyService
+    status: StatusFile
+
+    async def say(self, place: Place, text: str) -> bool:
+        """Say a text at a place of this medium; return False while that is not possible. To be
+        overridden by a tendril that can speak without having been asked."""
+        return False
+
+    async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:
+        """Say a reminder where it belongs; return how long to wait if that is not possible now.
+
+        To be overridden where a private one is not said by `say`.
+        """
+        address = "" if reminder.private else f"{reminder.owner.nick}: "
+        return None if await self.say(reminder.place, f"{address}{text}") else _AGAIN
+
+    async def until_speaking(self) -> None:
+        """Wait until something can be said: until the tendril is ready, unless overridden."""
+        await self.status.became_ready.wait()
+
+    def request(self, line: LoggedLine, text: str = "") -> TurnRequest:
+        """Return the question in a line as a request for `turn`, with the log of its room.
+
+        `text` is the question where it is not the whole line, as after "Terra:". Change what you
+        like of the request by `dataclasses.replace`.
+        """
+        place = line.place
+        return TurnRequest(
+            conversation=conversation_name(place, line.who),
+            who=line.who.nick,
+            text=text or line.text,
+            person=line.who.name.lower(),
+            room=room_name(place),
+            log_window=self.log.window(line, last=self.agent.max_context_messages),
+            tools=[self.log.tools(place.channel, before=line)],
+            values={"room": place.channel},
+            private=not is_public(place),
+            keeps=line.is_logged,
+        )
+
+    def requester(self, line: LoggedLine) -> Requester:
+        """Return whoever said a line as somebody who asks for reminders, where they said it."""
+        who, place = line.who, line.place
+        return Requester(
+            owner=Owner(place.network, who.nick, who.user, who.host, who.account),
+            place=place,
+            private=not is_public(place),
+            room=room_name(place),
+            person=who.name.lower(),
+            question=line.pending,
+        )
+
+    @asynccontextmanager
+    async def open_resources(self) -> AsyncIterator[None]:
+        """Open the log and the outbox beside everything else. Raises StorageError, ConfigError."""
+        data, clock = self.config.data, self.clock
+        async with (
+            super().open_resources(),
+            self._log_database() as database,
+            TendrilLog.open(
+                database, self.name, clock, Quoting(self.agent.zone), self._index_of(database)
+            ) as self.log,
+            TendrilOutbox.open(data, self.name) as self.outbox,
+        ):
+            self.remind = ReminderService(
+                self.database,
+                clock,
+                lambda: self.agent.zone_name,
+                self.say_reminder,
+                data / "run" / f"{self.name}-reminders.lock",
+            )
+            self.privacy = PrivacyService(
+                self.log, self.database, self.accounting, self.config, clock
+            )
+            yield
+
+    @asynccontextmanager
+    async def _log_database(self) -> AsyncIterator[Database]:
+        """Open the file of the log, unless it is the tendril's own. Raises StorageError."""
+        path = log_path(self.config)
+        if path == self.database.path:
+            yield self.database
+        else:
+            async with Database.open(path) as database:
+                yield database
+
+    def _index_of(self, database: Database) -> SemanticIndex | None:
+        """Return the index of the log by meaning, None where lines are not indexed."""
+        is_indexed = self.config.section(StorageSettings).semantic
+        return SemanticIndex(self.client, database) if is_indexed else None
+
+    async def speak(self) -> None:
+        """Say what is in the outbox and the reminders that are due, once that is possible, until
+        cancelled."""
+        if type(self).say is TendrilMedium.say:
+            return
+        await self.until_speaking()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.outbox.deliver(self.say))
+            tasks.create_task(self.remind.run())

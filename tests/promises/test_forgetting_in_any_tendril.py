@@ -1,0 +1,80 @@
+"""What holds for the words of people on IRC holds on the medium of any other tendril."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from terrarium import Identity
+from tests.kit.clock import ManualClock
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.room_tendril import ADA, BOB, TEA, room_tendril, rooms_config
+
+SECRET = "swordfish"
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def files_with(folder: Path, word: str) -> list[str]:
+    """The files below a folder that have the word in them."""
+    return sorted(
+        path.name
+        for path in folder.rglob("*")
+        if path.is_file() and word.encode() in path.read_bytes()
+    )
+
+
+async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file_of_any_tendril(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script:
+        async with room_tendril(rooms_config(tmp_path, script.url)) as tendril:
+            script.say(f"Your word is {SECRET}.")
+            line = await tendril.hear(TEA, ADA, f"my word is {SECRET}, what is it?")
+            result = await tendril.turn(tendril.request(line))
+            tendril.log.record_own(TEA, "Terra", result.text, line)
+            requester = tendril.requester(line)
+            time, _ = await tendril.remind.parse_time(requester, "tomorrow at 9")
+            await tendril.remind.add(requester, time, f"of {SECRET}")
+            memory = tendril.memory.for_room(requester.room, "rooms/#tea/ada", requester.person)
+            await memory.personal().remember(SECRET, "word")
+            await tendril.hear(TEA, BOB, "I say nothing of it")
+            person = tendril.privacy.person(ADA)
+            kept = await tendril.privacy.count(person)
+            assert (kept.events, kept.reminders) == (1, 1)
+            assert files_with(tmp_path, SECRET)
+            gone = await tendril.privacy.forget(person)
+            assert (gone.events, gone.replies, gone.is_finished) == (1, 1, True)
+            assert not await tendril.privacy.count(person)
+            assert [event.nick for event in await tendril.log.recent(TEA)] == ["bob"]
+        assert files_with(tmp_path, SECRET) == []
+
+
+async def test_of_whoever_opts_out_nothing_is_kept_and_nobody_else_takes_it_back(
+    tmp_path: Path,
+) -> None:
+    async with room_tendril(rooms_config(tmp_path)) as tendril:
+        await tendril.privacy.opt_out(ADA)
+        assert not (await tendril.hear(TEA, ADA, "not kept")).is_logged
+        thief = Identity("ada", account="mallory@example.org")
+        assert not await tendril.privacy.opt_in(thief)
+        assert not (await tendril.hear(TEA, ADA, "not kept either")).is_logged
+        assert await tendril.privacy.opt_in(ADA)
+        assert (await tendril.hear(TEA, ADA, "kept again")).is_logged
+        assert [event.text for event in await tendril.log.recent(TEA)] == ["kept again"]
+
+
+async def test_a_forgetting_is_confirmed_by_the_one_who_wants_it_once_and_in_time(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock(NOW)
+    async with room_tendril(rooms_config(tmp_path), clock) as tendril:
+        privacy = tendril.privacy
+        ada, bob = privacy.person(ADA), privacy.person(BOB)
+        word = privacy.confirmation_word(ada)
+        assert not privacy.confirms(bob, word)
+        assert not privacy.confirms(ada, "another")
+        assert privacy.confirms(ada, word)
+        assert not privacy.confirms(ada, word)
+        word = privacy.confirmation_word(ada)
+        await clock.advance(timedelta(minutes=2))
+        assert not privacy.confirms(ada, word)
