@@ -20,8 +20,8 @@ from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 
 LIMITS = {
-    "harnesses/core": 11,
-    "harnesses/irc": 31,
+    "harnesses/core": 12,
+    "harnesses/irc": 30,
     "llm/agent": 6,
     "llm/client": 5,
     "llm/intents": 1,
