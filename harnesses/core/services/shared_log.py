@@ -167,7 +167,6 @@ class TendrilLog:
         return Event(
             network=place.network,
             channel=place.channel,
-            private=not is_public(place),
             type=type,
             time=self._clock.now(),
             nick=nick,
