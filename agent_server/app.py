@@ -59,7 +59,12 @@ def create_app(config: Config, policy: AdmissionPolicy | None = None) -> AgentSe
             await metering.restore_quotas()
             yield
 
-    app = AgentServer(title="Terrarium agent server", lifespan=lifespan)
+    app = AgentServer(
+        title="Terrarium agent server",
+        lifespan=lifespan,
+        docs_url=None,  # these pages load their scripts from elsewhere
+        redoc_url=None,
+    )
     endpoints = api.mount(app, ServerState(pool, embedder, metering, usage.currency))
     limited = BodySizeLimitMiddleware(endpoints, server.max_body_bytes)
     app.front = AccessLogMiddleware(AuthMiddleware(limited, api_keys), metering.metrics)

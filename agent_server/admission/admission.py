@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_server.admission.admitted_engine import AdmittedEngine
+from agent_server.admission.admitted_engine import AdmittedEngine, EngineQueues
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import Scheduler
 from agent_server.engine_protocol import Engine
@@ -18,6 +18,9 @@ from terrarium.config import Config
 
 EMBEDDING_PLACES = 4
 """Requests that take turns with the embedding model, batch by batch."""
+
+COUNTING_PLACES = 2
+"""Prompts whose tokens one engine counts at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,25 @@ class Admission:
         return self._wrap(EmbeddingEngine(), EMBEDDER, EMBEDDING_PLACES, yields=False)
 
     def _wrap(self, engine: Engine, name: str, places: int, *, yields: bool) -> AdmittedEngine:
+        wanted = self._policy.yields
+        queues = EngineQueues(
+            self._queue(places, yields=yields if wanted is None else wanted),
+            self._queue(COUNTING_PLACES, yields=False),
+        )
+        return AdmittedEngine(engine, name, queues, self._metering)
+
+    def _queue(self, places: int, *, yields: bool) -> AdmissionQueue:
         policy = self._policy
         scheduler = Scheduler(
             places,
             reserved=_reserved(places),
             share=policy.background_share,
             most_waiting=self._settings.max_waiting,
-            yields=yields if policy.yields is None else policy.yields,
+            yields=yields,
         )
-        queue = AdmissionQueue(
+        return AdmissionQueue(
             scheduler, interactive=policy.max_wait, background=policy.max_wait_background
         )
-        return AdmittedEngine(engine, name, queue, self._metering)
 
 
 def _reserved(places: int) -> int:

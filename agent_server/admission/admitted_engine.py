@@ -83,15 +83,24 @@ _EMA_ALPHA = 0.1
 """How much the last answer counts in the running mean of answers' lengths."""
 
 
+@dataclass(frozen=True, slots=True)
+class EngineQueues:
+    """The queues in front of one engine: for answers, and for prompts of which tokens are only
+    counted."""
+
+    answers: AdmissionQueue
+    counts: AdmissionQueue
+
+
 class AdmittedEngine:
     """Admits chats and embeddings to another engine, one by one."""
 
-    def __init__(
-        self, engine: Engine, name: str, queue: AdmissionQueue, metering: Metering
-    ) -> None:
+    def __init__(self, engine: Engine, name: str, queues: EngineQueues, metering: Metering) -> None:
+        queue = queues.answers
         self._engine = engine
         self._name = name
         self._queue = queue
+        self._counting = queues.counts
         self._metering = metering
         self._length = float(FIRST_GUESS)
         self._failed = False
@@ -118,9 +127,21 @@ class AdmittedEngine:
         """Ask the engine what its model can do."""
         return await self._engine.model_info()
 
-    async def count(self, body: Mapping[str, Any]) -> TokenCount:
-        """Count tokens, without waiting: nothing is generated."""
-        return await self._engine.count(body)
+    async def count(self, body: Mapping[str, Any], context: RequestContext) -> TokenCount:
+        """Count tokens when there is a place for it, which no answer takes. Raises ApiError."""
+        quotas, expected = self._metering.counting, context.size // BYTES_PER_TOKEN
+        charge = quotas.charge(context.key, expected, time.time())
+        request, counted = _queued(context, expected), None
+        try:
+            await self._counting.acquire(request)
+            try:
+                counted = await self._engine.count(body)
+                return counted
+            finally:
+                self._counting.release(request, expected)
+        finally:
+            if charge:
+                quotas.reconcile(charge, counted.count if counted else 0)
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Answer an embeddings request when there is a place. Raises ApiError."""
@@ -193,13 +214,7 @@ class AdmittedEngine:
         charge = metering.quotas.charge(
             context.key, round(prompt + length), time.time(), again=context.attempts
         )
-        request = QueuedRequest(
-            context.key.name,
-            prompt + length,
-            context.key.weight,
-            context.background,
-            context.key.parallel,
-        )
+        request = _queued(context, prompt + length)
         try:
             with self._measure_wait(context):
                 await self._queue.acquire(request)
@@ -239,6 +254,12 @@ class AdmittedEngine:
             context.key.name, call.model(self._name), used, requests=int(is_first)
         )
         context.usage = used if context.usage is None else context.usage + used
+
+
+def _queued(context: RequestContext, tokens: float) -> QueuedRequest:
+    """Return a request for a queue, which will cost about so many tokens."""
+    key = context.key
+    return QueuedRequest(key.name, tokens, key.weight, context.background, key.parallel)
 
 
 def _limit(body: Mapping[str, Any]) -> float:

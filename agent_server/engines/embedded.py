@@ -10,10 +10,11 @@ import asyncio
 import json
 import secrets
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +67,34 @@ FAREWELL = 1.0
 """Seconds a child has to end by itself before it is killed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Watchdog:
+    """The rules by which a child that runs and no longer answers is noticed; tests take others.
+
+    All are seconds. A busy child is asked every `look`, and is to answer in `answer`: its loop does
+    between two batches of tokens. After `unready` without an answer the engine is not ready. The
+    child is ended after the engine's timeout, or after `abandoned` if a request was given up.
+    """
+
+    look: float = 1.0
+    answer: float = 2.0
+    unready: float = 10.0
+    abandoned: float = 30.0
+
+
 class EmbeddedEngine:
     """llama.cpp in a child process, spoken to over HTTP like any other engine.
 
     While the child is away every request gets EngineUnavailable (503).
     """
 
-    def __init__(self, spec: EngineSpec, *, timeout: float) -> None:
+    def __init__(
+        self, spec: EngineSpec, *, timeout: float, watchdog: Watchdog | None = None
+    ) -> None:
         self._spec = spec
         self._timeout = timeout
+        self._watchdog = watchdog or Watchdog()
+        self._is_stuck = False
         self._http: HttpEngine | None = None
         self._gpus: tuple[Gpu, ...] = ()
 
@@ -109,7 +129,7 @@ class EmbeddedEngine:
 
     async def ready(self) -> bool:
         """Return whether the child has loaded the model and answers."""
-        return self._http is not None and await self._http.ready()
+        return self._http is not None and not self._is_stuck and await self._http.ready()
 
     async def model_info(self) -> ModelInfo:
         """Ask the child; it is loaded without a projector and cannot see."""
@@ -158,10 +178,49 @@ class EmbeddedEngine:
                 self._http = http
                 gpus = [gpu.name for gpu in self._gpus]
                 log.info("engine.started", pid=process.pid, model=spec.path, gpus=gpus)
-                return await _until_ended(process)
+                return await self._until_ended_or_stuck(process, http)
         finally:
             self._http = None
+            self._is_stuck = False
             await end_child(process, FAREWELL)
+
+    async def _until_ended_or_stuck(self, process: Process, http: HttpEngine) -> int:
+        """Return the exit status of a child; one that no longer answers is ended."""
+        ended = asyncio.create_task(_until_ended(process))
+        stuck = asyncio.create_task(self._until_stuck(http))
+        try:
+            await asyncio.wait({ended, stuck}, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                log.error("engine.stuck", pid=process.pid)
+                await end_child(process, FAREWELL)
+            return await ended
+        finally:
+            for task in (ended, stuck):
+                task.cancel()
+            await asyncio.wait({ended, stuck})
+
+    async def _until_stuck(self, http: HttpEngine) -> None:
+        """Return when the child has not answered for so long that it has to be ended.
+
+        llama.cpp makes the grammar of a request in its main loop, and does not stop for a client
+        that has left: then it answers nobody.
+        """
+        rules, given_up = self._watchdog, http.given_up
+        while True:
+            await asyncio.sleep(rules.look)
+            if not http.is_busy and http.given_up == given_up:
+                continue  # nothing to do, and nothing left behind
+            before, since = http.given_up, time.monotonic()
+            while not await http.responds(rules.answer):
+                silent = time.monotonic() - since
+                self._is_stuck = silent >= rules.unready
+                is_abandoned = http.given_up != given_up
+                if silent >= (
+                    min(rules.abandoned, self._timeout) if is_abandoned else self._timeout
+                ):
+                    return
+                await asyncio.sleep(rules.look)
+            given_up, self._is_stuck = before, False
 
 
 def _identity(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -130,6 +131,21 @@ class HttpEngine(UpstreamEngine):
             "tokens"
         ]
         return TokenCount(tuple(tokens), len(tokens), None)
+
+    @property
+    def given_up(self) -> int:
+        """How many requests were left before the first byte of an answer."""
+        return self._upstream_pool.given_up
+
+    async def responds(self, seconds: float) -> bool:
+        """Return whether llama.cpp's main loop answers in time; its other addresses always do."""
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._upstream_pool.send(UpstreamRequest("GET", "/slots"))
+                await answer.read_all()
+        except (TimeoutError, ApiError):
+            return False
+        return True
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Pass an embeddings request on; a model named in `body` stays, for upstreams of many."""

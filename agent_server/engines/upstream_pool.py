@@ -36,13 +36,17 @@ BREAK_AFTER = 3
 
 @dataclass(slots=True, eq=False)
 class Upstream:
-    """A circuit breaker: `down` while requests do not go there. `in_flight` counts them."""
+    """A circuit breaker: `down` while requests do not go there.
+
+    `in_flight` counts them, `given_up` those that were left before the first byte of an answer.
+    """
 
     url: str
     connection_pool: ConnectionPool
     failures: int = 0
     down: bool = False
     in_flight: int = 0
+    given_up: int = 0
 
     def record_success(self) -> None:
         """Close the circuit after an answer."""
@@ -174,6 +178,11 @@ class UpstreamPool:
         """True while a request is in flight."""
         return any(each.in_flight for each in self._pool)
 
+    @property
+    def given_up(self) -> int:
+        """How many requests were left before the first byte of an answer."""
+        return sum(each.given_up for each in self._pool)
+
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Check the upstreams' health, and close the connections in the end."""
@@ -210,6 +219,7 @@ class UpstreamPool:
             connection = await self._first_bytes(upstream, request)
         except BaseException:
             upstream.in_flight -= 1
+            upstream.given_up += request.method == "POST"
             raise
         answer = UpstreamResponse(connection, upstream, self._timeout)
         await self._require_success(answer, request)

@@ -63,7 +63,7 @@ def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == BodyTooLarge.status:
         return error_response(BodyTooLarge(error.detail))
     if error.status_code == 404:
-        text = f"there is no {request.url.path} here; see /docs"
+        text = f"there is no {request.url.path} here; see /openapi.json"
     elif error.status_code == 405:
         text = f"{request.method} is not for {request.url.path}"
     else:

@@ -35,7 +35,7 @@ log = structlog.get_logger()
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 CARD = "/v1/models/{name:path}"
 QUIET = frozenset({"/health", "/ready", "/metrics"})
-"""Routes that are polled: their requests are logged at debug level."""
+"""Routes that are polled: they need no key, and their requests are logged at debug level."""
 
 
 def error_response(error: ApiError) -> ErrorResponse:
@@ -226,4 +226,5 @@ def too_large(most: int) -> BodyTooLarge:
 
 
 def _is_guarded(path: str) -> bool:
-    return path.startswith("/v1/") or path in ("/v1", "/tokenize", "/usage")
+    """Return whether an address needs a key: all but those that are polled without one."""
+    return path not in QUIET

@@ -181,12 +181,16 @@ class UsageRecorder:
 
 @dataclass(frozen=True, slots=True)
 class Metering:
-    """The quotas, records and metrics that all engines share."""
+    """The quotas, records and metrics that all engines share.
+
+    `counting` is for tokens that are only counted: as much of them as of answers.
+    """
 
     quotas: Quotas
     recorder: UsageRecorder
     metrics: Metrics
     log_prompts: bool = False
+    counting: Quotas = field(default_factory=Quotas)
 
     async def restore_quotas(self) -> None:
         """Count what was used today before this start. Raises Unavailable."""

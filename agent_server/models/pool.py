@@ -152,9 +152,11 @@ class ModelPool:
         request.require_known()
         return await self._ask(request.model, lambda model: model.complete(request, context))
 
-    async def count(self, request: PromptFields | TokenizePrompt) -> TokenCount:
+    async def count(
+        self, request: PromptFields | TokenizePrompt, context: RequestContext
+    ) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""
-        return await self.table.resolve(request.model)[0].count(request)
+        return await self.table.resolve(request.model)[0].count(request, context)
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Let the upstream that `body` names make embeddings. Raises ApiError."""

@@ -224,16 +224,18 @@ class ServedModel:
         asked = {**self._chosen, **{key: value for key, value in body.items() if key != "model"}}
         return {**await self.engine.embeddings(asked, context), "model": self.name}
 
-    async def count(self, request: PromptFields | TokenizePrompt) -> TokenCount:
+    async def count(
+        self, request: PromptFields | TokenizePrompt, context: RequestContext
+    ) -> TokenCount:
         """Count what a chat request with the same messages and tools would send."""
         if isinstance(request, TokenizePrompt):
-            counted = await self.engine.count({**self._chosen, "prompt": request.prompt})
+            counted = await self.engine.count({**self._chosen, "prompt": request.prompt}, context)
         else:
             self._require_modalities(request)
             body = self._without_tools(_request_body(request, PROMPT_FIELDS))
             if self.capabilities.tools != "native":
                 body = render_tools(body)
-            counted = await self.engine.count({**self._chosen, **body})
+            counted = await self.engine.count({**self._chosen, **body}, context)
         return replace(counted, limit=counted.limit or self.capabilities.context)
 
     def _require_modalities(self, request: PromptFields) -> None:

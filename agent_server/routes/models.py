@@ -13,7 +13,7 @@ from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import is_installed
 from agent_server.engines.embeddings_child import LONGEST
 from agent_server.models.served_model import ServedModel
-from agent_server.routes.dependencies import ModelPoolDep, Server, ServerState
+from agent_server.routes.dependencies import Context, ModelPoolDep, Server, ServerState
 from agent_server.schemas.chat import TokenizeMessages, TokenizePrompt
 from agent_server.schemas.responses import ModelList, ModelObject, TokenizeResponse, answers
 
@@ -44,12 +44,12 @@ async def model(name: str, server: Server) -> dict[str, Any]:
 
 
 @router.post("/tokenize", responses=answers(TokenizeResponse))
-async def tokenize(body: Countable, pool: ModelPoolDep) -> dict[str, Any]:
+async def tokenize(body: Countable, pool: ModelPoolDep, context: Context) -> dict[str, Any]:
     """Count the tokens of a prompt, or of what a chat request would send to the engine.
 
     The shape is vLLM's: `{"prompt"}` or `{"messages", "tools"?}`.
     """
-    counted = await pool.count(body)
+    counted = await pool.count(body, context)
     return {"count": counted.count, "max_model_len": counted.limit, "tokens": list(counted.tokens)}
 
 

@@ -304,3 +304,34 @@ async def test_after_a_failure_the_engine_is_ready_when_it_has_made_a_token(
         count = len(script.requests)
         assert (await http.get("/ready")).status_code == 200
         assert len(script.requests) == count
+
+
+async def test_counting_is_held_to_the_quotas_of_a_key_apart_from_its_answers(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    async with client(script, tmp_path) as http:
+        keys = (Key("few", requests_per_minute=1), Key("small", tokens_per_minute=50))
+        headers = await make_keys(http, tmp_path, *keys)
+        claude = says("hi", model="terra")
+        for path, body in (("/tokenize", says("hi")), ("/v1/messages/count_tokens", claude)):
+            answer = await http.post(path, json=body, headers=headers["few"])
+            status = 200 if path == "/tokenize" else 429
+            assert answer.status_code == status
+        assert answer.headers["retry-after"]
+        assert (await http.post(CHAT, json=says("hi"), headers=headers["few"])).status_code == 200
+        long = {"prompt": "word " * 200}
+        assert (await http.post("/tokenize", json=long, headers=headers["small"])).is_success
+        refused = await http.post("/tokenize", json=long, headers=headers["small"])
+        assert refused.json()["error"]["code"] == "quota_exceeded"
+
+
+async def test_counting_waits_in_a_queue_of_its_own(script: ScriptedOpenAI, tmp_path: Path) -> None:
+    script.hang()
+    async with client(script, tmp_path, max_waiting=1) as http, asyncio.TaskGroup() as tasks:
+        tasks.create_task(http.post(CHAT, json=says("running")))
+        await script.arrived(1)
+        assert (await http.post("/tokenize", json=says("hi"))).status_code == 200
+        answers = [tasks.create_task(http.post("/tokenize", json=says("hi"))) for _ in range(40)]
+        done = [(await answer).status_code for answer in answers]
+        assert set(done) == {200, 429}
+        script.release()

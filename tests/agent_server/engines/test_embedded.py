@@ -14,9 +14,9 @@ import pytest
 import xllamacpp
 from structlog.testing import capture_logs
 
-from agent_server.engines.embedded import EmbeddedEngine
+from agent_server.engines.embedded import EmbeddedEngine, Watchdog
 from agent_server.engines.llama_child import EngineSpec, parameters
-from agent_server.errors import EngineUnavailable
+from agent_server.errors import ApiError, EngineUnavailable
 from tests.kit.agent_server import (
     SLOTS,
     EngineAddress,
@@ -184,6 +184,83 @@ async def test_stopping_leaves_no_engine_behind(model_file: Path) -> None:
     assert not psutil.pid_exists(pid)
     with pytest.raises(EngineUnavailable):
         await anext(engine.chat({"messages": []}, None))
+
+
+SOON = Watchdog(look=0.1, answer=0.5, unready=1, abandoned=2)
+ENDLESS_PATTERN = {"type": "string", "pattern": "^a{5,2}$"}
+"""A schema of whose grammar llama.cpp makes no end, in its main loop."""
+
+
+async def until(engine: EmbeddedEngine, *, ready: bool) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await engine.ready() != ready:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+
+
+async def answered(engine: EmbeddedEngine, **more: object) -> bool:
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2, **more}
+    return [chunk async for chunk in engine.chat(body, None)] != []
+
+
+async def test_an_engine_that_no_longer_answers_is_not_ready_and_is_replaced(
+    model_file: Path,
+) -> None:
+    engine = EmbeddedEngine(
+        EngineSpec(str(model_file), "terra", 512, 1, 1, ""), timeout=4, watchdog=SOON
+    )
+    async with engine.lifespan():
+        await until(engine, ready=True)
+        first = child()
+        asking = asyncio.create_task(answered(engine, max_tokens=400, logit_bias={"2": -100}))
+        while not engine.is_busy:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        first.suspend()
+        await until(engine, ready=False)
+        with pytest.raises(ApiError):
+            await asking
+        await until(engine, ready=True)
+        assert child().pid != first.pid
+        await gone([first])
+        assert await answered(engine)
+
+
+async def test_a_request_that_was_given_up_and_still_stops_the_engine_ends_it(
+    model_file: Path,
+) -> None:
+    # As in the middle of a grammar: the server refuses such a schema, the engine would not.
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": ENDLESS_PATTERN}}
+    engine = EmbeddedEngine(
+        EngineSpec(str(model_file), "terra", 512, 2, 1, ""), timeout=300, watchdog=SOON
+    )
+    async with engine.lifespan():
+        await until(engine, ready=True)
+        first = child()
+        asking = asyncio.create_task(answered(engine, response_format=form))
+        waiting = asyncio.create_task(answered(engine))
+        await until(engine, ready=False)
+        asking.cancel()
+        with pytest.raises(ApiError):
+            assert not await waiting
+        await until(engine, ready=True)
+        assert child().pid != first.pid
+        assert await answered(engine)
+
+
+async def test_a_busy_engine_that_answers_is_left_alone(model_file: Path) -> None:
+    rules = Watchdog(look=0.05, answer=PATIENCE, unready=PATIENCE, abandoned=PATIENCE)
+    engine = EmbeddedEngine(
+        EngineSpec(str(model_file), "terra", 1024, 1, 1, ""), timeout=PATIENCE, watchdog=rules
+    )
+    async with engine.lifespan():
+        await until(engine, ready=True)
+        first = child()
+        assert await answered(engine, max_tokens=100, logit_bias={"2": -100})
+        asking = asyncio.create_task(answered(engine, max_tokens=900))
+        while not engine.is_busy:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        assert await answered(engine)
+        assert child().pid == first.pid
 
 
 @pytest.mark.process

@@ -238,7 +238,12 @@ async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -
                 assert answer.status_code == 401
                 assert answer.json()["error"]["code"] == "invalid_api_key"
                 assert answer.headers["www-authenticate"] == "Bearer"
+        for path in ("/docs", "/redoc", "/openapi.json", "/usage", "/anything", "/health/", "/"):
+            assert (await client.get(path)).status_code == 401
         right = {"authorization": "Bearer s3cret"}
+        assert (await client.get("/openapi.json", headers=right)).status_code == 200
+        for path in ("/docs", "/redoc"):  # they would load scripts from elsewhere
+            assert (await client.get(path, headers=right)).status_code == 404
         assert (await client.post(CHAT, json=GOOD, headers=right)).status_code == 200
         assert (await client.get("/health")).status_code == 200
         assert (await client.get("/ready")).status_code == 200
