@@ -134,7 +134,7 @@ class HttpEngine(UpstreamEngine):
 
     @property
     def given_up(self) -> int:
-        """How many requests were left before the first byte of an answer."""
+        """The number of requests that were left before the first byte of an answer."""
         return self._upstream_pool.given_up
 
     async def responds(self, seconds: float) -> bool:

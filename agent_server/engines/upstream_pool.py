@@ -180,7 +180,7 @@ class UpstreamPool:
 
     @property
     def given_up(self) -> int:
-        """How many requests were left before the first byte of an answer."""
+        """The number of requests that were left before the first byte of an answer."""
         return sum(each.given_up for each in self._pool)
 
     @asynccontextmanager
