@@ -19,7 +19,7 @@ from storage.chat_log import deletion, event_table, statistics
 from storage.chat_log import query as log_query
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.opt_outs import rules
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.pending_event import PATIENCE, PendingEvent
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Database
@@ -37,6 +37,9 @@ _YIELDS = 2  # turns of the event loop by which a question overtakes its own lin
 _GATHER = 0.01  # seconds for which written lines gather, so that one fsync serves all
 _RETRY_PAUSE = 1.0  # seconds until what the disk did not take is tried again
 _CLOSING = 3.0  # seconds that the last batches have to be written
+
+MOST_QUEUED = 20_000
+"""Events that wait in memory for a disk that takes none, 20 MB or so."""
 
 T = TypeVar("T")
 
@@ -90,8 +93,13 @@ class ChatLog:
         return pending_event
 
     async def flush(self) -> None:
-        """Wait until all that was queued is durable."""
+        """Wait until all that was queued is durable. Raises Unavailable while it cannot be."""
         await self._log_writer.flush()
+
+    @property
+    def trouble(self) -> str:
+        """Return why nothing can be written at the moment, for people; "" when all is well."""
+        return self._log_writer.trouble
 
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
         """Store many events in one transaction and return their ids: for imports, which should
@@ -231,6 +239,16 @@ class LogWriter:
         self._ahead: PendingEvent | None = None
         self._last: PendingEvent | None = None
         self._newest = 0
+        self._error = ""
+        self._dropped = 0
+
+    @property
+    def trouble(self) -> str:
+        """Return why nothing can be written at the moment, with what waits; "" when all is well."""
+        if not self._error:
+            return ""
+        lost = f", {self._dropped} more are lost" if self._dropped else ""
+        return f"{self._error}; {self.queued} lines wait in memory{lost}"
 
     @property
     def queued(self) -> int:
@@ -238,7 +256,14 @@ class LogWriter:
         return self._queue.qsize()
 
     def enqueue(self, pending_event: PendingEvent) -> None:
-        """Queue an event and return at once."""
+        """Queue an event and return at once. While the disk takes nothing at most `MOST_QUEUED`
+        wait; those that come then are dropped, for the older ones tell what led to it."""
+        if self._error and self.queued >= MOST_QUEUED:
+            if not self._dropped:
+                _log.error("log.dropping", waiting=self.queued)
+            self._dropped += 1
+            pending_event.drop()
+            return
         pending_event.after(self._last)
         self._last = pending_event
         self._queue.put_nowait(pending_event)
@@ -253,8 +278,15 @@ class LogWriter:
             tasks.create_task(self._store_all())
 
     async def flush(self) -> None:
-        """Wait until all that was queued is durable."""
-        await self._queue.join()
+        """Wait until all that was queued is durable. Raises Unavailable while it cannot be."""
+        stored = asyncio.ensure_future(self._queue.join())
+        try:
+            while not stored.done():
+                await asyncio.wait({stored}, timeout=PATIENCE)
+                if not stored.done() and self._error:
+                    raise Unavailable(self._error)
+        finally:
+            stored.cancel()
 
     async def close(self, running: asyncio.Task[None]) -> None:
         """Wait until `run` has stored what is queued, unless it has failed or cannot write."""
@@ -314,10 +346,21 @@ class LogWriter:
         """Return the result of `work`, tried until it works: a full disk must not lose a line."""
         while True:
             try:
-                return await work(*values)
+                result = await work(*values)
             except Unavailable as error:
-                _log.error("log.write_failed", error=str(error), waiting=self._queue.qsize())
+                if not self._error:  # once, and then when it is over: a disk may be full for days
+                    _log.error("log.write_failed", error=str(error), waiting=self._queue.qsize())
+                self._error = str(error)
                 await asyncio.sleep(_RETRY_PAUSE)
+            else:
+                self._recover()
+                return result
+
+    def _recover(self) -> None:
+        """Note that the disk takes lines again."""
+        if self._error:
+            _log.info("log.written_again", waited=self._queue.qsize(), lost=self._dropped)
+        self._error, self._dropped = "", 0
 
 
 def _event(pending_event: PendingEvent) -> Event:

@@ -28,6 +28,12 @@ from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Place
 
+NOT_LOGGED = (
+    "My disk takes nothing at the moment: what is said now waits in memory until there is room, and"
+    " I learn nothing. Please tell whoever runs me."
+)
+_WARN_EVERY = 600.0  # seconds
+
 _log = structlog.get_logger()
 
 
@@ -37,6 +43,7 @@ class EventHandler:
     def __init__(self, services: BotServices) -> None:
         self._services = services
         self._log_views = LogViews(services)
+        self._warned: dict[tuple[str, str], float] = {}
         self._kick_counter = KickCounter(asyncio.get_running_loop().time)
         self.proactive = ProactiveSpeech(services, self._log_views)
         self._questions = QuestionHandler(services, self._log_views, self.proactive)
@@ -100,6 +107,15 @@ class EventHandler:
         result = await self._services.tendril.catch_errors(execute)
         await self._services.sender.reply(request, result.text)
         self._services.policy.note_reply(request)
+        if self._services.log.trouble and self._may_warn(request):
+            await self._services.sender.reply(request, PrivateReply(NOT_LOGGED))
+
+    def _may_warn(self, request: CommandRequest) -> bool:
+        """Return True once in a while for each person."""
+        now, network = asyncio.get_running_loop().time(), request.network
+        person = network.name, network.fold(request.who.name)
+        self._warned = {who: time for who, time in self._warned.items() if now - time < _WARN_EVERY}
+        return self._warned.setdefault(person, now) == now
 
     def _on_kick(self, network: Network, channel: str) -> None:
         place = Place(network.name, network.fold(channel))

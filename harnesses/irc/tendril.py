@@ -118,6 +118,9 @@ class IrcTendril(Tendril):
             if away := self.networks.incomplete:
                 self.status.waiting(f"not yet on {', '.join(each.name for each in away)}")
                 await away[0].until_joined()
+            elif trouble := self.services.log.trouble:
+                self.status.waiting(f"the disk: {trouble}")
+                await asyncio.sleep(_POLL)
             else:
                 known = [_whereabouts(network) for network in self.networks.values()]
                 self.status.ready(", ".join([*known, *self.events.proactive.summary()]))

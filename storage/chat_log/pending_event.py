@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from storage.chat_log.event import Event
+
+PATIENCE = 2.0
+"""Seconds for which somebody waits for an event to be in the log. Longer than that it takes where
+the disk is full or the file damaged; then an answer goes out without."""
 
 
 class PendingEvent:
@@ -21,6 +26,7 @@ class PendingEvent:
         self._before: PendingEvent | None = None
         self._newest = 0
         loop = asyncio.get_running_loop()
+        self._until = loop.time() + PATIENCE
         self._written: asyncio.Future[None] = loop.create_future()
         self.durable: asyncio.Future[int] = loop.create_future()
         """Done with the id once no power cut can undo it."""
@@ -38,7 +44,7 @@ class PendingEvent:
         """Return the bound of what was queued before it, once all of that is visible.
 
         It is an id greater than those of all events queued before, and not greater than its own; 0
-        when there is no event at all.
+        when there is no event at all, or when they cannot be stored.
         """
         before = self._before or self
         await before.wait_visible()
@@ -47,9 +53,18 @@ class PendingEvent:
         return await self.wait_visible() or (self._newest and self._newest + 1)
 
     async def wait_visible(self) -> int:
-        """Return its id, once every reader finds it in the log; 0 of one without an event."""
-        await asyncio.shield(self._written)
+        """Return its id, once every reader finds it in the log; 0 of one without an event, and of
+        one that has not come so far within `PATIENCE` of being queued."""
+        if not self._written.done():
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._until):
+                    await asyncio.shield(self._written)
         return self.id
+
+    def drop(self) -> None:
+        """Record that it will not be stored: too many wait already."""
+        self.mark_visible(0)
+        self.durable.cancel()
 
     def mark_visible(self, event_id: int, newest: int = 0) -> None:
         """Record that it has been committed. `newest` is the id of the last event up to it, for one

@@ -15,7 +15,8 @@ import pytest
 
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.db.database import Database
-from storage.log import ChatLog, Query
+from storage.db.errors import Unavailable
+from storage.log import MOST_QUEUED, ChatLog, Query
 from tests.kit.patience import PATIENCE
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -299,3 +300,29 @@ async def test_a_file_that_stays_locked_does_not_hold_up_the_end_for_ever(tmp_pa
                 stored = log.append(said("too late"))
         assert not stored.done()
         other.close()
+
+
+async def test_while_nothing_can_be_written_nobody_waits_and_only_so_many_lines_do(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "busy.db"
+    async with Database.open(path, patience=0.05) as database, ChatLog.open(database) as log:
+        with closing(sqlite3.connect(path, isolation_level=None)) as busy:
+            busy.execute("BEGIN IMMEDIATE")
+            waiting = [log.write(said(str(number))) for number in range(MOST_QUEUED)]
+            assert await waiting[0].wait_visible() == 0  # not yet
+            assert await waiting[-1].preceding_id() == 0
+            assert "database is locked" in log.trouble
+            with pytest.raises(Unavailable):
+                await log.flush()
+            extra = [log.write(said("too many")) for _ in range(3000)]
+            assert extra[-1].durable.cancelled()
+            assert await extra[-1].wait_visible() == 0
+            assert "lines wait in memory, " in log.trouble
+            busy.execute("ROLLBACK")
+        async with asyncio.timeout(PATIENCE):
+            await waiting[-1].durable
+        assert log.trouble == ""
+        found = await log.find(Query(scope=HERE, limit=2 * MOST_QUEUED), newest=False)
+    stored = [event.text for event in found if event.text != "too many"]
+    assert stored == list(map(str, range(MOST_QUEUED)))

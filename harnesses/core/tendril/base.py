@@ -23,6 +23,7 @@ from terrarium.clock import Clock
 from terrarium.config import Config
 
 FAILED = "Something went wrong on my side; it has been noted. Please try again."
+NO_DISK = "I cannot use my files at the moment (the disk may be full); please tell whoever runs me."
 
 COMPACTED = 4
 """Turns that are shown to the model after a conversation was made compact."""
@@ -99,6 +100,9 @@ class Tendril(TendrilProcess):
             _log.warning("turn.no_answer", reason=type(error).__name__, error=str(error))
             self.access.report()
             return TurnResult(error.sentence, ok=False)
+        except StorageError as error:
+            _log.error("turn.no_disk", tendril=self.name, error=str(error))
+            return TurnResult(NO_DISK, ok=False)
         except Exception:  # noqa: BLE001 -- the turn boundary: nobody's traceback reaches a person
             _log.exception("turn.failed", tendril=self.name)
             return TurnResult(FAILED, ok=False)

@@ -115,8 +115,17 @@ class StatusFile:
         """Replace the file atomically, so that nobody reads half of it."""
         make_folder(self._path.parent)
         written = self._path.with_suffix(f".{os.getpid()}.tmp")
-        written.write_text(report.model_dump_json(), encoding="utf-8")
-        written.replace(self._path)
+        text = report.model_dump_json()
+        try:
+            written.write_text(text, encoding="utf-8")
+            written.replace(self._path)
+        except OSError:
+            written.unlink(missing_ok=True)
+            # On a full disk the blocks that the file has can still be written: what is wrong is
+            # told just when it matters.
+            with self._path.open("r+", encoding="utf-8") as file:
+                file.write(text)
+                file.truncate()
 
 
 def report(data: Path, name: str) -> StatusReport | None:

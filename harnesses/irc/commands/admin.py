@@ -113,6 +113,11 @@ class AdminCommands:
             f" {tendril.accounting.today():,} tokens today;"
             f" {self._proactive.admin_summary(_fold_channel(request, request.place.channel))}"
             + (f"; trouble: {tendril.client.trouble}" if tendril.client.trouble else "")
+            + (
+                f"; the log cannot be written: {trouble}"
+                if (trouble := services.log.trouble)
+                else ""
+            )
             + (f"; broken: {', '.join(broken)}" if (broken := tendril.prompts.problems) else "")
         )
 

@@ -1,0 +1,128 @@
+"""A disk that is full, or a file that is damaged, while the bot runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from harnesses.core.launcher.health import examine_process
+from harnesses.core.tendril.status import ProcessState, report
+from harnesses.irc.event_handler import NOT_LOGGED
+from harnesses.irc.tendril import IrcTendril
+from tests.kit.forgetting import small_disk
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+
+ADMIN = {"irc": {"admins": "*!*@*"}}
+
+
+def fill(folder: Path) -> Path:
+    """Take all the room that a disk has left; return the file that has it."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    assert shutil.disk_usage(folder).free == 0
+    return filler
+
+
+async def said_by(client: IrcClient, words: str, pattern: str) -> str:
+    await client.say(ROOM, words)
+    return (await client.expect(rf":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(.*{pattern}.*)$"))[1]
+
+
+async def in_state(tendril: IrcTendril, state: ProcessState) -> str:
+    """Wait until the status file says `state`; return what it says."""
+    data = tendril.config.data
+    async with asyncio.timeout(PATIENCE):
+        while (told := report(data, "irc")) is None or told.state is not state:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return told.detail
+
+
+@asynccontextmanager
+async def alice_on(
+    data: Path, script: ScriptedOpenAI
+) -> AsyncIterator[tuple[IrcClient, IrcTendril]]:
+    async with embedded_ircd() as ircd:
+        config = irc_config(data, ircd.port, script.url, **ADMIN)
+        async with irc_tendril(config) as tendril, irc_client(ircd.port, "alice") as alice:
+            await alice.join(ROOM)
+            yield alice, tendril
+
+
+async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with small_disk(data, 6 << 20) as mounted:
+        if not mounted:
+            pytest.skip("only root can mount a small disk")
+        async with (
+            ScriptedOpenAI() as script,
+            alice_on(data, script) as (alice, tendril),
+        ):
+            await alice.say(ROOM, "before")
+            await tendril.services.log.flush()
+            filler = fill(data)
+            long = "frog " * 60
+            for number in range(60):
+                await alice.say(ROOM, f"{number} {long}")
+            detail = await in_state(tendril, ProcessState.WAITING)
+            assert "the disk: the database cannot be written" in detail
+            assert not examine_process(data, "irc").ok
+            assert "lines wait in memory" in await said_by(alice, ".status", "queue")
+            await alice.expect(NOT_LOGGED[:40])
+            await said_by(alice, ".stats", "lines by")
+            script.say("Forty-two it is.")
+            await said_by(alice, "Terra: how are you?", "Forty-two")
+            await said_by(alice, ".nolog", "I cannot use my files")
+            filler.unlink()
+            await tendril.services.log.flush()
+            await in_state(tendril, ProcessState.READY)
+            config = tendril.config
+        lines = [text for _, nick, text in await logged(config) if nick == "alice"]
+        assert [line.split()[0] for line in lines if long.strip() in line] == [
+            str(number) for number in range(60)
+        ]
+        with closing(sqlite3.connect(data / "irc.db")) as file:
+            assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        alice_on(tmp_path, script) as (
+            alice,
+            tendril,
+        ),
+    ):
+        for number in range(40):
+            await alice.say(ROOM, f"{number} " + "frog " * 60)
+        await alice.settle()
+        await tendril.services.log.flush()
+        path = tmp_path / "irc.db"
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            (root,) = file.execute(
+                "SELECT rootpage FROM sqlite_master WHERE name = 'events'"
+            ).fetchone()
+        with path.open("r+b") as torn:
+            torn.seek((root - 1) * 4096)
+            torn.write(os.urandom(4096))
+        await alice.say(ROOM, "after")
+        assert "malformed" in await in_state(tendril, ProcessState.WAITING)
+        assert "malformed" in await said_by(alice, ".status", "queue")
