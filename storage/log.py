@@ -15,8 +15,9 @@ from typing import TypeVar
 
 import structlog
 
-from storage.chat_log import deletion, event_table, statistics
+from storage.chat_log import arrivals, deletion, event_table, statistics
 from storage.chat_log import query as log_query
+from storage.chat_log.arrivals import Arrivals, LogEnd
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.opt_outs import rules
 from storage.chat_log.pending_event import PATIENCE, PendingEvent
@@ -136,6 +137,23 @@ class ChatLog:
         """Return the `events` that are not by people who have opted out."""
         hides = (await self._database.read(rules)).hides
         return [event for event in events if not hides(event)]
+
+    async def arrivals(self, query: Query, position: int) -> Arrivals:
+        """Return the events that fit `query` and came after a position, in the order in which they
+        came, whatever their times."""
+        return await self._database.read(lambda db: arrivals.after(db, query, position))
+
+    async def arrival_of(self, event_id: int) -> int | None:
+        """Return the position of an event; None of one that came long ago, or as history."""
+        return await self._database.read(lambda db: arrivals.position_of(db, event_id))
+
+    async def end(self) -> LogEnd:
+        """Return where the log ends at the moment."""
+        return await self._database.read(arrivals.end)
+
+    async def newest_arrival(self, query: Query) -> int:
+        """Return the id of the last event to come that fits `query`; 0 when there is none."""
+        return await self._database.read(lambda db: arrivals.newest_id(db, query))
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """Return an event, if it exists and may be seen."""
@@ -325,7 +343,7 @@ class LogWriter:
 
     async def _write(self, events: Sequence[Event]) -> Sequence[int]:
         def work(db: sqlite3.Connection) -> Sequence[int]:
-            return event_table.insert(db, events, event_table.CLOCK)
+            return event_table.insert(db, events, live=True)
 
         if len(events) <= _FEW:
             return await self._database.write(work, durable=False, inline=True)

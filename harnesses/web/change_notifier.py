@@ -38,16 +38,35 @@ class LogChangeNotifier:
         self._wake()
 
     async def events(self, log: ChatLog, query: Query) -> AsyncIterator[Event]:
-        """The events that fit `query` after its `after_id`, in order, until `close`."""
-        position = query.after_id or 0
+        """The events that fit `query` and came after its `after_id`, in the order in which they
+        came, until `close`."""
+        position = await log.arrival_of(query.after_id or 0)
+        if position is None:  # what came since is too long ago: that is read in order of time
+            end = await log.end()
+            position = end.position
+            async for event in self._between(log, query, end.newest_id):
+                yield event
+        query = replace(query, after_id=None, limit=_BATCH)
         while not self._closed:
             changed = self._changed  # taken before reading, so that no change falls between
-            found = await log.find(replace(query, after_id=position, limit=_BATCH), newest=False)
+            found = await log.arrivals(query, position)
+            position = found.position
+            for event in found.events:
+                yield event
+            if len(found.events) < _BATCH and not self._closed:
+                await changed.wait()
+
+    async def _between(self, log: ChatLog, query: Query, newest: int) -> AsyncIterator[Event]:
+        """Yield the events that fit `query` up to the id `newest`."""
+        position = query.after_id or 0
+        while not self._closed:
+            piece = replace(query, after_id=position, before_id=newest + 1, limit=_BATCH)
+            found = await log.find(piece, newest=False)
             for event in found:
                 position = event.id
                 yield event
-            if len(found) < _BATCH and not self._closed:
-                await changed.wait()
+            if len(found) < _BATCH:
+                return
 
     def _wake(self) -> None:
         self._changed.set()

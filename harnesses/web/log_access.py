@@ -94,7 +94,9 @@ class LogAccess:
         return found[0] if found else None
 
     async def newest_id(self) -> int:
-        """Return the id of the newest event, 0 in an empty log."""
+        """Return the id of the event that came last, 0 in an empty log."""
+        if arrived := await self.log.newest_arrival(self._confine(self.query())):
+            return arrived
         found = await self._find(self.query(), 1)
         return found[0].id if found else 0
 

@@ -37,7 +37,8 @@ async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
         rows = db.execute(sql, [wanted]).fetchall()
         private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private")}
         log_index.remove_events(db, rows, private)
-        db.executemany("DELETE FROM events WHERE id = ?", [row[:1] for row in rows])
+        for table, key in (("events", "id"), ("arrivals", "event_id")):
+            db.executemany(f"DELETE FROM {table} WHERE {key} = ?", [row[:1] for row in rows])
         # A private conversation bears the name of a person.
         for table, key in (("totals", "channel_id"), ("week", "channel_id"), ("channels", "id")):
             db.execute(f"DELETE FROM {table} WHERE {key} IN ({_EMPTY})")

@@ -4,11 +4,12 @@ Ids follow time. The id of an event is its time in milliseconds since 1970, or t
 is free. So one order serves for reading, for searching the newest first and for finding a time,
 and history that is imported years later takes its place among what was there.
 
-Those who follow the log ask for what comes after the last id they saw. So that they miss nothing,
-a line that comes at most `LATE` after its time is numbered after the newest of all, and one that is
-said now at most `CLOCK`, whatever a server's clock has been put back to; only an older one, which
-is history, goes back in time. An id is therefore never before its event's time and seldom much
-after it; `AllocatedIds.drift` says by how much at most.
+Those who follow the log go by `storage.chat_log.arrivals`. So that others who ask for what comes
+after the last id they saw miss nothing either, a line that comes at most `LATE` after its time is
+numbered after the newest of all, and one that is said now at most `CLOCK`, whatever a server's
+clock has been put back to; only an older one, which is history, goes back in time. An id is
+therefore never before its event's time and seldom much after it; `AllocatedIds.drift` says by how
+much at most.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from storage.db.database import Row, from_micros, to_micros
 
 LATE = 300_000  # milliseconds that a line may be on its way: a net split, a slow server
 CLOCK = 86_400_000  # milliseconds that the time of a line may be behind although it is said now
+ARRIVALS = 20_000  # events whose order of insertion is known
 INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 _CHANNEL = "INSERT OR IGNORE INTO channels (network, name, private) VALUES (?, ?, ?)"
 _NEAR = 1_024  # ids looked at behind each time to find one that is free
@@ -40,24 +42,33 @@ _TYPES = {kind.value: kind for kind in EventType}
 
 
 def insert(
-    connection: sqlite3.Connection, events: Sequence[Event], late: int = LATE
+    connection: sqlite3.Connection, events: Sequence[Event], *, live: bool = False
 ) -> Sequence[int]:
     """Store events inside the transaction of `connection` and return their ids, in the same order.
 
-    An event that is more than `late` milliseconds older than the newest one is history: its id
-    goes back in time.
+    An event that is much older than the newest one is history: its id goes back in time. Those who
+    follow the log are shown what is `live`, said now, whatever its time, and else what is no
+    history.
     """
     events = [storable(event) for event in events]
     channels, private = _channels(connection, events)
     times = [to_micros(event.time) for event in events]
-    placed = allocate_ids(connection, times, late)
+    placed = allocate_ids(connection, times, CLOCK if live else LATE)
     rows = [
         values(event, event_id, channels[event.network, log_index.fold_name(event.channel)], time)
         for event, event_id, time in zip(events, placed.ids, times, strict=True)
     ]
     connection.executemany(INSERT, rows)
     log_index.add_events(connection, rows, private, placed.drift)
+    _note_arrivals(connection, placed.ids if live else placed.current)
     return placed.ids
+
+
+def _note_arrivals(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+    """Note events in the order in which they came, for those who follow the log."""
+    connection.executemany("INSERT INTO arrivals (event_id) VALUES (?)", [[each] for each in ids])
+    oldest = "(SELECT max(seq) FROM arrivals) - ?"
+    connection.execute(f"DELETE FROM arrivals WHERE seq <= {oldest}", [ARRIVALS])
 
 
 def _channels(
@@ -115,7 +126,7 @@ def _whole(text: str) -> str:
     return _LONE_SURROGATE.sub("?", text)
 
 
-def event_of(row: Row, channel: Row) -> Event:
+def event_of(row: Row | tuple[Any, ...], channel: Row) -> Event:
     """Return the event of a row and of its row in `channels`."""
     return _event_of(tuple(row), channel["network"], channel["name"])
 
@@ -143,9 +154,11 @@ def _event_of(row: tuple[Any, ...], network: str, channel: str) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedIds:
-    """Ids for a batch, in its order, and the most that one is ahead of its time."""
+    """Ids for a batch, in its order; those that are no history; the most that one is ahead of its
+    time."""
 
     ids: Sequence[int]
+    current: Sequence[int]
     drift: int
 
 
@@ -167,6 +180,7 @@ def allocate_ids(
         else:
             newest = max(begin, newest + 1)
             ids.append(newest)
+    current = [found for found in ids if found]
     if history:
         free = _FreeIds(connection, set(ids))
         for position, found in zip(
@@ -174,7 +188,7 @@ def allocate_ids(
         ):
             ids[position] = found
     drift = max((found - begin for found, begin in zip(ids, wanted, strict=True)), default=0)
-    return AllocatedIds(ids, drift)
+    return AllocatedIds(ids, current, drift)
 
 
 class _FreeIds:

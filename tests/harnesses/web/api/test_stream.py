@@ -8,13 +8,14 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from tests.kit.patience import PATIENCE
-from tests.kit.web_site import WebSite, excerpt, web_site
+from tests.kit.web_site import WebSite, event, excerpt, web_site
 
 _APPEND = """
 import asyncio, sys
@@ -151,3 +152,48 @@ async def test_many_readers_get_the_same_lines(tmp_path: Path) -> None:
             for number in range(30):
                 await site.said(str(number))
         assert all(reader.result() == [str(n) for n in range(30)] for reader in readers)
+
+
+async def test_one_line_of_the_far_future_does_not_end_the_live_view(tmp_path: Path) -> None:
+    future = event("I am early", time=datetime(2099, 1, 1, tzinfo=UTC))
+    async with web_site(tmp_path, events=[*excerpt(), future]) as site:
+        async with stream(site, "/api/stream") as events:
+            await anext(events)
+            for number in range(3):
+                await site.said(f"now {number}")
+                assert (await anext(events)).data["text"] == f"now {number}"
+            last = await site.said("seen")
+            assert (await anext(events)).id == str(last)
+        await site.said("in between")
+        tail = (
+            f"/tail/irc/%23ubuntu?after_id={site.ids[-1]}"  # what the page shows as its last line
+        )
+        for path, last_id in (("/api/stream", str(last)), (tail, str(last))):
+            async with stream(site, path, last_event_id=last_id) as events:
+                await anext(events)
+                sent = (await anext(events)).data
+                assert "in between" in (sent.get("text") or sent["html"])
+        async with stream(site, tail) as events:
+            await anext(events)
+            texts = [(await anext(events)).data["html"] for _ in range(5)]
+            assert "now 0" in texts[0]
+            assert "in between" in texts[4]
+
+
+async def test_a_clock_that_jumps_neither_hides_nor_doubles_a_line(tmp_path: Path) -> None:
+    jumps = [0, 40 * 365, 0, -3650, -3650, 0, 2, 0]  # days by which our clock is wrong
+    async with web_site(tmp_path) as site, stream(site, "/api/stream") as events:
+        await anext(events)
+        for number, days in enumerate(jumps):
+            await site.said(str(number), time=datetime.now(UTC) + timedelta(days=days))
+        texts = [(await anext(events)).data["text"] for _ in jumps]
+        assert texts == [str(number) for number in range(len(jumps))]
+
+
+async def test_history_that_is_imported_meanwhile_is_not_shown_as_new(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site, stream(site, "/api/stream") as events:
+        await anext(events)
+        await site.said("now")
+        await site.log.add(excerpt())
+        await site.said("and now")
+        assert [(await anext(events)).data["text"] for _ in range(2)] == ["now", "and now"]
