@@ -30,7 +30,8 @@ def configure(process: str, level: Level = "info", style: Format = "console") ->
             _renderer(style),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # One write for each line: several processes share the terminal or the pipe.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(process=process)

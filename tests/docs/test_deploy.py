@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harnesses.core.launcher.supervisor import EX_CONFIG
 from tests.docs.reference import ROOT, tables, variables
 from tests.kit.plain_yaml import PlainYaml
 
@@ -87,6 +89,27 @@ def test_every_variable_is_a_setting_and_its_value_fits(name: str) -> None:
     values = {key: filled(value) for key, value in environment.items()}
     done = terrarium("config", "check", "--config", "deploy/terrarium.toml", **values)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_file_decides_on_the_irc_server_unless_a_variable_does() -> None:
+    environment: dict[str, Any] = SERVICES["irc"]["environment"]
+    for given, server in (("", "ngircd"), ("irc.example.org", "irc.example.org")):
+        values = {
+            key: filled(re.sub(r"\$\{IRC_SERVER:-\}", given, str(value)))
+            for key, value in environment.items()
+        }
+        done = terrarium("config", "show", "--config", "deploy/terrarium.toml", **values)
+        assert f'server = "{server}"' in done.stdout
+
+
+def test_the_systemd_unit_runs_our_command_and_leaves_a_wrong_configuration_alone() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(ROOT / "deploy" / "terrarium.service")
+    program, *arguments = unit["Service"]["ExecStart"].split()
+    assert program.endswith("/.venv/bin/terrarium")
+    assert terrarium(*arguments, "--help").returncode == 0
+    assert unit["Service"]["RestartPreventExitStatus"] == str(EX_CONFIG)
 
 
 def test_what_is_mounted_built_and_copied_exists() -> None:

@@ -1,0 +1,185 @@
+"""`terrarium backup` and `terrarium restore`: everything that is kept, as one folder.
+
+A backup has a copy of each SQLite file of the data folder, the folders of personas and skills and
+whatever else lies there, and `backup.json` with the SHA-256 of each. Models, the state of running
+processes (`run/`) and copies from before a migration are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from harnesses.core.errors import TendrilError
+from harnesses.core.launcher.lock import hold_lock
+from harnesses.core.tendril.status import ProcessState, reports
+from storage.db.backup import back_up
+from storage.settings import log_path
+from terrarium.config import Config
+
+MANIFEST = "backup.json"
+LOG = "irc.db"
+"""The name of the log in a backup, wherever [storage] path has it."""
+
+_LEFT_OUT = ("run", "models")
+_TEMPORARY = ("-wal", "-shm", "-journal", ".part", ".tmp")
+_CHUNK = 1024 * 1024  # bytes
+
+
+class Manifest(BaseModel):
+    """The contents of `backup.json`: `files` has the SHA-256 of each by its path."""
+
+    terrarium: str
+    time: datetime
+    files: dict[str, str]
+
+
+def back_up_all(config: Config, folder: Path) -> Manifest:
+    """Copy all that is kept into the new `folder`, while everything may be running.
+
+    Each SQLite file is copied as of one moment; two files may be of moments a little apart. Only
+    the owner can read the copy. Raises TendrilError, and Unavailable when a file cannot be read.
+    """
+    databases = _databases(config)
+    if not databases:
+        raise TendrilError(f"there is nothing to back up in {config.data}")
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError as error:
+        raise TendrilError(f"{folder} is there already; name a new folder") from error
+    except OSError as error:
+        raise TendrilError(f"{folder} cannot be made: {error.strerror}") from error
+    files: dict[str, str] = {}
+    try:
+        for name, source in databases.items():
+            _make_private(folder / name)
+            back_up(source, folder / name)
+        for name, source in _other_files(config):
+            (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(folder / name)
+            shutil.copyfile(source, folder / name)
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            files[path.relative_to(folder).as_posix()] = _sha256(path)
+        manifest = Manifest(terrarium=version("terrarium"), time=datetime.now(UTC), files=files)
+        _make_private(folder / MANIFEST)
+        (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
+    except OSError as error:
+        raise TendrilError(
+            f"{folder} is not complete, remove it: {error.strerror or error}"
+        ) from error
+    return manifest
+
+
+def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
+    """Put the files of a backup into the data folder, while nothing runs on it.
+
+    All are checked before the first is put there. Raises TendrilError when one is damaged or
+    missing, when a process runs, or when there is a log already, unless `force`.
+    """
+    manifest = _checked_manifest(folder)
+    _require_stopped(config.data)
+    with hold_lock(config.data):
+        targets = {name: _target(config, name) for name in manifest.files}
+        there = [target for target in targets.values() if target.exists()]
+        if there and not force:
+            raise TendrilError(f"{there[0]} is there already; --force replaces what is there")
+        try:
+            for name, target in targets.items():
+                _put(folder / name, target)
+        except OSError as error:
+            raise TendrilError(
+                f"not all is restored, run it again: {error.strerror or error}"
+            ) from error
+    return manifest
+
+
+def _databases(config: Config) -> dict[str, Path]:
+    """Return the SQLite files by their names in a backup."""
+    log = log_path(config)
+    found = {path.name: path for path in sorted(config.data.glob("*.db")) if path != log}
+    return ({LOG: log} if log.exists() else {}) | found
+
+
+def _other_files(config: Config) -> Iterator[tuple[Path, Path]]:
+    """Yield what else is kept: its path in a backup, and where it is."""
+    log = log_path(config)
+    for path in sorted(config.data.rglob("*")):
+        name = path.relative_to(config.data)
+        is_copied = path.suffix == ".db" and len(name.parts) == 1
+        if is_copied or path == log or name.parts[0] in _LEFT_OUT or ".db.before-" in path.name:
+            continue
+        if path.is_file() and not path.is_symlink() and not path.name.endswith(_TEMPORARY):
+            yield name, path
+
+
+def _checked_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a backup that is whole. Raises TendrilError."""
+    try:
+        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+    except OSError as error:
+        raise TendrilError(f"{folder} is no backup: it has no {MANIFEST}") from error
+    except ValidationError as error:
+        raise TendrilError(f"{folder / MANIFEST} cannot be read; choose another backup") from error
+    for name, digest in manifest.files.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise TendrilError(f"{folder / MANIFEST} names {name}, which is outside the backup")
+        if not path.is_file() or _sha256(path) != digest:
+            raise TendrilError(f"{path} is damaged or missing; nothing was restored")
+        if path.suffix == ".db":
+            _require_sound(path)
+    return manifest
+
+
+def _require_sound(path: Path) -> None:
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            found = file.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        raise TendrilError(f"{path} is damaged: {error}; nothing was restored") from error
+    if found != ("ok",):
+        raise TendrilError(f"{path} is damaged; nothing was restored")
+
+
+def _require_stopped(data: Path) -> None:
+    for each in reports(data):
+        if each.state is not ProcessState.STOPPED and each.is_fresh:
+            raise TendrilError(f"{each.name} (process {each.pid}) runs on {data}; stop it first")
+
+
+def _target(config: Config, name: str) -> Path:
+    return log_path(config) if name == LOG else config.data / name
+
+
+def _put(source: Path, target: Path) -> None:
+    """Put a copy of `source` at `target`, which then is the old file or the whole new one."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    _make_private(part)
+    shutil.copyfile(source, part)
+    for suffix in ("-wal", "-shm"):  # they belong to the file that goes
+        target.with_name(target.name + suffix).unlink(missing_ok=True)
+    part.replace(target)
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file that only the owner can read."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,98 @@
+"""`terrarium backup` and `restore`, by the real command on files that are being written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import stat
+from contextlib import closing
+from pathlib import Path
+from sqlite3 import connect
+
+import pytest
+
+from tests.harnesses.core.launcher.test_up import answered, up
+from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
+from tests.kit.command import terrarium
+from tests.kit.irc_tendril import ROOM
+from tests.kit.openai_script import ScriptedOpenAI
+
+
+def said(data: Path) -> set[str]:
+    """What people said, by the log in `data`."""
+    with closing(connect(data / "irc.db")) as file:
+        return {row[0] for row in file.execute("SELECT text FROM events WHERE type = 'PRIVMSG'")}
+
+
+@pytest.mark.process
+async def test_a_backup_has_all_that_was_said_when_it_began_and_only_its_owner_reads_it(
+    tmp_path: Path,
+) -> None:
+    data, copy, again = tmp_path / "data", tmp_path / "copy", tmp_path / "again"
+    (data / "personas").mkdir(parents=True)
+    (data / "personas" / "pirate.md").write_text("You are a pirate.")
+    async with alice_in(data, NOBODY) as (alice, _):
+        for number in range(20):
+            await alice.say(ROOM, f"line {number}")
+        await alice.say(ROOM, ".ping")
+        await alice.expect("pong")
+        made = await terrarium("backup", str(copy), "--data", str(data), cwd=tmp_path)
+        assert made.status == 0, made.err
+        second = await terrarium("backup", str(copy), "--data", str(data), cwd=tmp_path)
+        assert (second.status, "is there already" in second.err) == (1, True)
+        running = await terrarium("restore", str(copy), "--data", str(data), cwd=tmp_path)
+        assert running.status == 1
+        assert "stop it first" in running.err
+    assert {path.name for path in copy.iterdir()} >= {"irc.db", "backup.json", "personas"}
+    assert not [path for path in copy.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    back = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
+    assert back.status == 0, back.err
+    assert said(again) >= {f"line {number}" for number in range(20)}
+    assert (again / "personas" / "pirate.md").read_text() == "You are a pirate."
+    taken = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
+    assert (taken.status, "--force" in taken.err) == (1, True)
+    forced = await terrarium("restore", str(copy), "--force", "--data", str(again), cwd=tmp_path)
+    assert forced.status == 0
+
+
+@pytest.mark.process
+async def test_a_damaged_backup_restores_nothing(tmp_path: Path) -> None:
+    data, copy, again = tmp_path / "data", tmp_path / "copy", tmp_path / "again"
+    async with alice_in(data, NOBODY) as (alice, _):
+        await alice.say(ROOM, ".ping")
+        await alice.expect("pong")
+    await terrarium("backup", str(copy), "--data", str(data), cwd=tmp_path)
+    whole = (copy / "irc.db").read_bytes()
+    (copy / "irc.db").write_bytes(whole[:-1] + b"?")
+    done = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
+    assert (done.status, "damaged" in done.err) == (1, True)
+    (copy / "irc.db").write_bytes(whole)
+    manifest = json.loads((copy / "backup.json").read_text())
+    manifest["files"]["../evil"] = "0"
+    (copy / "backup.json").write_text(json.dumps(manifest))
+    done = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
+    assert (done.status, "outside" in done.err) == (1, True)
+    assert not list(again.rglob("*.db"))
+
+
+async def test_what_was_restored_goes_on_where_the_backup_was_made(tmp_path: Path) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    data.mkdir()
+    async with ScriptedOpenAI() as script:
+        async with up(data, script) as running:
+            script.say("Noted.")
+            await answered(running.irc_port, "ada", "Noted.")
+            made = await terrarium("backup", str(copy), "--data", str(data), cwd=tmp_path)
+            assert made.status == 0, made.err
+            running.process.send_signal(signal.SIGINT)
+            assert await running.ended() == 0
+        await asyncio.to_thread(data.rename, tmp_path / "lost")
+        back = await terrarium("restore", str(copy), "--data", str(data), cwd=tmp_path)
+        assert back.status == 0, back.err
+        assert ".terrarium tell me a story" in said(data)
+        async with up(data, script) as running:
+            script.say("And again.")
+            await answered(running.irc_port, "ada", "And again.")
+            running.process.send_signal(signal.SIGINT)
+            assert await running.ended() == 0
