@@ -160,33 +160,6 @@ def doctor(
     raise typer.Exit(0 if all(found.ok for found in findings) else 1)
 
 
-@app.command()
-def backup(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
-    config: ConfigFile = None,
-    data: DataFolder = Path("data"),
-) -> None:
-    """Copy everything that is kept into DIR, while it is running."""
-    from harnesses.core.backup import back_up_all
-
-    made = back_up_all(load(config, data), folder)
-    typer.echo(f"{folder}: {len(made.files)} files")
-
-
-@app.command()
-def restore(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `backup` has made.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    config: ConfigFile = None,
-    data: DataFolder = Path("data"),
-) -> None:
-    """Put a backup into the data folder, while nothing runs there."""
-    from harnesses.core.backup import restore_all
-
-    made = restore_all(load(config, data), folder, force=force)
-    typer.echo(f"{data}: {len(made.files)} files of {made.time:%Y-%m-%d %H:%M} UTC")
-
-
 @config_app.command()
 def check(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """Check the whole configuration file and the environment."""

@@ -16,15 +16,18 @@ from contextlib import closing
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import BaseModel, ValidationError
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.lock import hold_lock
+from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.tendril.status import ProcessState, reports
 from storage.db.backup import back_up
 from storage.settings import log_path
-from terrarium.config import Config
+from terrarium.config import Config, load
 
 MANIFEST = "backup.json"
 LOG = "irc.db"
@@ -41,6 +44,27 @@ class Manifest(BaseModel):
     terrarium: str
     time: datetime
     files: dict[str, str]
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Copy everything that is kept into DIR, while it is running."""
+    made = back_up_all(load(config, data), folder)
+    typer.echo(f"{folder}: {len(made.files)} files")
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `backup` has made.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Put a backup into the data folder, while nothing runs there."""
+    made = restore_all(load(config, data), folder, force=force)
+    typer.echo(f"{data}: {len(made.files)} files of {made.time:%Y-%m-%d %H:%M} UTC")
 
 
 def back_up_all(config: Config, folder: Path) -> Manifest:
