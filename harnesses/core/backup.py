@@ -87,10 +87,10 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
         for name, source in databases.items():
             _make_private(folder / name)
             back_up(source, folder / name)
-        for name, source in _other_files(config):
-            (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _make_private(folder / name)
-            shutil.copyfile(source, folder / name)
+        for path, source in _other_files(config):
+            (folder / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(folder / path)
+            shutil.copyfile(source, folder / path)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             files[path.relative_to(folder).as_posix()] = _sha256(path)
         manifest = Manifest(terrarium=version("terrarium"), time=datetime.now(UTC), files=files)
@@ -111,7 +111,7 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
     """
     manifest = _checked_manifest(folder)
     _require_stopped(config.data)
-    with hold_lock(config.data):
+    with hold_lock(config.data, "up", "terrarium up"):
         targets = {name: _target(config, name) for name in manifest.files}
         there = [target for target in targets.values() if target.exists()]
         if there and not force:
