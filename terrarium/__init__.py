@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from harnesses.core.tendril.base import Tendril as Tendril
     from harnesses.core.tendril.turn_request import TurnRequest as TurnRequest
     from harnesses.core.tendril.turn_result import TurnResult as TurnResult
+    from llm.messages.escaping import escape_tags as escape_tags
     from llm.tools.toolbox import ToolError as ToolError
     from llm.tools.toolbox import tool as tool
     from storage.chat_log.event import Identity as Identity
@@ -36,6 +37,7 @@ _MODULES = {
     "ToolError": "llm.tools.toolbox",
     "TurnRequest": "harnesses.core.tendril.turn_request",
     "TurnResult": "harnesses.core.tendril.turn_result",
+    "escape_tags": "llm.messages.escaping",
     "tool": "llm.tools.toolbox",
 }
 
@@ -50,6 +52,7 @@ __all__ = [
     "ToolError",
     "TurnRequest",
     "TurnResult",
+    "escape_tags",
     "tool",
 ]
 

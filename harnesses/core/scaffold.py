@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from enum import StrEnum
 from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.util import find_spec
@@ -16,29 +17,57 @@ import typer
 from harnesses.core.errors import TendrilError
 from terrarium.config import GROUP as SETTINGS
 
-_FILES = {
+_COMMON = {
     "pyproject.toml.tmpl": "pyproject.toml",
-    "README.md.tmpl": "README.md",
-    "__init__.py.tmpl": "{name}/__init__.py",
-    "tendril.py.tmpl": "{name}/tendril.py",
-    "persona.md.tmpl": "{name}/persona.md",
-    "tests/test_tendril.py.tmpl": "tests/test_tendril.py",
+    "__init__.py.tmpl": "{package}/__init__.py",
+    "conftest.py.tmpl": "tests/conftest.py",
 }
+_OF_A_KIND = {
+    "README.md.tmpl": "README.md",
+    "tendril.py.tmpl": "{package}/tendril.py",
+    "persona.md.tmpl": "{package}/persona.md",
+    "test_tendril.py.tmpl": "tests/test_tendril.py",
+}
+
+
+class Kind(StrEnum):
+    """The kinds of scaffold: people talk in rooms; something is watched and reported; the model
+    has tools."""
+
+    CHAT = "chat"
+    WATCHER = "watcher"
+    TOOL = "tool"
+
+
+_SETTINGS = {
+    Kind.CHAT: ("RoomSettings", '"port": 0'),
+    Kind.WATCHER: ("WatcherSettings", '"every": 0.05'),
+    Kind.TOOL: ("FolderSettings", ""),
+}
+"""The class of settings of each kind, and those of its test."""
 
 
 def new(
     name: Annotated[str, typer.Argument(help="its name: lower-case letters, digits, underscores")],
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            help="chat: a room where people talk; watcher: reports what it sees to a channel;"
+            " tool: the model has tools of its own."
+        ),
+    ] = Kind.TOOL,
 ) -> None:
     """Begin a tendril of your own: a package with a passing test, in the folder ./NAME."""
-    folder = scaffold(name, Path.cwd())
+    folder = scaffold(name, Path.cwd(), kind)
     typer.echo(f"{folder.name}/ is a tendril that works. Next:")
-    typer.echo(f"  pip install -e ./{name}    (in the environment that Terrarium is in)")
+    typer.echo(f"  pip install -e './{name}[test]'    (in the environment that Terrarium is in)")
+    typer.echo(f"  pytest {name}")
     typer.echo(f"  terrarium run {name}       (while the agent server runs)")
     typer.echo(f"  and read {name}/README.md")
 
 
-def scaffold(name: str, parent: Path) -> Path:
-    """Write the package `name` into a new folder of `parent` and return it.
+def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
+    """Write the package `terrarium_NAME` into the new folder NAME of `parent`, and return that.
 
     Raises TendrilError when the name cannot be used or the folder exists.
     """
@@ -50,10 +79,20 @@ def scaffold(name: str, parent: Path) -> Path:
         raise TendrilError(f"{folder} exists already; choose another name or remove it") from error
     except OSError as error:
         raise TendrilError(f"{folder} cannot be made: {error}") from error
-    values = {"name": name, "class_name": _class_name(name), "env": name.upper()}
-    for template, target in _FILES.items():
+    settings, test_settings = _SETTINGS[kind]
+    values = {
+        "name": name,
+        "dashed": name.replace("_", "-"),
+        "package": _package(name),
+        "class_name": _class_name(name),
+        "env": name.upper(),
+        "settings": settings,
+        "test_settings": test_settings,
+    }
+    templates = _COMMON | {f"{kind}/{source}": to for source, to in _OF_A_KIND.items()}
+    for template, target in templates.items():
         text = (files("harnesses.core") / "scaffold" / template).read_text(encoding="utf-8")
-        path = folder / target.format(name=name)
+        path = folder / target.format(package=_package(name))
         path.parent.mkdir(exist_ok=True)
         path.write_text(Template(text).substitute(values), encoding="utf-8")
     return folder
@@ -71,8 +110,12 @@ def _require_usable(name: str) -> None:
         )
     if name in entry_points(group=SETTINGS).names:
         raise TendrilError(f'"{name}" is taken: Terrarium has a table [{name}] already')
-    if find_spec(name) is not None:
-        raise TendrilError(f'"{name}" is taken: Python finds a module of that name already')
+    if find_spec(_package(name)) is not None:
+        raise TendrilError(f'"{name}" is taken: a package {_package(name)} is installed already')
+
+
+def _package(name: str) -> str:
+    return f"terrarium_{name}"
 
 
 def _class_name(name: str) -> str:

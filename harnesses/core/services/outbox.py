@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,7 +15,7 @@ from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
-from storage.queues.outbox import Outbox, outbox_path
+from storage.queues.outbox import Outbox, OutgoingMessage, outbox_path
 
 _POLL = 1.0  # seconds between looks at the outbox
 
@@ -54,6 +54,11 @@ class TendrilOutbox:
             raise UnknownTendril(tendril, sorted(self._known))
         place = ChannelName.parse_channel(channel).on("")
         await self._outbox.put(f"{self._owner}/{key}", place, text, tendril=tendril)
+
+    async def waiting(self, tendril: str) -> Sequence[OutgoingMessage]:
+        """Return the messages for a tendril that have not been said, oldest first. Raises
+        StorageError."""
+        return await self._outbox.list_unsent(tendril)
 
     async def deliver(self, say: SayText) -> None:
         """Say the messages for this tendril, in order and each second anew, until cancelled."""

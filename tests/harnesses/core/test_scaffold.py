@@ -8,23 +8,27 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.scaffold import scaffold
+from harnesses.core.scaffold import Kind, scaffold
 
 
-def test_the_package_is_written_with_its_name_everywhere(tmp_path: Path) -> None:
-    folder = scaffold("letter_box", tmp_path)
+@pytest.mark.parametrize("kind", Kind)
+def test_the_package_is_written_with_its_name_everywhere(tmp_path: Path, kind: Kind) -> None:
+    folder = scaffold("letter_box", tmp_path, kind)
     written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert written == {
         "pyproject.toml",
         "README.md",
-        "letter_box/__init__.py",
-        "letter_box/tendril.py",
-        "letter_box/persona.md",
+        "terrarium_letter_box/__init__.py",
+        "terrarium_letter_box/tendril.py",
+        "terrarium_letter_box/persona.md",
+        "tests/conftest.py",
         "tests/test_tendril.py",
     }
-    assert "class LetterBoxTendril(Tendril)" in (folder / "letter_box/tendril.py").read_text()
-    assert "LETTER_BOX_FOLDER" in (folder / "letter_box/tendril.py").read_text()
-    assert not any("$" in (folder / name).read_text() for name in written)
+    code = (folder / "terrarium_letter_box/tendril.py").read_text()
+    assert "class LetterBoxTendril(Tendril)" in code
+    assert "LETTER_BOX_" in (folder / "README.md").read_text()
+    texts = [(folder / name).read_text().replace("the room $room", "") for name in written]
+    assert not any("$" in text for text in texts)
     assert compileall.compile_dir(folder, quiet=1)
 
 
@@ -38,7 +42,6 @@ def test_the_package_is_written_with_its_name_everywhere(tmp_path: Path) -> None
         ("class", "cannot be a name"),
         ("ünïcode", "cannot be a name"),
         ("web", r"table \[web\] already"),
-        ("json", "module of that name already"),
         ("storage", "taken"),
     ],
 )
