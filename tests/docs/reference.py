@@ -36,6 +36,7 @@ _ORDER = (
     "irc",
     "web",
     "cron",
+    "mcp",
 )
 
 # What to show for a key that has no default, or one that is worked out.
@@ -119,6 +120,22 @@ _TOKENS = """\
 #channels = ["irc/#terrarium"]
 """
 
+_MCP = """\
+# MCP servers whose tools the model may use: a program that is started, or an address.
+#[mcp.servers.time]
+#command = ["uvx", "mcp-server-time"]
+#tendrils = ["irc", "web"]
+#reads = ["*"]
+#[mcp.servers.tickets]
+#url = "https://tickets.example.org/mcp"
+#token = "..."
+#tendrils = ["irc"]
+#tools = ["search_*", "create_ticket"]
+#reads = ["search_*"]
+#needs = "operate"
+#timeout = 60
+"""
+
 _PRICES = """\
 # What a million tokens of a model cost, by the name that clients ask for.
 #[usage.prices.terra]
@@ -137,6 +154,7 @@ _CHANNELS = """\
 _EXTRA = {
     "irc.networks": _NETWORKS,
     "model.models": _MODELS,
+    "mcp.servers": _MCP,
     "cron.jobs": _JOBS,
     "usage.prices": _PRICES,
     "irc.channel": _CHANNELS,

@@ -1,0 +1,195 @@
+"""One MCP server: connected as long as it can be, its tools as it lists them at the moment."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import mcp_types as types
+import structlog
+from mcp import Client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from llm.mcp.foreign_tools import (
+    MOST_TOOLS,
+    ForeignArguments,
+    fits,
+    openai_schema,
+    plain,
+    result_text,
+)
+from llm.mcp.settings import McpServerSettings
+from llm.mcp.transports import transport
+from llm.tools.toolbox import Tool, ToolError, ToolOptions, UnsureToolError
+from terrarium.backoff import Backoff
+
+_CONNECT = 60.0  # seconds until the tools are listed; the program may have to be fetched first
+_ANSWER = 20.0  # seconds for every request but a tool's
+_AT_ONCE = 8  # calls of tools
+_MOST_PAGES = 20
+_PAUSE = 1.0  # seconds between two looks at the list
+_MOST_WORDS = 500  # characters of an error
+
+_log = structlog.get_logger()
+
+
+class McpConnection:
+    """Keeps the server `name` connected, with growing pauses after each failure, and has its tools
+    (`tools`). A call while it is away fails at once."""
+
+    def __init__(self, name: str, settings: McpServerSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self.tools: tuple[Tool, ...] = ()
+        self._client: Client | None = None
+        self._changed = asyncio.Event()  # the list of tools may be another
+        self._ended = ""  # why the connection is of no more use
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
+
+    def __repr__(self) -> str:
+        state = f"{len(self.tools)} tools" if self._client else "away"
+        return f"<McpConnection {self.name}, {state}>"
+
+    async def run(self) -> None:
+        """Connect, and connect again when the server has gone, until cancelled."""
+        backoff = Backoff(1.0, 300.0)
+        while True:
+            reason = await self._connect(backoff)
+            wait = backoff.delay()
+            _log.warning("mcp.away", server=self.name, reason=reason, again_in=wait)
+            await asyncio.sleep(wait)
+
+    async def _connect(self, backoff: Backoff) -> str:
+        """Hold one connection; return why it has ended."""
+        self._ended = ""
+        self._changed.clear()
+        client = Client(
+            transport(self.settings, self._on_end),
+            read_timeout_seconds=_ANSWER,
+            message_handler=self._on_message,
+            client_info=types.Implementation(name="terrarium", version=version("terrarium")),
+            cache=None,
+        )
+        try:
+            async with asyncio.timeout(_CONNECT) as limit, client:
+                await self._list(client)
+                limit.reschedule(None)
+                backoff.mark_started()
+                self._client = client
+                _log.info("mcp.connected", server=self.name, tools=len(self.tools))
+                await self._follow(client)
+        except TimeoutError:
+            return self._ended or f"no answer within {_CONNECT:g} seconds"
+        except Exception as error:  # noqa: BLE001 -- whatever a foreign server makes the SDK raise
+            return self._ended or plain(_reason(error), _MOST_WORDS)
+        finally:
+            self._client, self.tools = None, ()
+        return self._ended
+
+    async def _follow(self, client: Client) -> None:
+        """List the tools anew whenever they may have changed, until the connection has ended."""
+        listening = asyncio.create_task(self._listen(client))
+        try:
+            while not self._ended:
+                await self._changed.wait()
+                self._changed.clear()
+                if not self._ended:
+                    await self._list(client)
+                    await asyncio.sleep(_PAUSE)
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    async def _listen(self, client: Client) -> None:
+        """Ask a server of 2026-07-28 or later to say when its tools change; older ones do so
+        unasked."""
+        offered = client.server_capabilities.tools
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        if offered is None or not offered.list_changed:
+            return
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self._changed.set()
+        except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError) as error:
+            _log.info("mcp.not_following", server=self.name, reason=type(error).__name__)
+
+    async def _list(self, client: Client) -> None:
+        """Read the list of tools, as far as it is offered here. Raises MCPError."""
+        found: dict[str, Tool] = {}
+        left_out, cursor = 0, None
+        for _ in range(_MOST_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            for each in page.tools:
+                tool = self._tool(each) if fits(each.name, self.settings.tools) else None
+                if tool is None or tool.name in found or len(found) == MOST_TOOLS:
+                    left_out += 1
+                else:
+                    found[tool.name] = tool
+            cursor = page.next_cursor
+            if cursor is None or len(found) == MOST_TOOLS:
+                break
+        self.tools = tuple(found.values())
+        if left_out:
+            _log.info("mcp.tools_left_out", server=self.name, offered=len(found), left_out=left_out)
+
+    def _tool(self, listed: types.Tool) -> Tool | None:
+        """Return a listed tool as one of ours, None if it is too large to be described."""
+        schema = openai_schema(self.name, listed)
+        if schema is None:
+            return None
+        settings = self.settings
+        reads = fits(listed.name, settings.reads)  # what the server says of that counts for nothing
+        options = ToolOptions(
+            reads=reads,
+            effect=not reads,
+            research=reads,
+            needs=settings.needs,
+            timeout=settings.timeout,
+        )
+        run = partial(self._call, listed.name)
+        return Tool(schema["function"]["name"], ForeignArguments, schema, run, options)
+
+    async def _call(self, tool: str, /, **arguments: Any) -> str:
+        """Call a tool. Raises ToolError."""
+        async with self._at_once:
+            client = self._client
+            if client is None:
+                raise ToolError(f"the server {self.name} is away; do without it")
+            try:
+                # The toolbox ends the call in time.
+                result = await client.call_tool(
+                    tool, arguments, read_timeout_seconds=2 * self.settings.timeout
+                )
+            except MCPError as error:
+                self._changed.set()  # a look at the list tells if the server is still there
+                raise UnsureToolError(plain(error.message, _MOST_WORDS)) from error
+            except Exception as error:
+                self._changed.set()
+                _log.warning("mcp.call_failed", server=self.name, reason=type(error).__name__)
+                raise UnsureToolError(f"the server {self.name} gave no usable answer") from error
+        text = result_text(result)
+        if result.is_error:
+            raise UnsureToolError(plain(text, _MOST_WORDS))
+        return text
+
+    async def _on_message(self, message: object) -> None:
+        """Take a notification of the server."""
+        if isinstance(message, types.ToolListChangedNotification):
+            self._changed.set()
+
+    def _on_end(self, reason: str) -> None:
+        self._ended = reason
+        self._changed.set()
+
+
+def _reason(error: BaseException) -> str:
+    """Return the words of the first error within groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__

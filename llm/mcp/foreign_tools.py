@@ -1,0 +1,166 @@
+"""From what an MCP server says of its tools to tools of ours: all of it is untrusted.
+
+Whatever a server sends, the result is small and well formed: names that the OpenAI API allows and
+that no tool of ours has, schemas of the few keywords that models need, texts of bounded length
+without our tags. Patterns and the like are left out, as they are code for somebody's regular
+expression engine; the server checks its arguments itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
+from math import isfinite
+from typing import Any
+
+import mcp_types as types
+from pydantic import BaseModel, ConfigDict
+
+from llm.messages.escaping import escape_tags
+from llm.tools.toolbox import FOREIGN
+
+MOST_TOOLS = 64
+"""Tools of one server that are offered; each costs tokens in every prompt."""
+
+MOST_SCHEMA = 8_000
+"""Characters of a tool's whole description, as JSON."""
+
+MOST_TEXT = 20_000
+"""Characters of a result; the toolbox cuts it further."""
+
+_MOST_NAME = 64  # of the OpenAI API
+_MOST_DESCRIPTION = 600
+_MOST_HINT = 200  # of one parameter
+_MOST_DEPTH = 8
+_MOST_PROPERTIES = 64
+_MOST_CHOICES = 100
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+_PROPERTY = re.compile(r"[\w.$-]{1,64}", re.ASCII)
+_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
+_BLANKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+class ForeignArguments(BaseModel):
+    """Any JSON object; the server validates it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def fits(name: str, patterns: Sequence[str]) -> bool:
+    """Return True if a tool's name fits one of the patterns of the configuration."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def local_name(server: str, tool: str) -> str:
+    """Return the name that the model sees, `server__tool`."""
+    return f"{server}{FOREIGN}{_UNFIT.sub('_', tool)}"[:_MOST_NAME]
+
+
+def openai_schema(server: str, tool: types.Tool) -> dict[str, Any] | None:
+    """Return a tool as OpenAI's `tools` field describes it, None if it is too large for that."""
+    said = plain(tool.description or tool.title or "", _MOST_DESCRIPTION)
+    parameters = {"properties": {}, **clean_schema(tool.input_schema), "type": "object"}
+    function = {
+        "name": local_name(server, tool.name),
+        "description": f"{said} (a tool of the server {server})".strip(),
+        "parameters": parameters,
+    }
+    schema = {"type": "function", "function": function}
+    return schema if len(json.dumps(schema, ensure_ascii=False)) <= MOST_SCHEMA else None
+
+
+def plain(text: str, most: int) -> str:
+    """Return a foreign text on one line, without our tags, `most` characters at most."""
+    encodable = text[: 4 * most].encode(errors="replace").decode()
+    line = " ".join(_BLANKS.sub(" ", encodable).split())
+    return escape_tags(line if len(line) <= most else f"{line[:most]}...")
+
+
+def clean_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a JSON schema that tells a model what to write.
+
+    References within the schema are resolved, to a depth of eight.
+    """
+    definitions = {
+        f"#/{where}/{name}": value
+        for where in ("$defs", "definitions")
+        if isinstance(schema.get(where), Mapping)
+        for name, value in schema[where].items()
+    }
+    return _clean(schema, definitions, _MOST_DEPTH)
+
+
+def _clean(schema: object, definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    if not isinstance(schema, Mapping) or depth == 0:
+        return {}
+    if (reference := schema.get("$ref")) is not None:
+        target = definitions.get(reference) if isinstance(reference, str) else None
+        return _clean(target, definitions, depth - 1)
+    clean = dict(_simple(schema))
+    if isinstance(properties := schema.get("properties"), Mapping):
+        fitting = (name for name in properties if _PROPERTY.fullmatch(name))
+        names = list(islice(fitting, _MOST_PROPERTIES))
+        clean["properties"] = {
+            name: _clean(properties[name], definitions, depth - 1) for name in names
+        }
+        required = schema.get("required")
+        known = [name for name in names if isinstance(required, list) and name in required]
+        clean |= {"required": known} if known else {}
+    if isinstance(items := schema.get("items"), Mapping):
+        clean["items"] = _clean(items, definitions, depth - 1)
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(choices := schema.get(keyword), list):
+            clean["anyOf"] = [_clean(each, definitions, depth - 1) for each in choices[:8]]
+    return clean
+
+
+def _simple(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the keywords that hold no schema, where their values are sound."""
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        yield "type", kind
+    elif isinstance(kind, list) and kind and all(each in _TYPES for each in map(str, kind)):
+        yield "anyOf", [{"type": each} for each in dict.fromkeys(map(str, kind))]
+    if isinstance(text := schema.get("description"), str) and text:
+        yield "description", plain(text, _MOST_HINT)
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(choices, list) and 0 < len(choices) <= _MOST_CHOICES:
+        sound = [each for each in choices if _is_sound(each)]
+        if sound:
+            yield "enum", sound
+    for bound in ("minimum", "maximum"):
+        value = schema.get(bound)
+        if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
+            yield bound, value
+
+
+def _is_sound(choice: object) -> bool:
+    """Return True for a value that a model may be offered to write."""
+    if isinstance(choice, str):
+        return len(choice) <= _MOST_HINT and plain(choice, _MOST_HINT) == choice
+    return choice is None or (isinstance(choice, int | float) and isfinite(choice))
+
+
+def result_text(result: types.CallToolResult) -> str:
+    """Return a result as text; what is no text is named only."""
+    parts = [part for block in result.content if (part := _block_text(block))]
+    if not parts and result.structured_content is not None:
+        parts = [json.dumps(result.structured_content, ensure_ascii=False)]
+    text = "\n".join(parts) or "(no text)"
+    text = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."
+    return text.encode(errors="replace").decode()
+
+
+def _block_text(block: types.ContentBlock) -> str:
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+            return resource.text
+        case types.ResourceLink():
+            return f"[{plain(block.uri, _MOST_HINT)}]"
+        case _:
+            return f"[{block.type}, which cannot be shown]"

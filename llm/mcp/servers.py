@@ -1,0 +1,75 @@
+"""The MCP servers of one tendril, as a source of tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import structlog
+
+from llm.mcp.settings import McpServerSettings, McpSettings
+from llm.tools.toolbox import Tool, ToolSource
+
+if TYPE_CHECKING:
+    from llm.mcp.connection import McpConnection
+
+_log = structlog.get_logger()
+
+
+class McpServers(ToolSource):
+    """The tools of the servers that a tendril may use, while they are connected."""
+
+    def __init__(self) -> None:
+        self._settings: Mapping[str, McpServerSettings] = {}
+        self._running: dict[str, tuple[McpConnection, asyncio.Task[None]]] = {}
+        self._configured = asyncio.Event()
+
+    def configure(self, tendril: str, settings: McpSettings) -> None:
+        """Use these settings from now on; servers whose own have not changed stay connected."""
+        self._settings = {
+            name: each for name, each in settings.servers.items() if tendril in each.tendrils
+        }
+        self._configured.set()
+
+    def tools(self) -> Iterable[Tool]:
+        """Return the tools of all connected servers, in the order of the configuration."""
+        for name in self._settings:
+            if name in self._running:
+                yield from self._running[name][0].tools
+
+    async def run(self) -> None:
+        """Keep the servers connected until cancelled."""
+        try:
+            while True:
+                await self._configured.wait()
+                self._configured.clear()
+                await self._end(self._outdated())
+                self._start()
+        finally:
+            await self._end(list(self._running))
+
+    def _outdated(self) -> list[str]:
+        running = self._running.items()
+        return [name for name, (each, _) in running if self._settings.get(name) != each.settings]
+
+    def _start(self) -> None:
+        """Start the servers that do not run yet."""
+        missing = [name for name in self._settings if name not in self._running]
+        if not missing:
+            return
+        if find_spec("mcp") is None:
+            _log.error("mcp.not_installed", servers=missing, fix="pip install 'terrarium[mcp]'")
+            return
+        from llm.mcp.connection import McpConnection
+
+        for name in missing:
+            connection = McpConnection(name, self._settings[name])
+            self._running[name] = connection, asyncio.create_task(connection.run())
+
+    async def _end(self, names: Iterable[str]) -> None:
+        ending = [self._running.pop(name)[1] for name in names]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
