@@ -67,9 +67,8 @@ async def transport(
 ) -> AsyncGenerator[TransportStreams]:
     """Connect to a server; `on_end` is told, with the reason, when it has gone or is cut off."""
     inner = _http(settings) if settings.url else _process(settings)
-    send, receive = anyio.create_memory_object_stream[Item](0)
-
     async with inner as (incoming, outgoing):
+        send, receive = anyio.create_memory_object_stream[Item](0)
 
         async def pump() -> None:
             budget, reason = MessageBudget(asyncio.get_running_loop().time), "it has ended"
@@ -91,6 +90,7 @@ async def transport(
                 yield receive, outgoing
             finally:
                 receive.close()
+                send.close()
 
 
 @asynccontextmanager
@@ -235,6 +235,7 @@ async def _write_lines(
 async def _stop(process: asyncio.subprocess.Process) -> None:
     """End a server: by the end of its input, by SIGTERM, by SIGKILL."""
     assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(TimeoutError):
@@ -245,6 +246,8 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     _signal_group(process.pid, signal.SIGKILL)  # whom it has started itself
     with suppress(TimeoutError):  # somebody in another session may hold its pipes
         async with asyncio.timeout(_GRACE):
+            while await process.stdout.read(2**16):  # the pipe is closed only at its end
+                pass
             await process.wait()
 
 

@@ -1,0 +1,238 @@
+"""MCP servers of every kind, as programs: those that work, and those that would do harm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from llm.mcp.foreign_tools import MOST_SCHEMA, MOST_TOOLS
+from llm.mcp.servers import McpServers
+from llm.mcp.settings import McpServerSettings, McpSettings
+from llm.tools.toolbox import Toolbox, tool
+from tests.kit.patience import PATIENCE
+
+pytestmark = pytest.mark.process
+
+
+def program(kind: str, **settings: Any) -> McpServerSettings:
+    command = (sys.executable, "-m", "tests.kit.mcp_server", kind)
+    return McpServerSettings(command=command, tendrils=("irc",), **settings)
+
+
+@asynccontextmanager
+async def connected(**servers: McpServerSettings) -> AsyncIterator[McpServers]:
+    """The servers of the tendril irc, which are being connected."""
+    found = McpServers()
+    found.configure("irc", McpSettings.model_construct(servers=servers))
+    running = asyncio.create_task(found.run())
+    try:
+        yield found
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(met: Callable[[], object]) -> None:
+    """Look again and again: another program announces nothing to us."""
+    async with asyncio.timeout(PATIENCE):
+        while not met():  # noqa: ASYNC110 -- there is no event
+            await asyncio.sleep(0.02)
+
+
+def names(servers: McpServers) -> list[str]:
+    return [each.name for each in servers.tools()]
+
+
+async def call(servers: McpServers, name: str, limit: float = PATIENCE, **given: Any) -> Any:
+    return await Toolbox.from_owners(servers).call(name, json.dumps(given), limit)
+
+
+def children() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if "mcp_server" in str(each.cmdline())]
+
+
+async def test_its_tools_are_offered_under_its_name_and_called() -> None:
+    async with connected(demo=program("plain", reads=("echo",))) as servers:
+        await until(lambda: names(servers))
+        assert names(servers)[:2] == ["demo__echo", "demo__die"]
+        result = await call(servers, "demo__echo", words=["frogs", 7], more={"x": None})
+        assert result.ok
+        assert '{"words": ["frogs", 7], "more": {"x": null}}' in result.text
+        toolbox = Toolbox.from_owners(servers)
+        assert toolbox.options("demo__echo").reads
+        assert toolbox.options("demo__change").effect  # unless the owner says that it only reads
+    assert children() == []
+
+
+async def test_only_the_tendrils_and_tools_that_are_named_and_who_has_the_right() -> None:
+    settings = program("plain", tools=("e*",), needs="operate")
+    servers = McpServers()
+    servers.configure("web", McpSettings.model_construct(servers={"demo": settings}))
+    assert names(servers) == []
+    async with connected(demo=settings) as servers:
+        await until(lambda: names(servers))
+        assert names(servers) == ["demo__echo", "demo__environment"]
+        assert "may not" in (await call(servers, "demo__echo")).text
+        admin = Toolbox.from_owners(servers, rights=lambda: {"operate"})
+        assert (await admin.call("demo__echo", "{}", PATIENCE)).ok
+
+
+async def test_it_is_told_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEB_TOKEN", "our-own-secret")
+    async with connected(demo=program("plain", env={"TICKETS": "its-own"})) as servers:
+        await until(lambda: names(servers))
+        told = (await call(servers, "demo__environment")).text
+        assert "its-own" in told
+        assert "our-own-secret" not in told
+
+
+async def test_a_changed_list_of_tools_is_followed() -> None:
+    async with connected(demo=program("plain")) as servers:
+        await until(lambda: names(servers))
+        assert (await call(servers, "demo__change")).ok
+        await until(lambda: "demo__added" in names(servers))
+
+
+async def test_one_that_dies_in_mid_call_is_started_again() -> None:
+    async with connected(demo=program("plain")) as servers:
+        await until(lambda: names(servers))
+        (before,) = children()
+        result = await call(servers, "demo__die")
+        assert (result.ok, result.unsure) == (False, True)
+        await until(lambda: names(servers) and children() and children()[0].pid != before.pid)
+        assert (await call(servers, "demo__echo")).ok
+
+
+async def test_one_that_is_killed_fails_the_call_and_no_other() -> None:
+    async with connected(demo=program("plain"), other=program("plain")) as servers:
+        await until(lambda: len(names(servers)) == 12)
+        calling = asyncio.create_task(call(servers, "demo__sleep"))
+        beside = await call(servers, "other__echo")
+        victim = min(children(), key=lambda each: each.create_time())
+        os.kill(victim.pid, 9)
+        assert beside.ok
+        result = await asyncio.wait_for(calling, PATIENCE)
+        assert not result.ok
+        assert (await call(servers, "other__echo")).ok
+
+
+async def test_a_call_without_an_answer_ends_in_time() -> None:
+    async with connected(demo=program("plain")) as servers:
+        await until(lambda: names(servers))
+        result = await call(servers, "demo__sleep", 0.2)
+        assert "no result within 0.2 seconds" in result.text
+        assert (await call(servers, "demo__echo")).ok
+
+
+async def test_an_error_of_a_tool_is_one_for_the_model() -> None:
+    async with connected(demo=program("plain")) as servers:
+        await until(lambda: names(servers))
+        result = await call(servers, "demo__fail", why="no frogs")
+        assert not result.ok
+        assert "no frogs" in result.text
+
+
+@pytest.mark.parametrize("kind", ["hangs", "endless", "floods"])
+async def test_one_that_hangs_or_floods_keeps_no_other_from_working(kind: str) -> None:
+    async with connected(bad=program(kind), good=program("plain")) as servers:
+        await until(lambda: "good__echo" in names(servers))
+        for number in range(20):
+            assert (await call(servers, "good__echo", number=number)).ok
+        if kind != "hangs":
+            await until(lambda: len(children()) == 1)  # it has been cut off
+    assert children() == []
+
+
+async def test_a_result_of_10_megabytes_is_an_error_and_the_server_starts_again() -> None:
+    async with connected(demo=program("huge")) as servers:
+        await until(lambda: names(servers))
+        result = await call(servers, "demo__echo")
+        assert not result.ok
+        assert len(result.text) < 1000
+        await until(lambda: names(servers))
+
+
+async def test_of_10_000_tools_the_first_are_offered() -> None:
+    async with connected(demo=program("many")) as servers:
+        await until(lambda: names(servers))
+        assert len(names(servers)) == MOST_TOOLS
+
+
+class Ours:
+    @tool(reads=True)
+    async def search_chat_logs(self) -> str:
+        """Search."""
+        return "ours"
+
+
+async def test_names_collide_neither_with_ours_nor_with_one_another() -> None:
+    async with connected(demo=program("collides")) as servers:
+        await until(lambda: names(servers))
+        found = names(servers)
+        assert len(found) == len(set(found))
+        assert all(name.startswith("demo__") and len(name) <= 64 for name in found)
+        toolbox = Toolbox.from_owners(servers, Ours())
+        assert "ours" in (await toolbox.call("search_chat_logs", "{}", PATIENCE)).text
+        assert {"search_chat_logs", "demo__search_chat_logs"} <= set(toolbox.names())
+    with pytest.raises(TypeError, match="belong to the tools of MCP servers"):
+
+        @tool
+        async def demo__echo() -> None:
+            """Pretend to be foreign."""
+
+
+async def test_lies_in_descriptions_and_results_stay_data() -> None:
+    async with connected(demo=program("lies")) as servers:
+        await until(lambda: names(servers))
+        toolbox = Toolbox.from_owners(servers)
+        schemas = {each["function"]["name"]: each for each in toolbox.schemas()}
+        assert "demo__bulky" not in schemas
+        described = json.dumps(schemas["demo__helper"])
+        assert len(described) < MOST_SCHEMA
+        assert "<system>" not in described
+        assert "pattern" not in described
+        parameters = schemas["demo__helper"]["function"]["parameters"]
+        assert set(parameters["properties"]) == {"x", "self"}
+        assert parameters["required"] == ["x"]
+        assert toolbox.options("demo__helper").effect  # it only says that it reads
+        result = await call(servers, "demo__helper", x="a")  # whose schema would never end
+        assert result.ok
+        assert result.text.count("</tool_result>") == 1
+        assert "<system>" not in result.text
+
+
+async def test_one_that_will_not_stop_is_stopped() -> None:
+    async with connected(demo=program("stubborn")) as servers:
+        await until(lambda: names(servers))
+        assert len(children()) == 1
+    assert children() == []
+
+
+async def test_a_program_that_is_not_there_is_tried_again_and_harms_nobody() -> None:
+    missing = McpServerSettings(command=("/no/such/program",), tendrils=("irc",))
+    async with connected(bad=missing, good=program("plain")) as servers:
+        await until(lambda: names(servers))
+        assert (await call(servers, "good__echo")).ok
+
+
+async def test_a_changed_configuration_counts_at_once() -> None:
+    async with connected(demo=program("plain"), gone=program("plain")) as servers:
+        await until(lambda: len(names(servers)) == 12)
+        kept = {each.pid for each in children()}
+        servers.configure(
+            "irc",
+            McpSettings.model_construct(
+                servers={"demo": program("plain"), "new": program("plain", tools=("echo",))}
+            ),
+        )
+        await until(lambda: "new__echo" in names(servers) and len(children()) == 2)
+        assert len(names(servers)) == 7
+        assert kept & {each.pid for each in children()}
