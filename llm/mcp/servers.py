@@ -11,6 +11,7 @@ import structlog
 
 from llm.mcp.settings import McpServerSettings, McpSettings
 from llm.tools.toolbox import Tool, ToolSource
+from terrarium.config import Config
 
 if TYPE_CHECKING:
     from llm.mcp.connection import McpConnection
@@ -26,11 +27,11 @@ class McpServers(ToolSource):
         self._running: dict[str, tuple[McpConnection, asyncio.Task[None]]] = {}
         self._configured = asyncio.Event()
 
-    def configure(self, tendril: str, settings: McpSettings) -> None:
-        """Use these settings from now on; servers whose own have not changed stay connected."""
-        self._settings = {
-            name: each for name, each in settings.servers.items() if tendril in each.tendrils
-        }
+    def configure(self, tendril: str, config: Config) -> None:
+        """Use the servers of `config` that are for this tendril from now on; those whose settings
+        have not changed stay connected. Raises ConfigError, and then all is as before."""
+        servers = config.section(McpSettings).servers
+        self._settings = {name: each for name, each in servers.items() if tendril in each.tendrils}
         self._configured.set()
 
     def tools(self) -> Iterable[Tool]:

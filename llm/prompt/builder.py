@@ -1,4 +1,4 @@
-"""The parts of a prompt beside memory and log: persona, hints and skills for one question."""
+"""The parts of a prompt beside memory and log: persona, hints, skills, tools for one question."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from llm.mcp.servers import McpServers
 from llm.messages.sections import PromptSection
 from llm.prompt.budget import PromptBudget
 from llm.prompt.guidance import CORE, STATUS, TOOLS, helps, tools_called_for
@@ -63,11 +64,13 @@ class Prompt:
 
 
 class PromptBuilder:
-    """Personas and skills as their files have them at the moment."""
+    """Personas and skills as their files have them at the moment, and the tools of the connected
+    MCP servers."""
 
     def __init__(self) -> None:
         self.personas = Personas(Persona(""), {}, {})
         self.registry = SkillRegistry({}, {})
+        self.mcp_servers = McpServers()
         self._paths = (Path(), Path(), Path())
         self._taken: OrderedDict[str, dict[str, None]] = OrderedDict()
 
@@ -104,7 +107,10 @@ class PromptBuilder:
             request.text, request.persona.skills, request.context
         )
         toolbox = Toolbox.from_owners(
-            *request.tools, *self._functions(request.room, matches), rights=request.rights
+            *request.tools,
+            *self._functions(request.room, matches),
+            self.mcp_servers,
+            rights=request.rights,
         ).only(request.persona.tools)
         hints = "\n".join(filter(None, (match.hint for match in matches)))
         whole = next((match.hint for match in matches if match.is_whole), "")

@@ -87,7 +87,7 @@ async def build_prompt(
         memory.room,
         choice.persona,
         request.values,
-        (tendril, *request.tools, *memory.tools(request.keeps), tendril.mcp_servers),
+        (tendril, *request.tools, *memory.tools(request.keeps)),
         request.rights,
         request.wants_status,
         HintContext(tendril.clock.now(), tendril.agent.zone),

@@ -18,8 +18,6 @@ from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.tracing import expire_runs
 from llm.client.settings import AgentSettings
-from llm.mcp.servers import McpServers
-from llm.mcp.settings import McpSettings
 from llm.prompt.builder import PromptBuilder
 from llm.scheduling.worker import Handler, Worker
 from storage.db.errors import StorageError
@@ -43,7 +41,6 @@ class TendrilProcess(TendrilMedium, ABC):
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.prompts = PromptBuilder()
-        self.mcp_servers = McpServers()
         self.configure(config)
         self.clock = clock or SystemClock()
         self.status = StatusFile(config.data, self.name)
@@ -71,7 +68,7 @@ class TendrilProcess(TendrilMedium, ABC):
                     tasks.create_task(self._follow_files()),
                     tasks.create_task(self.speak()),
                     *map(tasks.create_task, self.background()),
-                    tasks.create_task(self.mcp_servers.run()),
+                    tasks.create_task(self.prompts.mcp_servers.run()),
                 ]
                 serving = tasks.create_task(self.serve())
                 stopping = tasks.create_task(told_to_stop())
@@ -94,11 +91,11 @@ class TendrilProcess(TendrilMedium, ABC):
     def configure(self, config: Config) -> None:
         """Use another configuration from now on, except for the address of the agent server.
         Raises ConfigError, and then everything is as before."""
-        agent, mcp = config.section(AgentSettings), config.section(McpSettings)
+        agent = config.section(AgentSettings)
         folders = (config.data / agent.personas_dir, config.data / agent.skills_dir)
         self.prompts.read(self._persona_file(agent), *folders, config)
+        self.prompts.mcp_servers.configure(self.name, config)
         self.config, self.agent = config, agent
-        self.mcp_servers.configure(self.name, mcp)
 
     def apply_config(self, config: Config) -> None:
         """Use another configuration while running. Raises ConfigError, with all as before."""

@@ -13,7 +13,6 @@ from llm.client.client import AgentClient, TokenCounter
 from llm.client.model_catalog import ModelCatalog
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting
-from llm.mcp.servers import McpServers
 from llm.memory.memory import TendrilMemory
 from llm.prompt.builder import PromptBuilder
 from storage.db.database import Database
@@ -40,7 +39,6 @@ class TendrilResources:
     config: Config
     agent: AgentSettings
     prompts: PromptBuilder
-    mcp_servers: McpServers
     clock: Clock
     status: StatusFile
 

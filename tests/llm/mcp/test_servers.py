@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -15,23 +16,27 @@ import pytest
 
 from llm.mcp.foreign_tools import MOST_SCHEMA, MOST_TOOLS
 from llm.mcp.servers import McpServers
-from llm.mcp.settings import McpServerSettings, McpSettings
 from llm.tools.toolbox import Toolbox, tool
+from terrarium.config import Config, ConfigError
 from tests.kit.patience import PATIENCE
 
 pytestmark = pytest.mark.process
 
 
-def program(kind: str, **settings: Any) -> McpServerSettings:
-    command = (sys.executable, "-m", "tests.kit.mcp_server", kind)
-    return McpServerSettings(command=command, tendrils=("irc",), **settings)
+def program(kind: str, **settings: Any) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.kit.mcp_server", kind]
+    return {"command": command, "tendrils": ["irc"], **settings}
+
+
+def configured(**servers: dict[str, Any]) -> Config:
+    return Config({"mcp": {"servers": servers}}, None, Path("data"))
 
 
 @asynccontextmanager
-async def connected(**servers: McpServerSettings) -> AsyncIterator[McpServers]:
+async def connected(**servers: dict[str, Any]) -> AsyncIterator[McpServers]:
     """The servers of the tendril irc, which are being connected."""
     found = McpServers()
-    found.configure("irc", McpSettings.model_construct(servers=servers))
+    found.configure("irc", configured(**servers))
     running = asyncio.create_task(found.run())
     try:
         yield found
@@ -75,7 +80,7 @@ async def test_its_tools_are_offered_under_its_name_and_called() -> None:
 async def test_only_the_tendrils_and_tools_that_are_named_and_who_has_the_right() -> None:
     settings = program("plain", tools=("e*",), needs="operate")
     servers = McpServers()
-    servers.configure("web", McpSettings.model_construct(servers={"demo": settings}))
+    servers.configure("web", configured(demo=settings))
     assert names(servers) == []
     async with connected(demo=settings) as servers:
         await until(lambda: names(servers))
@@ -217,7 +222,7 @@ async def test_one_that_will_not_stop_is_stopped() -> None:
 
 
 async def test_a_program_that_is_not_there_is_tried_again_and_harms_nobody() -> None:
-    missing = McpServerSettings(command=("/no/such/program",), tendrils=("irc",))
+    missing = {"command": ["/no/such/program"], "tendrils": ["irc"]}
     async with connected(bad=missing, good=program("plain")) as servers:
         await until(lambda: names(servers))
         assert (await call(servers, "good__echo")).ok
@@ -229,10 +234,30 @@ async def test_a_changed_configuration_counts_at_once() -> None:
         kept = {each.pid for each in children()}
         servers.configure(
             "irc",
-            McpSettings.model_construct(
-                servers={"demo": program("plain"), "new": program("plain", tools=("echo",))}
-            ),
+            configured(demo=program("plain"), new=program("plain", tools=("echo",))),
         )
         await until(lambda: "new__echo" in names(servers) and len(children()) == 2)
         assert len(names(servers)) == 7
         assert kept & {each.pid for each in children()}
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ({"command": ["x"]}, "tendrils"),
+        ({"tendrils": ["irc"]}, "either the command"),
+        ({"command": ["x"], "url": "http://x", "tendrils": ["irc"]}, "either the command"),
+        ({"url": "ftp://x", "tendrils": ["irc"]}, "https://host/path"),
+        ({"command": ["x"], "token": "y", "tendrils": ["irc"]}, "goes with a url"),
+        ({"command": ["x"], "tendrils": ["irc"], "tool": ["y"]}, "tool"),
+    ],
+)
+def test_a_wrong_table_says_what_to_write(server: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        McpServers().configure("irc", configured(demo=server))
+
+
+def test_the_name_of_a_server_begins_names_of_tools() -> None:
+    for name in ("two__parts", "UPPER", "", "x" * 17, "ünïcode"):
+        with pytest.raises(ConfigError, match="in lower case"):
+            McpServers().configure("irc", configured(**{name: program("plain")}))
