@@ -237,18 +237,29 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE):
-                await process.wait()
+    async with _beside(_drain(process.stdout)):  # or it may wait for us to read
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if await _has_ended(process):
                 break
-        _signal_group(process.pid, number)
-    _signal_group(process.pid, signal.SIGKILL)  # whom it has started itself
-    with suppress(TimeoutError):  # somebody in another session may hold its pipes
+            _signal_group(process.pid, number)
+        _signal_group(process.pid, signal.SIGKILL)  # whom it has started itself
+        await _has_ended(process)
+    # Somebody in another session may hold the pipes; asyncio has no other way to close our ends.
+    getattr(process, "_transport").close()  # noqa: B009
+
+
+async def _drain(stdout: asyncio.StreamReader) -> None:
+    """Read and drop what is left."""
+    while await stdout.read(2**16):
+        pass
+
+
+async def _has_ended(process: asyncio.subprocess.Process) -> bool:
+    """Wait a moment for the end of a process and of its pipes."""
+    with suppress(TimeoutError):
         async with asyncio.timeout(_GRACE):
-            while await process.stdout.read(2**16):  # the pipe is closed only at its end
-                pass
             await process.wait()
+    return process.returncode is not None
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
