@@ -24,6 +24,7 @@ from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.page_titles import PageTitles
 from harnesses.irc.questions.proactive import ProactiveSpeech
+from harnesses.irc.questions.scheduled import ScheduledQuestions
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Place
@@ -48,6 +49,7 @@ class EventHandler:
         self.proactive = ProactiveSpeech(services, self._log_views)
         self._questions = QuestionHandler(services, self._log_views, self.proactive)
         self._titles = PageTitles(services)
+        self._scheduled = ScheduledQuestions(services, self._questions)
         self._commands = Commands(services, self._questions, self.proactive)
 
     async def prepare(self) -> None:
@@ -57,6 +59,7 @@ class EventHandler:
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return what has to run beside the handling of events, until cancelled."""
         return [
+            self._services.tendril.remind.run_questions(self._scheduled.ask),
             self.proactive.scheduler.run(),
             self._log_views.keep_threads_current(),
         ]

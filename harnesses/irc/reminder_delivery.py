@@ -26,7 +26,7 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
         return _AGAIN
     who, recipient = Identity(owner.nick, owner.user, owner.host, owner.account), place.channel
     if reminder.private:
-        found = await _find_owner(network, owner)
+        found = await find_owner(network, owner)
         if found is None:
             return _ABSENT
         who, recipient = found, found.nick
@@ -62,7 +62,7 @@ def requester_of(request: CommandRequest) -> Requester:
     )
 
 
-async def _find_owner(network: Network, owner: Owner) -> Identity | None:
+async def find_owner(network: Network, owner: Owner) -> Identity | None:
     """Return the owner of a reminder as they are on the network at this moment, under whatever
     nick when they have an account; None while they are not there, whoever has their nick."""
 

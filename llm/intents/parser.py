@@ -115,6 +115,27 @@ _FORGET_FACT = forms(
     r"(?: (?:is|are|ist) .+)?(?: again)?",
 )
 
+_ORDER = re.compile(
+    r"(?:sum(?: it| that| everything)? up|summari[sz]e|recap|list|post|write|report|search|look"
+    r"|check|find|count|quote|give (?:me|us)|tell (?:me|us) (?!to\b|that\b)|show (?:me|us)"
+    r"|fass|fasse|liste|schreib|schreibe|berichte?|such|suche|prüf|prüfe|zähl|zähle|zeig|zeige"
+    r"|gib (?:mir|uns)|sag (?:mir|uns)|erzähl|erzähle)\b",
+    re.IGNORECASE,
+)
+_AGAIN = (
+    r"(?:every|each|jede[nsmr]?|daily|weekly|monthly|hourly|täglich|wöchentlich|monatlich|stündlich"
+    r"|werktags|weekdays)\b"
+)
+_AGAIN_PLACES = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"(?:on |am )?{_AGAIN}",
+        rf"\w+ (?:(?:bitte|mal|mir|uns|hier) )*{_AGAIN}",  # "fasse bitte jeden freitag ..."
+        rf".*(?<!about)(?<!for)(?<!of)(?<!with)(?<!über)(?<!von)(?<!für) {_AGAIN}[\w, ]*"
+        r" (?:at|um) \d{1,2}(?:[:.]\d\d)?(?: ?[ap]m| o'?clock| uhr)?$",
+    )
+)
+
 _SEARCH = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
@@ -167,6 +188,7 @@ def read_intent(text: str, facts: Collection[str] = ()) -> Intent | None:
             return Intent(command, words)
     return (
         _reminder(wish)
+        or _schedule(wish)
         or _cancelling(asked)
         or _of_fact(asked, facts)
         or _remembering(wish, is_question=_is_question(text))
@@ -226,6 +248,15 @@ def _alarm(wish: str) -> Intent | None:
                 return Intent("remind", rest)
             return Intent("remind", rest if text else f"{rest} {_ALARM_TEXTS.get(kind, kind)}")
     return None
+
+
+def _schedule(wish: str) -> Intent | None:
+    """A task for the model that comes again: its time, and then an order; or the other way round
+    with a time of day."""
+    if not any(form.match(wish) for form in _AGAIN_PLACES):
+        return None
+    order = without_time(wish)
+    return Intent("schedule", wish) if order and _ORDER.match(order) else None
 
 
 def _cancelling(asked: str) -> Intent | None:

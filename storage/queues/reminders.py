@@ -28,7 +28,8 @@ class Owner:
 @dataclass(frozen=True, slots=True)
 class Reminder:
     """`rule` is the cron expression, in the time zone `zone`, of one that comes again;
-    `question_event_id` the log's id of the line that asked for it, 0 where it is not logged."""
+    `question_event_id` the log's id of the line that asked for it, 0 where it is not logged. With
+    `asks` the text is a question for the model, asked in the owner's name."""
 
     owner: Owner
     place: Place
@@ -38,6 +39,7 @@ class Reminder:
     rule: str = ""
     zone: str = "UTC"
     question_event_id: int = 0
+    asks: bool = False
     id: int = 0
 
 
@@ -59,8 +61,8 @@ class Reminders:
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "INSERT INTO reminders (network, channel, private, nick, user, host, account,"
-                " text, due, rule, zone, anchor) SELECT :network, :channel, :private, :nick,"
-                " :user, :host, :account, :text, :due, :rule, :zone, :anchor"
+                " text, due, rule, zone, anchor, asks) SELECT :network, :channel, :private, :nick,"
+                " :user, :host, :account, :text, :due, :rule, :zone, :anchor, :asks"
                 f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MOST}"
                 " AND (SELECT count(*) FROM reminders WHERE network = :network"
                 f" AND channel = :channel) < {MOST_THERE} RETURNING id",
@@ -137,6 +139,7 @@ def _values(reminder: Reminder) -> dict[str, object]:
         "rule": reminder.rule,
         "zone": reminder.zone,
         "anchor": reminder.question_event_id,
+        "asks": reminder.asks,
     }
 
 
@@ -150,5 +153,6 @@ def _reminder(row: Row) -> Reminder:
         row["rule"],
         row["zone"],
         row["anchor"],
+        bool(row["asks"]),
         row["id"],
     )

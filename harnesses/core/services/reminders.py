@@ -1,7 +1,8 @@
 """Reminders: jobs that tell somebody something later, and the tools by which a model sets them.
 
 No model is asked to tell one. They are jobs of a worker of their own, so that none waits behind
-what the model is busy with.
+what the model is busy with. Questions that people schedule are kept with them, listed and cancelled
+in the same way; asking them is up to a tendril that can.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -34,8 +36,12 @@ LONGEST = 300
 TIMEZONE_FACT = "timezone"
 """The fact about a person that names their time zone."""
 
-_KIND = "reminder"
+_KIND, _QUESTION = "reminder", "scheduled"
 _KEPT = timedelta(days=30)  # for which a reminder waits for somebody who does not come
+_MOST_QUESTIONS = 5  # that one person may have scheduled
+_LATER = timedelta(minutes=1)  # until a question is asked that could not be asked yet
+_GIVEN_UP = timedelta(hours=1)  # from when on it waits for its next time
+_LONGEST = timedelta(days=31)  # between two times of a question
 _LATE = timedelta(minutes=2)  # from when on we say that it is late
 
 
@@ -66,6 +72,20 @@ SayReminder = Callable[[Reminder, str], Awaitable[timedelta | None]]
 """Says a text to whom a reminder belongs, where it belongs; returns how long to wait if that is not
 possible now."""
 
+
+class RunOutcome(Enum):
+    """The end of a run of a scheduled question: `ASKED`, or `ABSENT` when its owner was not there;
+    `LATER` when it could not be asked yet; `ENDED` when it is not to be asked any more."""
+
+    ASKED = "asked"
+    ABSENT = "absent"
+    LATER = "later"
+    ENDED = "ended"
+
+
+Ask = Callable[[Reminder], Awaitable[RunOutcome]]
+"""Asks the model a scheduled question in the name of its owner."""
+
 _log = structlog.get_logger()
 
 
@@ -91,7 +111,8 @@ class ReminderService:
             say,
         )
         self._memories = Memories(database)
-        self._jobs = Jobs(database, clock.now)
+        self._lock = lock
+        self._jobs, self._questions = Jobs(database, clock.now), Jobs(database, clock.now)
         self._worker = Worker(self._jobs, {_KIND: self._fire}, clock, lock)
 
     async def run(self) -> None:
@@ -110,10 +131,19 @@ class ReminderService:
         """Return the time zone in which whoever asks means their times. Raises StorageError."""
         return parse_zone(await self._zone(requester))
 
-    async def add(self, requester: Requester, time: ResolvedTime, text: str) -> str:
-        """Keep a reminder for whoever asks; what to tell them. Raises NotUnderstood."""
+    async def add(
+        self, requester: Requester, time: ResolvedTime, text: str, *, asks: bool = False
+    ) -> str:
+        """Keep a reminder for whoever asks, or with `asks` a question to ask in their name; return
+        what to tell them. Raises NotUnderstood."""
         if not text.strip():
-            raise NotUnderstood("Of what?")
+            raise NotUnderstood("What am I to do then?" if asks else "Of what?")
+        if asks and sum(each.asks for each in await self._kept.for_owner(requester.owner)) >= (
+            _MOST_QUESTIONS
+        ):
+            raise NotUnderstood(
+                f"You have scheduled {_MOST_QUESTIONS} questions already; cancel one first."
+            )
         if len(text) > LONGEST:
             raise NotUnderstood(f"A reminder has at most {LONGEST} characters.")
         reminder = Reminder(
@@ -125,12 +155,15 @@ class ReminderService:
             time.rule,
             await self._zone(requester),
             await requester.question_event_id(),
+            asks,
         )
         kept = await self._kept.add(reminder)
         if kept is None:
             raise NotUnderstood("There are too many reminders already; cancel one first.")
         await self._plan(kept)
         again = ", and again each time" if kept.rule else ""
+        if asks:
+            return f"I will do that on {_format_due(kept)}{again}. Its number is {kept.id}."
         return f"I will remind you on {_format_due(kept)}{again}. Its number is {kept.id}."
 
     async def list_text(self, requester: Requester) -> str:
@@ -139,7 +172,7 @@ class ReminderService:
         lines = [
             f"{reminder.id}:"
             f" {_format_due(reminder)}{' (again and again)' if reminder.rule else ''}:"
-            f" {reminder.text}"
+            f" {'to do: ' if reminder.asks else ''}{reminder.text}"
             for reminder in found
         ]
         return "\n".join(lines) or "I am to remind you of nothing."
@@ -165,8 +198,41 @@ class ReminderService:
         return fact.text if fact and is_zone(fact.text) else self._default_zone()
 
     async def _plan(self, reminder: Reminder) -> None:
+        kind, jobs = (_QUESTION, self._questions) if reminder.asks else (_KIND, self._jobs)
         key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
-        await self._jobs.add(_KIND, {"id": reminder.id}, key=key, run_at=reminder.due)
+        await jobs.add(kind, {"id": reminder.id}, key=key, run_at=reminder.due)
+
+    async def run_questions(self, ask: Ask) -> None:
+        """Ask the scheduled questions that are due, until cancelled."""
+
+        async def fire(job: Job) -> None:
+            await self._fire_question(job, ask)
+
+        lock = self._lock.with_stem(f"{self._lock.stem}-questions")
+        await Worker(self._questions, {_QUESTION: fire}, self._clock, lock).run()
+
+    async def _fire_question(self, job: Job, ask: Ask) -> None:
+        """Ask a question, or later for an hour; then it waits for its next time."""
+        reminder, now = await self._kept.get(job.payload["id"]), self._clock.now()
+        if reminder is None or reminder.due > now:
+            return
+        outcome = await ask(reminder)
+        if outcome is RunOutcome.LATER and now - reminder.due < _GIVEN_UP:
+            await self._questions.postpone(job, now + _LATER)
+            return
+        _log.info("question.scheduled", reminder=reminder.id, outcome=outcome.value)
+        if outcome is RunOutcome.ENDED:
+            await self._kept.remove(reminder.id)
+        else:
+            await self._move_on(reminder)
+
+    async def _move_on(self, reminder: Reminder) -> None:
+        """Plan the next time of what comes again, and drop what came once."""
+        if reminder.rule:
+            table = Timetable.parse(reminder.rule, reminder.zone)
+            await self._plan(await self._kept.move(reminder, table.after(self._clock.now())))
+        else:
+            await self._kept.remove(reminder.id)
 
     async def _fire(self, job: Job) -> None:
         """Say a reminder, or later where we are not there; then it has been said, or has its next
@@ -185,11 +251,19 @@ class ReminderService:
             reminder=reminder.id,
             in_vain=pause is not None,
         )
-        if reminder.rule:
-            table = Timetable.parse(reminder.rule, reminder.zone)
-            await self._plan(await self._kept.move(reminder, table.after(now)))
-        else:
-            await self._kept.remove(reminder.id)
+        await self._move_on(reminder)
+
+
+def previous_due(reminder: Reminder) -> datetime:
+    """Return the time before `due` at which a reminder was due, a month before at most; of one that
+    comes once, a day before."""
+    if not reminder.rule:
+        return reminder.due - timedelta(days=1)
+    table = Timetable.parse(reminder.rule, reminder.zone)
+    previous = reminder.due - _LONGEST
+    while (coming := table.after(previous)) < reminder.due:
+        previous = coming
+    return previous
 
 
 def _words(reminder: Reminder, now: datetime) -> str:

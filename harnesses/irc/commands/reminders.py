@@ -18,7 +18,11 @@ class ReminderCommands:
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self.known: Mapping[str, Command] = {"remind": self.remind, "reminders": self.reminders}
+        self.known: Mapping[str, Command] = {
+            "remind": self.remind,
+            "schedule": self.schedule,
+            "reminders": self.reminders,
+        }
 
     async def remind(self, request: CommandRequest) -> str:
         """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
@@ -29,6 +33,20 @@ class ReminderCommands:
                 raise NotUnderstood(f"When, and of what? I understand times like these: {FORMS}.")
             time, text = await reminder_service.parse_time(requester, words)
             return await reminder_service.add(requester, time, text)
+        except NotUnderstood as error:
+            return PrivateReply(str(error))
+
+    async def schedule(self, request: CommandRequest) -> str:
+        """schedule WHEN QUESTION: ask me QUESTION then, in your name (every monday at 9 sum up the
+        week here); .reminders lists and cancels"""
+        if request.who.bridged:
+            return PrivateReply("Whoever speaks through a relay cannot schedule questions.")
+        reminder_service, requester = self._services.tendril.remind, requester_of(request)
+        try:
+            if not request.words:
+                raise NotUnderstood(f"When, and what? I understand times like these: {FORMS}.")
+            time, text = await reminder_service.parse_time(requester, request.words)
+            return await reminder_service.add(requester, time, text, asks=True)
         except NotUnderstood as error:
             return PrivateReply(str(error))
 

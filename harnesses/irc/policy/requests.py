@@ -230,7 +230,7 @@ class RequestPolicy:
         """Return whether an event is of somebody whom we answer, and of now."""
         if event.own or event.batch_type or is_bot(event, who, self._settings, network.fold):
             return False
-        return is_person(who, network.fold) and not self._is_ignored(network, who)
+        return is_person(who, network.fold) and not self.is_ignored(network, who)
 
     def request(
         self,
@@ -278,7 +278,8 @@ class RequestPolicy:
         """Return whether somebody may give admin commands; nobody who speaks through a relay."""
         return not who.bridged and matches_any(who, self._settings.admins, network.fold)
 
-    def _is_ignored(self, network: Network, who: Identity) -> bool:
+    def is_ignored(self, network: Network, who: Identity) -> bool:
+        """Return whether somebody is not heard, by the settings or by what an admin said."""
         masks: Collection[str] = (
             *self._settings.ignore,
             *self._overrides.ignore_masks(network.name),

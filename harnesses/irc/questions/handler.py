@@ -22,6 +22,7 @@ from harnesses.irc.replies.streaming_reply import StreamingReply
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import PROGRESS
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
+from storage.chat_log.pending_event import PendingEvent
 
 SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
 
@@ -95,8 +96,8 @@ class QuestionHandler:
                 text=request.words,
                 room=channel_key(request.place, network.fold),
                 log_window=self._log_views.for_question(request) if behaviour.logging else None,
-                tools=self._tools(request, logs=behaviour.logging),
-                rights=functools.partial(self._rights, request),
+                tools=self.tools(request, request.pending_event, logs=behaviour.logging),
+                rights=functools.partial(self.rights, request),
                 values=persona_values(network, request.place.channel, private=request.private),
                 persona=behaviour.persona,
                 model=behaviour.model,
@@ -109,14 +110,17 @@ class QuestionHandler:
             )
         )
 
-    def _tools(self, request: CommandRequest, *, logs: bool) -> list[object]:
-        """Return the tools for who asks. Those that few questions need are left out of the others,
-        as their description costs tokens in every prompt."""
+    def tools(
+        self, request: CommandRequest, before: PendingEvent | int, *, logs: bool
+    ) -> list[object]:
+        """Return the tools for who asks; with `logs` they read what was said `before`. Those that
+        few questions need are left out of the others, as their description costs tokens in every
+        prompt."""
         services, tendril = self._services, self._services.tendril
-        network, rights = request.network, self._rights(request)
+        network, rights = request.network, self.rights(request)
         tools: list[object] = []
         if logs:
-            tools.append(self._log_views.tools(request.place, request.scope, request.pending_event))
+            tools.append(self._log_views.tools(request.place, request.scope, before))
         if "remind" in request.words.lower():
             tools.append(ReminderTools(tendril.remind, requester_of(request)))
         if TEACH in rights and is_lesson(request.words):
@@ -128,7 +132,7 @@ class QuestionHandler:
                 tools.append(AdminTools(request, services.audit))
         return tools
 
-    def _rights(self, request: CommandRequest) -> Collection[str]:
+    def rights(self, request: CommandRequest) -> Collection[str]:
         """Return what the model may do, at this moment, in the name of who asks."""
         services = self._services
         if not services.policy.is_admin(request.network, request.who):

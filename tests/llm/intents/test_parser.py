@@ -10,6 +10,30 @@ from llm.intents.parser import Intent, may_ask_for_fact, read_intent
 
 FACTS = ("favourite tea", "timezone")
 COMMANDS = {
+    "every monday at 9 sum up the week here": (
+        "schedule",
+        "every monday at 9 sum up the week here",
+    ),
+    "sum up the week here every monday at 9, please": (
+        "schedule",
+        "sum up the week here every monday at 9",
+    ),
+    "can you every morning at 8 tell us what happened here?": (
+        "schedule",
+        "every morning at 8 tell us what happened here",
+    ),
+    "jeden Montag um 9 fasse die Woche hier zusammen": (
+        "schedule",
+        "jeden Montag um 9 fasse die Woche hier zusammen",
+    ),
+    "fasse bitte jeden Freitag um 17 Uhr die Woche zusammen": (
+        "schedule",
+        "fasse bitte jeden Freitag um 17 Uhr die Woche zusammen",
+    ),
+    "täglich um 8 schreib uns eine Zusammenfassung": (
+        "schedule",
+        "täglich um 8 schreib uns eine Zusammenfassung",
+    ),
     "remind me in 20 minutes to check the oven": ("remind", "in 20 minutes to check the oven"),
     "can you remind me tomorrow at 9 to call mum please": (
         "remind",
@@ -120,6 +144,11 @@ def test_a_command_in_plain_words_is_recognised(text: str) -> None:
 
 
 QUESTIONS = """
+list all files that are written every day at 9 by cron
+summarize what bob said every day
+who writes here every day at 9?
+every monday we sum up the week
+every time I list files it fails
 can you remind me what the capital of France is?
 remind me again who won
 tell me what the time is in Tokyo

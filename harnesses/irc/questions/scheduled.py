@@ -1,0 +1,133 @@
+"""Questions that somebody has scheduled: the model is asked them in their name, while they are
+there.
+
+Each time it is looked at anew who they are, what they may do, and whether they still want it.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+
+from harnesses.core.services.reminders import RunOutcome, previous_due
+from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.irc.policy.log_records import channel_key, scope_of
+from harnesses.irc.policy.requests import CommandRequest, Decision, conversation_of
+from harnesses.irc.questions.handler import QuestionHandler
+from harnesses.irc.questions.tools import persona_values
+from harnesses.irc.reminder_delivery import find_owner
+from harnesses.irc.services import BotServices
+from llm.prompt.log_window import LogWindow
+from storage.chat_log.event import Event, Identity, Scope
+from storage.chat_log.pending_event import PendingEvent
+from storage.log import Query
+from storage.queues.reminders import Reminder
+
+_LINES = 300  # that people said, of the time since the last run
+
+
+class ScheduledQuestions:
+    """Asks the model what people have scheduled."""
+
+    def __init__(self, services: BotServices, questions: QuestionHandler) -> None:
+        self._services, self._questions = services, questions
+
+    async def ask(self, reminder: Reminder) -> RunOutcome:
+        """Ask a question in the name of its owner, as they are now, and say the answer where it
+        was scheduled."""
+        services, place = self._services, reminder.place
+        network = services.networks.get(place.network)
+        if network is None or not (reminder.private or network.reaches(place.channel)):
+            return RunOutcome.LATER
+        who = await find_owner(network, reminder.owner)
+        if who is None:
+            return RunOutcome.ABSENT
+        if services.opt_outs.opt_out_rules.hides_person(network.name, who):
+            return RunOutcome.ENDED
+        if services.policy.is_ignored(network, who):
+            return RunOutcome.ENDED
+        if not (reminder.private or network.member(place.channel, who.nick)):
+            return RunOutcome.ABSENT
+        asked = await self._question(reminder)
+        if reminder.question_event_id and asked is None:
+            return RunOutcome.ENDED  # it was forgotten
+        request = self._request(reminder, who, asked)
+        if services.policy.decide(request) is not Decision.YES:
+            return RunOutcome.LATER
+        result = await self._turn(reminder, request)
+        return RunOutcome.ASKED if result.ok else RunOutcome.LATER
+
+    async def _question(self, reminder: Reminder) -> Event | None:
+        """Return the line by which the question was scheduled, None where it is not in the log."""
+        if not reminder.question_event_id:
+            return None
+        found = await self._services.log.find(
+            Query(
+                scope=Scope.from_places(reminder.place),
+                ids=frozenset({reminder.question_event_id}),
+                limit=1,
+            )
+        )
+        return found[0] if found else None
+
+    def _request(self, reminder: Reminder, who: Identity, asked: Event | None) -> CommandRequest:
+        """Return the question as if its owner gave it now."""
+        services, network = self._services, self._services.networks[reminder.place.network]
+        pending = PendingEvent(asked)
+        pending.mark_visible(reminder.question_event_id)
+        return CommandRequest(
+            network=network,
+            place=reminder.place,
+            recipient=who.nick if reminder.private else reminder.place.channel,
+            private=reminder.private,
+            who=who,
+            words=reminder.text,
+            scope=scope_of(reminder.place, services.settings.channel_groups),
+            pending_event=pending,
+            admin=services.policy.is_admin(network, who),
+        )
+
+    async def _turn(self, reminder: Reminder, request: CommandRequest) -> TurnResult:
+        services, network = self._services, request.network
+        behaviour = services.behaviours.resolve(request.place)
+        keeps = behaviour.logging and request.pending_event.event is not None
+
+        async def deliver(result: TurnResult) -> None:
+            if result.ok and result.text:
+                await services.sender.say(services.sender.target_of(request), result.text)
+                services.policy.note_reply(request)
+
+        now = round(time.time() * 1000)  # ids of the log follow time
+        return await services.tendril.turn(
+            TurnRequest(
+                conversation=conversation_of(request),
+                who=request.nick,
+                person=network.fold(request.who.name),
+                text=request.words,
+                room=channel_key(request.place, network.fold),
+                log_window=self._window(reminder, now) if behaviour.logging else None,
+                tools=self._questions.tools(request, now, logs=behaviour.logging),
+                rights=functools.partial(self._questions.rights, request),
+                values=persona_values(network, request.place.channel, private=request.private),
+                persona=behaviour.persona,
+                model=behaviour.model,
+                priority="background",
+                profile="job" if keeps else "standard",
+                private=request.private,
+                keeps=keeps,
+                deliver=deliver,
+                run=f"scheduled/{reminder.id}/{reminder.due.isoformat()}" if keeps else "",
+            )
+        )
+
+    def _window(self, reminder: Reminder, now: int) -> LogWindow:
+        """Return what was said since the question was due last."""
+        return LogWindow(
+            log=self._services.log,
+            place=reminder.place,
+            anchor=now,
+            last=_LINES,
+            since=previous_due(reminder),
+            speaker=reminder.owner.nick,
+        )

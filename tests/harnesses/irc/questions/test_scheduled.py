@@ -1,0 +1,163 @@
+"""Questions that people schedule: asked in their name, with their rights, while they are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from storage.db.database import Database
+from storage.queues.reminders import Reminders
+from tests.kit.clock import ManualClock
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
+MONDAY = datetime(2026, 5, 4, 9, tzinfo=UTC)
+WEEK = timedelta(days=7)
+WEEKLY = ".terrarium every monday at 9 sum up the week here"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A room with alice and bob in it, the tendril, its model and its clock."""
+
+    alice: IrcClient
+    bob: IrcClient
+    script: ScriptedOpenAI
+    clock: ManualClock
+    data: Path
+    port: int
+
+    async def notice(self, client: IrcClient, words: str) -> str:
+        """Say something; return the notice that comes back."""
+        await client.say(ROOM, words)
+        said = await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$")
+        return str(said[1])
+
+    async def is_over(self, then: datetime) -> None:
+        """Let it be a time at which a question is due, and wait until its next time is planned."""
+        await self.clock.set(then)
+        await self.clock.asleep_until(then + WEEK, 60)
+
+    async def is_gone(self) -> None:
+        """Wait until nothing is scheduled any more."""
+        async with Database.open(self.data / "irc.db") as database, asyncio.timeout(PATIENCE):
+            while await Reminders(database).all():  # noqa: ASYNC110 -- the tendril tells nobody
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def world(data: Path, **tables: Any) -> AsyncIterator[World]:
+    clock = ManualClock(NOON)
+    async with (
+        ScriptedOpenAI() as script,
+        embedded_ircd() as ircd,
+        irc_client(ircd.port, "alice") as alice,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        for client in (alice, bob):
+            await client.join(ROOM)
+        async with irc_tendril(irc_config(data, ircd.port, script.url, **tables), clock):
+            yield World(alice, bob, script, clock, data, ircd.port)
+
+
+async def schedule(it: World) -> None:
+    """Have alice schedule her question."""
+    await it.alice.say(ROOM, WEEKLY)
+    await it.alice.expect(
+        r"alice: I will do that on Mon 2026-05-04 at 09:00 UTC, and again each time\."
+        " Its number is 1"
+    )
+
+
+async def test_a_scheduled_question_is_asked_each_time_in_the_name_of_who_scheduled_it(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        await schedule(it)
+        assert it.script.requests == []  # no model was needed
+        await it.bob.say(ROOM, "the pump was mended")
+        for time in (MONDAY, MONDAY + WEEK):
+            it.script.say("The pump was mended.")
+            await it.is_over(time)
+            await it.alice.expect(rf"PRIVMSG {ROOM} :alice: The pump was mended\.$")
+        asked = [request["messages"][-1]["content"] for request in it.script.requests]
+        assert len(asked) == 2
+        assert "sum up the week here" in asked[0]
+        assert "alice" in asked[0]
+        names = {tool["function"]["name"] for tool in it.script.requests[0].get("tools", [])}
+        assert not names & {"kick", "ban", "learn_skill"}  # alice is no admin
+        assert it.script.headers[0]["x-priority"] == "background"
+        assert "to do: sum up the week here" in await it.notice(it.alice, ".reminders")
+        assert await it.notice(it.bob, ".reminders cancel 1") == "You have no reminder 1."
+        assert await it.notice(it.alice, ".reminders cancel 1") == "Cancelled."
+    said = await logged(irc_config(tmp_path, it.port, it.script.url))
+    assert ("PRIVMSG", "Terra", "alice: The pump was mended.") in said
+
+
+async def test_while_its_owner_is_away_the_time_is_left_out(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await schedule(it)
+        await it.alice.send(f"PART {ROOM}")
+        await it.bob.expect("PART")
+        await it.is_over(MONDAY)
+        assert it.script.requests == []
+        await it.alice.join(ROOM)
+        await it.bob.expect("JOIN")
+        it.script.say("All was quiet.")
+        await it.is_over(MONDAY + WEEK)
+        await it.alice.expect("alice: All was quiet")
+
+
+async def test_whoever_has_their_nick_does_not_get_it_asked(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await schedule(it)
+        await it.alice.send("QUIT")
+        await it.bob.expect("QUIT")
+        async with irc_client(it.port, "mallory") as other:
+            await other.send("NICK alice")
+            await other.expect("NICK :?alice")
+            await other.join(ROOM)
+            await it.is_over(MONDAY)
+            assert it.script.requests == []
+
+
+async def test_it_ends_when_its_owner_opts_out_or_is_ignored(tmp_path: Path) -> None:
+    for number, end in enumerate((".nolog", "ignore")):
+        async with world(tmp_path / str(number), irc={"admins": ["bob!*@*"]}) as it:
+            await schedule(it)
+            if end == "ignore":
+                await it.notice(it.bob, ".ignore alice")
+            else:
+                await it.notice(it.alice, end)
+            await it.clock.set(MONDAY)
+            await it.is_gone()
+            assert it.script.requests == []
+
+
+async def test_when_the_model_is_away_it_is_asked_again_for_an_hour(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await schedule(it)
+        it.script.fail(400, "not now").say("Better late.")
+        await it.clock.set(MONDAY)
+        await it.clock.asleep_until(MONDAY + timedelta(minutes=1), 60)
+        await it.clock.set(MONDAY + timedelta(minutes=1))
+        await it.alice.expect("alice: Better late")
+
+
+async def test_one_person_schedules_five_questions_at_most(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        for number in range(5):
+            await it.alice.say(ROOM, f".schedule every day at {number + 9} list the questions")
+            await it.alice.expect(f"Its number is {number + 1}")
+        refused = await it.notice(it.alice, ".schedule every day at 7 list the questions")
+        assert refused == "You have scheduled 5 questions already; cancel one first."
+        assert "every monday and thursday at 9" in await it.notice(it.alice, ".schedule soon x")
