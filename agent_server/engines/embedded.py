@@ -1,8 +1,4 @@
-"""The embedded engine: a child process that is started, watched and restarted.
-
-llama.cpp reads `<|im_end|>` in a message as the token that ends the message: whoever types it on
-IRC could go on as the system. A zero-width space inside the mark makes it plain text again.
-"""
+"""The embedded engine: a child process that is started, watched and restarted."""
 
 from __future__ import annotations
 
@@ -21,6 +17,7 @@ from typing import Any
 import structlog
 
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
+from agent_server.engines.control_tokens import escape_control_tokens
 from agent_server.engines.embeddings import HOW_TO_GET
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.llama_child import EngineSpec
@@ -29,33 +26,6 @@ from agent_server.errors import EngineUnavailable, Unsupported
 from agent_server.model_catalogue.machine import Gpu
 from terrarium.backoff import Backoff
 from terrarium.supervision import end_child
-
-MARK, HARMLESS = "<|", "<\u200b|"
-
-
-def escape_control_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chat body whose messages hold no control tokens."""
-    if "messages" not in body:
-        return dict(body)
-    return {**body, "messages": [_message(message) for message in body["messages"]]}
-
-
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    content = message.get("content")
-    if isinstance(content, str):
-        return {**message, "content": _plain(content)}
-    if isinstance(content, list):
-        return {**message, "content": [_part(part) for part in content]}
-    return dict(message)
-
-
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {**part, "text": _plain(part["text"])} if "text" in part else dict(part)
-
-
-def _plain(text: str) -> str:
-    return text.replace(MARK, HARMLESS)
-
 
 log = structlog.get_logger()
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ipaddress
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 
+from harnesses.core.rate_limit import TokenBuckets
+from harnesses.web.auth.login_delays import LoginDelays
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_session import ChatSession
@@ -16,6 +20,9 @@ from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Scope
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
+
+QUESTIONS = 0.5
+"""Questions a second that an address may ask in the chat box; five at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,10 @@ class AppState:
     pastes: Pastes
     data: Path
     semantic_index: SemanticIndex | None = None
+    logins: LoginDelays = field(default_factory=LoginDelays)
+    questions: TokenBuckets = field(
+        default_factory=lambda: TokenBuckets(QUESTIONS, time.monotonic, refusals_cost=False)
+    )
     tool_owners: tuple[object, ...] = ()
 
 
@@ -57,6 +68,18 @@ def _scope(viewer: ViewerDep) -> Scope:
 
 
 ScopeDep = Annotated[Scope, Depends(_scope)]
+
+
+def address_of(request: Request) -> str:
+    """Return the client's address, as far as one visitor has it: of IPv6 the first 64 bits."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 4:
+        return host
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
 def require_token(viewer: ViewerDep) -> None:

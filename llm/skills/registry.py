@@ -189,6 +189,11 @@ def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[o
     return [*tools_in(module), *(each for owner in owners for each in tools_of(owner))]
 
 
+LONGEST_QUESTION = 500
+"""The most characters of a question for which hints are asked: no limit of time can interrupt a
+regular expression, and all of a tendril waits for it."""
+
+
 async def _hints(
     skills: Iterable[Skill], question: str, context: HintContext
 ) -> dict[str, WorkedOut]:
@@ -197,6 +202,8 @@ async def _hints(
     Most answer at once, so they are asked one after the other, within one time limit for all.
     """
     hints: dict[str, WorkedOut] = {}
+    if len(question) > LONGEST_QUESTION:
+        return hints
     until = asyncio.get_running_loop().time() + _HINT_TIME
     for name, hint in [(skill.name, skill.hint) for skill in skills if skill.hint]:
         try:

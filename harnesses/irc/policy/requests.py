@@ -16,6 +16,7 @@ from functools import lru_cache
 
 import structlog
 
+from harnesses.core.rate_limit import TokenBuckets
 from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.policy.log_records import (
     channel_key,
@@ -25,7 +26,6 @@ from harnesses.irc.policy.log_records import (
     scope_of,
     status_of,
 )
-from harnesses.irc.policy.rate_limit import TokenBuckets
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.isupport import Casemap, is_nick
 from harnesses.irc.session.state import Member

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from harnesses.core.rate_limit import ConcurrencyLimit
 from harnesses.core.services.reminders import ReminderTools
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.policy.log_records import channel_key
-from harnesses.irc.policy.rate_limit import ConcurrencyLimit
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply, conversation_of
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.proactive import ProactiveSpeech

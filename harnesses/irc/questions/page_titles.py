@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from harnesses.irc.policy.rate_limit import TokenBuckets
+from harnesses.core.rate_limit import TokenBuckets
 from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.services import BotServices
 from llm.web.errors import ExtraMissing, PageError

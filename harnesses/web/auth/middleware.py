@@ -88,7 +88,10 @@ class SecurityMiddleware:
         rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
         target = local_path(_with_query(request, urlencode(rest)))
         response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
-        self._tokens.remember(token, response, secure=request.url.scheme == "https")
+        # Anybody can write a link: it must not take a wider login away from whoever follows it.
+        viewer, opened = request.state.viewer, self._tokens.opened_by(token)
+        if viewer is None or not viewer.has_full_access or opened == viewer.scope:
+            self._tokens.remember(token, response, secure=request.url.scheme == "https")
         return response
 
 

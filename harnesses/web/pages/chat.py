@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
@@ -15,7 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from harnesses.web.app_state import AppState, AppStateDep, ScopeDep, require_token
+from harnesses.web.app_state import AppState, AppStateDep, ScopeDep, address_of, require_token
+from harnesses.web.auth.middleware import refuse
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
 from storage.chat_log.event import Scope as LogScope
@@ -49,6 +51,9 @@ async def ask(
     request: Request, state: AppStateDep, scope: ScopeDep, question: ChatQuestion
 ) -> Response:
     """Answer as lines of JSON: `{"text"}` for each piece, at last `{"html", "ok"}`."""
+    if not state.questions.try_acquire(address_of(request)):
+        text = "You ask faster than I can answer; wait a few seconds."
+        return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": "2"})
     conversation = _conversation(request)
     fresh = None if conversation else secrets.token_hex(16)
     name = _name(conversation or fresh or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 from typing import Annotated
 
@@ -10,8 +11,8 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from harnesses.web.app_state import AppStateDep
-from harnesses.web.auth.middleware import local_path
+from harnesses.web.app_state import AppStateDep, address_of
+from harnesses.web.auth.middleware import local_path, refuse
 from harnesses.web.auth.tokens import AccessTokens
 from harnesses.web.pages.form import read_form
 from harnesses.web.rendering.view import page
@@ -32,9 +33,15 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
     form = await read_form(request)
     target = local_path(form.get("next", "/"))
     tokens, token = AccessTokens(state.settings), form.get("token", "").strip()
+    address = address_of(request)
+    if wait := math.ceil(state.logins.wait(address)):
+        text = f"There were too many wrong tokens from your address; try again in {wait} s."
+        return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
     if tokens.is_required and tokens.opened_by(token) is None:
+        state.logins.failed(address)
         status = HTTPStatus.UNAUTHORIZED
         return page(request, "login.html", status=status, next=target, wrong=True)
+    state.logins.succeeded(address)
     response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
     tokens.remember(token, response, secure=request.url.scheme == "https")
     return response

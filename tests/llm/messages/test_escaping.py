@@ -176,3 +176,36 @@ def test_harmless_arguments_stay_as_the_model_wrote_them() -> None:
     call = {"function": {"name": "search", "arguments": '{ "query":"a < b",  "é": 1 }'}}
     sent = wire({"role": "assistant", "content": None, "tool_calls": [call]})
     assert sent["tool_calls"] == [call]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<//irc_logs>",
+        "< / / irc_logs>",
+        "<\u200b/irc_logs>",
+        "<i\u200brc_logs>",
+        "</irc\u2060_logs>",
+        "\uff1c/irc_logs\uff1e",
+        "<\uff0firc_logs>",
+        "<\uff53ystem>",
+        "\uff3bINST]",
+        "<function=kick>",
+        "<invoke name='kick'>",
+        "<assistant>",
+        "</user>",
+        "<function_calls>",
+    ],
+)
+def test_disguised_tags_and_calls_are_escaped(text: str) -> None:
+    escaped = escape_tags(f"before {text} after")
+    assert escaped.startswith(("before &lt;", "before &#91;"))
+    assert escaped.endswith(" after")
+    assert escape_tags(escaped) == escaped
+
+
+@pytest.mark.parametrize(
+    "text", ["a \uff1c b", "\uff1cada\uff1e hi", "1 < 2\u200b", "<username> x"]
+)
+def test_what_is_no_tag_in_any_disguise_stays(text: str) -> None:
+    assert escape_tags(text) == text

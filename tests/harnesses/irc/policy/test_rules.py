@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harnesses.core.rate_limit import TokenBuckets
 from harnesses.irc.channel_settings import (
     BehaviourResolver,
     ChannelBehaviour,
@@ -22,7 +23,6 @@ from harnesses.irc.policy.log_records import (
     scope_of,
     status_of,
 )
-from harnesses.irc.policy.rate_limit import TokenBuckets
 from harnesses.irc.policy.requests import BotLoopDetector, KickCounter, matches_any
 from harnesses.irc.replies.sender import sanitize
 from storage.chat_log.event import Identity, Place, Scope, channel_of_room, status_room
