@@ -15,7 +15,10 @@ from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.cron.delivery import JobOutput
 from harnesses.cron.errors import ModelUnavailable
 from harnesses.cron.job import CronJob, read_jobs
+from harnesses.cron.tools import SystemTools
 from llm.scheduling.worker import Worker
+from llm.tools.log_search import LogTools
+from storage.chat_log.event import Scope
 from storage.queues.cron_runs import Schedule
 from storage.queues.jobs import Job, Jobs
 from terrarium.clock import Clock
@@ -126,6 +129,7 @@ class CronTendril(Tendril):
                 who="cron",
                 text=job.prompt,
                 log_window=log_window,
+                tools=self._tools(job),
                 priority="background",
                 profile="job",
                 review=job.review,
@@ -135,6 +139,14 @@ class CronTendril(Tendril):
             raise ModelUnavailable("the model gave no answer")
         turns = await self.conversations.turns(conversation)
         return turns[-1].id if result.text else None
+
+    def _tools(self, job: CronJob) -> list[object]:
+        """Return the tools of a job: those over the log of its channel, and of the system."""
+        tools: list[object] = [SystemTools(self.config.data)]
+        if job.source:
+            scope = Scope.from_places(job.source.place)
+            tools.append(LogTools(self.log.chat_log, scope))
+        return tools
 
     async def _deliver(self, queued: Job) -> None:
         """Deliver the text that was written for a run, unless it was forgotten meanwhile. Raises

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, StringConstraints
@@ -25,6 +26,7 @@ from storage.chat_log.event import Scope as LogScope
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
 _YEAR = 365 * 86400
+_LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -36,11 +38,20 @@ class ChatQuestion(BaseModel):
 
 
 @router.get("/chat")
-async def show_chat(request: Request, state: AppStateDep) -> Response:
-    """The box with what has been said before."""
+async def show_chat(
+    request: Request, state: AppStateDep, about: str = "", selected: str = ""
+) -> Response:
+    """The box with what has been said before; the bookmarklet opens it with a question `about` a
+    page, or the words `selected` on it."""
     conversation = _conversation(request)
     said = await state.chat.history(_name(conversation)) if conversation else []
-    response = page(request, "chat.html", said=said)
+    response = page(
+        request,
+        "chat.html",
+        said=said,
+        draft=_draft(about, selected),
+        bookmarklet=_bookmarklet(f"{request.base_url}chat"),
+    )
     if conversation is None:
         _start(request, response)
     return response
@@ -118,6 +129,23 @@ async def _answer(
 async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _draft(about: str, selected: str) -> str:
+    """Return the question that a reader of a page begins with; they send it themselves."""
+    if len(about) > _LONGEST_URL or not about.startswith(("http://", "https://")):
+        return ""
+    words = selected.strip()[:_LONGEST_SELECTION]
+    return f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
+
+
+def _bookmarklet(chat: str) -> str:
+    """Return a link that, as a bookmark, asks on our chat page about the page that one is on."""
+    script = (
+        f"void open({json.dumps(chat)}+'?about='+encodeURIComponent(location.href)+'&selected='+"
+        f"encodeURIComponent(String(getSelection()).slice(0,{_LONGEST_SELECTION})))"
+    )
+    return f"javascript:{quote(script)}"
 
 
 def _conversation(request: Request) -> str | None:

@@ -389,6 +389,26 @@ async def test_a_crash_before_the_run_was_noted_does_not_say_it_twice(world: Wor
     assert len(await world.outbox()) == 1
 
 
+async def test_a_job_searches_the_log_of_its_channel_and_sees_how_the_processes_are(
+    world: World,
+) -> None:
+    await world.said("the pump is mended", "it rains", time=NINE - timedelta(hours=2))
+    world.model.call("system_status", {}).call("search_chat_logs", {"query": "pump"}).say("Done.")
+    clock = ManualClock(START)
+    async with world.cron(clock, {"digest": job(log="#terrarium", lines=1)}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await world.ran(clock)
+    results = [
+        message["content"]
+        for message in world.model.requests[-1]["messages"]
+        if message["role"] == "tool"
+    ]
+    assert "cron: ready, " in results[0]
+    assert "digest" not in results[0]
+    assert "<alice> the pump is mended" in results[1]
+
+
 async def test_the_status_names_the_jobs(world: World) -> None:
     async with world.cron(clock := ManualClock(START), {"hello": job(), "digest": job()}):
         await clock.asleep(2)
