@@ -1,14 +1,17 @@
-"""The text of an HTML page, taken out in a child process.
+"""The text of an HTML page or a feed, taken out in a child process.
 
 A page is written by strangers, and a parser may be led into minutes of work or gigabytes. The child
 is stopped when it exceeds its time or memory, and the process that talks with people does not wait
-for its interpreter lock. Run as a program, this module is that child: HTML in, JSON out.
+for its interpreter lock. Run as a program, this module is that child: the page in, JSON out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import html
+import io
 import json
+import re
 import resource
 import sys
 from dataclasses import dataclass
@@ -19,6 +22,8 @@ _SECONDS = 10
 _MEMORY = 1_500_000_000  # bytes of address space, most of them shared libraries
 _MISSING = 3  # the exit status without the extra
 _MOST = 60_000  # characters of text that are kept
+_ENTRIES, _SUMMARY = 30, 300  # of a feed, and characters of the summary of one
+_TAG = re.compile(r"<[^<>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +38,18 @@ class Extracted:
     text: str = ""
 
 
-async def extract(html: bytes, url: str) -> Extracted:
-    """Return the readable parts of an HTML page. Raises PageUnreadable and ExtraMissing."""
+async def extract(page: bytes, url: str, *, is_feed: bool = False) -> Extracted:
+    """Return the readable parts of an HTML page, or of an RSS or Atom feed. Raises PageUnreadable
+    and ExtraMissing."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, url),
+        *(sys.executable, "-m", __name__, url, "feed" if is_feed else "page"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
         async with asyncio.timeout(2 * _SECONDS):
-            found, _ = await child.communicate(html)
+            found, _ = await child.communicate(page)
     except TimeoutError as error:
         raise PageUnreadable("its text could not be taken out in time") from error
     finally:
@@ -58,17 +64,42 @@ async def extract(html: bytes, url: str) -> Extracted:
 
 
 def main() -> None:
-    """Read HTML from standard input and write its parts as JSON."""
+    """Read a page from standard input and write its parts as JSON."""
     resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    page, url, kind = sys.stdin.buffer.read(), *sys.argv[1:]
     try:
-        import trafilatura
+        parts = _feed_parts(page) if kind == "feed" else _page_parts(page, url)
     except ImportError:
         sys.exit(_MISSING)
-    html, url = sys.stdin.buffer.read(), sys.argv[1]
-    text = trafilatura.extract(html, url=url, include_comments=False, favor_recall=True) or ""
-    about = trafilatura.extract_metadata(html, default_url=url)
-    parts = {
+    json.dump({name: part or "" for name, part in parts.items()}, sys.stdout)
+
+
+def _feed_parts(feed: bytes) -> dict[str, str | None]:
+    """Return the parts of a feed; its text has the newest entries as the feed orders them."""
+    import feedparser
+
+    read = feedparser.parse(io.BytesIO(feed))
+    entries = (
+        (
+            f"{each.get('published') or each.get('updated') or ''} {each.get('title', '')}".strip(),
+            each.get("link", ""),
+            " ".join(html.unescape(_TAG.sub(" ", each.get("summary", ""))).split())[:_SUMMARY],
+        )
+        for each in read.entries[:_ENTRIES]
+    )
+    text = "\n\n".join("\n".join(filter(None, entry)) for entry in entries)
+    about = read.feed
+    return {"title": about.get("title"), "description": about.get("subtitle"), "text": text[:_MOST]}
+
+
+def _page_parts(page: bytes, url: str) -> dict[str, str | None]:
+    """Return the parts of an HTML page."""
+    import trafilatura
+
+    text = trafilatura.extract(page, url=url, include_comments=False, favor_recall=True) or ""
+    about = trafilatura.extract_metadata(page, default_url=url)
+    return {
         "title": about.title,
         "author": about.author,
         "date": about.date,
@@ -76,7 +107,6 @@ def main() -> None:
         "description": about.description,
         "text": text[:_MOST],
     }
-    json.dump({name: part or "" for name, part in parts.items()}, sys.stdout)
 
 
 if __name__ == "__main__":

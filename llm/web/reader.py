@@ -13,12 +13,14 @@ from llm.web.fetcher import IMAGE_TYPES, TEXT_TYPES, Fetcher, Page
 
 ARTICLE = "article"
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
+_FEEDS = frozenset(("application/rss+xml", "application/atom+xml"))
+_XML = frozenset(("application/xml", "text/xml"))
 
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page as it is read: its kind (an article, a repository, an issue, a package, a paste),
-    its title, short facts and its text. All of it is what strangers wrote."""
+    """A page as it is read: its kind (article, feed, repository, issue, package, paste, image or
+    text), its title, short facts and its text. All of it is what strangers wrote."""
 
     kind: str
     url: str
@@ -75,12 +77,21 @@ class PageReader:
         page = await self._fetcher.fetch(url, TEXT_TYPES | IMAGE_TYPES)
         if page.type in IMAGE_TYPES:
             return PageText("image", page.url, "", (f"{page.type}, {len(page.body):,} bytes",))
+        if _is_feed(page):
+            parts = await extract(page.body, page.url, is_feed=True)
+            return PageText("feed", page.url, parts.title, _facts(parts), parts.text)
         if page.type not in _HTML:
             return PageText("text", page.url, "", text=page.text)
         parts = await extract(page.body, page.url)
         if not (parts.text or parts.title or parts.description):
             raise PageUnreadable("there is no text in it; perhaps it needs a browser")
         return PageText(ARTICLE, page.url, parts.title, _facts(parts), parts.text)
+
+
+def _is_feed(page: Page) -> bool:
+    """Return if a page is an RSS or Atom feed, which many servers send as plain XML."""
+    head = page.body[:1_000]
+    return page.type in _FEEDS or (page.type in _XML and (b"<rss" in head or b"<feed" in head))
 
 
 def _facts(parts: Extracted) -> tuple[str, ...]:

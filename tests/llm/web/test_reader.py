@@ -97,6 +97,26 @@ async def test_an_article_is_read_without_what_surrounds_it() -> None:
             await reader.read("http://a.example/app")
 
 
+async def test_a_feed_is_read_entry_by_entry() -> None:
+    rss = """<?xml version="1.0"?><rss version="2.0"><channel><title>Pond</title>
+    <item><title>Frogs &amp; toads</title><link>https://a.example/1</link>
+    <pubDate>Mon, 04 May 2026 09:00:00 GMT</pubDate>
+    <description>&lt;p&gt;They &lt;b&gt;sing&lt;/b&gt;.&lt;/p&gt;</description></item>
+    <item><title>Second</title></item></channel></rss>"""
+    async with page_server() as site:
+        site.answers["a.example/feed"] = page(rss, "text/xml")
+        read = await PageReader(site.fetcher()).read("http://a.example/feed")
+        assert read.render().splitlines() == [
+            "feed: Pond",
+            "http://a.example/feed",
+            "Mon, 04 May 2026 09:00:00 GMT Frogs & toads",
+            "https://a.example/1",
+            "They sing .",
+            "",
+            "Second",
+        ]
+
+
 async def test_a_page_that_leads_the_parser_astray_ends_with_a_reason() -> None:
     async with page_server() as site:
         site.answers["a.example/"] = page("<div><b><a>" * 150_000)
