@@ -68,6 +68,9 @@ class EventHandler:
         """Log an event, and answer it when it is a command or a question."""
         services = self._services
         network, policy = services.networks[event.network], services.policy
+        if event.type == "INVITE":
+            services.spawn(self._commands.follow_invite(network, event))
+            return
         event, who = policy.speaker(network, event)
         place = policy.place(network, event, who)
         behaviour = services.behaviours.resolve(place)

@@ -30,6 +30,17 @@ def _mechanisms(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.upper() for name in names)
 
 
+def _channels(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the channels unless one cannot be joined by that name. Raises ValueError."""
+    for name in names:
+        if not _CHANNEL.fullmatch(name.strip()):
+            raise ValueError(
+                f"{name!r} is not the name of a channel: that begins with # (or &, + or !) and has"
+                ' no blanks or commas; after one blank a key may follow, as in "#name key"'
+            )
+    return names
+
+
 def _fingerprints(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return SHA-256 digests as plain hexadecimal. Raises ValueError."""
     plain = tuple(text.replace(":", "").replace(" ", "").lower() for text in texts)
@@ -38,10 +49,13 @@ def _fingerprints(texts: tuple[str, ...]) -> tuple[str, ...]:
     return plain
 
 
+_CHANNEL = re.compile(r"[#&+!][^\s,:\x00-\x1f]{0,199}(?: +[^\s,]+)?")
+
 MECHANISMS = ("EXTERNAL", "ECDSA-NIST256P-CHALLENGE", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """Of SASL, the strongest first."""
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_commas)]
+Channels = Annotated[Words, AfterValidator(_channels)]
 Mechanisms = Annotated[Words, AfterValidator(_mechanisms)]
 Fingerprints = Annotated[Words, AfterValidator(_fingerprints)]
 
@@ -71,7 +85,20 @@ class NetworkSettings(Settings):
         None, description="PEM file with a certificate of our own and its key, for SASL EXTERNAL"
     )
     nick: str = Field("Terra", min_length=1, pattern=r"^[^\s!@:#&,*?]+$", description="Our nick")
-    channels: Words = Field(
+    username: str = Field(
+        "terrarium",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,15}$",
+        description="Our user name, the part before the @ of our address",
+    )
+    realname: str = Field(
+        "Terrarium",
+        min_length=1,
+        max_length=150,
+        pattern=r"^[^\x00-\x1f]*$",
+        description='Our real name, where some networks want to read whose bot it is: "LLM bot of '
+        'alice; .help"',
+    )
+    channels: Channels = Field(
         ("#terrarium",), description='Channels to join; "#name key" where there is a key'
     )
     password: SecretStr | None = Field(None, description="Password of the server (PASS)")
@@ -79,6 +106,9 @@ class NetworkSettings(Settings):
         (),
         description="Ways to log in, the preferred first; by default all that the keys below "
         "allow, PLAIN only with TLS; when none succeeds we go on without",
+    )
+    sasl_required: bool = Field(
+        False, description="Leave a server that has not logged us in by SASL, and try again later"
     )
     sasl_username: str | None = Field(None, description="Account to log in to")
     sasl_password: SecretStr | None = Field(
@@ -95,6 +125,11 @@ class NetworkSettings(Settings):
         gt=0,
         description="How fast lines go out after the first five; most servers cut off who is "
         "faster, one of your own may allow more",
+    )
+    join_on_invite: bool = Field(
+        True,
+        description="Join a channel when an admin invites us there; those of `channels` are joined "
+        "whoever invites us",
     )
     rejoin_after: float = Field(
         60.0,
@@ -128,6 +163,13 @@ class IrcSettings(NetworkSettings):
         (),
         description='Channels that may see each other\'s logs, as lists of "network/#channel" '
         'or "#channel"',
+    )
+    mark: str = Field(
+        "",
+        max_length=32,
+        pattern=r"^[^\x00-\x1f/]*$",
+        description="Put before each answer of the model, for networks that want to see what a "
+        'model has written, such as "🤖 "',
     )
     line_budget: int = Field(4, ge=1, description="Lines of a reply that are sent to a channel")
     progress_after: float = Field(

@@ -15,7 +15,7 @@ from harnesses.irc.policy.retention import run_retention
 from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
-from harnesses.irc.transport.networks import Networks
+from harnesses.irc.transport.networks import Networks, describe_refusal
 from llm.web.fetcher import Fetcher
 from llm.web.titles import LIMITS
 from storage.chat_log.event import Place
@@ -24,7 +24,7 @@ from storage.settings import StorageSettings, log_path
 from terrarium.clock import Clock
 from terrarium.config import Config
 
-_POLL = 1.0  # seconds between looks at the networks' state
+_POLL, _POLL_WAITING = 1.0, 0.1  # seconds between looks at the networks' state
 _JOINING = 10.0  # seconds from the first connection until we speak, whatever channels still miss
 
 
@@ -116,8 +116,8 @@ class IrcTendril(Tendril):
         """Keep the status file up to date, until cancelled."""
         while True:
             if away := self.networks.incomplete:
-                self.status.waiting(f"not yet on {', '.join(each.name for each in away)}")
-                await away[0].until_joined()
+                self.status.waiting("; ".join(_missing(network) for network in away))
+                await asyncio.sleep(_POLL_WAITING)
             elif trouble := self.services.log.trouble:
                 self.status.waiting(f"the disk: {trouble}")
                 await asyncio.sleep(_POLL)
@@ -127,8 +127,17 @@ class IrcTendril(Tendril):
                 await asyncio.sleep(_POLL)
 
 
+def _missing(network: Network) -> str:
+    """Return why a network cannot be used yet, for people."""
+    why = [network.problem, *map(describe_refusal, network.refusals)]
+    said = "; ".join(filter(None, why))
+    return f"not yet on {network.name}" + (f" ({said})" if said else "")
+
+
 def _whereabouts(network: Network) -> str:
-    return f"{network.nick} on {' '.join(network.channels)} of {network.name}"
+    problems = [*map(describe_refusal, network.refusals), network.problem]
+    here = f"{network.nick} on {' '.join(network.channels)} of {network.name}"
+    return "; ".join([here, *filter(None, problems)])
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -37,7 +37,9 @@ class Story:
         fields = NetworkSettings(server="irc.example", **settings)
         self.session = Session("net", fields, self.wanted, lambda: self.now, encrypted)
         self.session.start()
-        self.first = self.sent()
+        begun = self.outgoing()
+        self.first = [out.message.render() for out in begun if not out.delay]
+        self.later = [out for out in begun if out.delay]
 
     def outgoing(self) -> list[QueuedMessage]:
         return self.session.pop_outgoing()

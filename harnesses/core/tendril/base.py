@@ -76,18 +76,18 @@ class Tendril(TendrilProcess):
     async def _take_turn(
         self, request: TurnRequest, queue: ConversationQueue[TurnResult]
     ) -> TurnResult:
-        """Answer, then deliver the answer and remember it at the same time."""
+        """Answer, deliver the answer, and remember it if the person has it."""
         memory = self.memory.for_room(
             request.room or request.conversation,
             request.conversation,
             request.person or request.who,
         )
         result = await self.catch_errors(lambda: self._responder.answer(request, queue, memory))
-        async with asyncio.TaskGroup() as tasks:
-            if request.deliver:  # first, as a person waits for it
-                tasks.create_task(request.deliver(result))
-            # Also when the tendril stops just then: the person has the answer.
-            await await_shielded(asyncio.ensure_future(_remember(result, queue, memory)))
+        if request.deliver and not await request.deliver(result):
+            _log.warning("turn.not_delivered", tendril=self.name)
+            return result
+        # Also when the tendril stops just then: the person has the answer.
+        await await_shielded(asyncio.ensure_future(_remember(result, queue, memory)))
         if result.on_delivered:
             await result.on_delivered()
         return result

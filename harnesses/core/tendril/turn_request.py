@@ -13,8 +13,8 @@ from llm.messages.user_message import Question
 from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
 
-Deliver = Callable[[TurnResult], Coroutine[Any, Any, None]]
-"""Delivers an answer to the person who asked."""
+Deliver = Callable[[TurnResult], Coroutine[Any, Any, bool]]
+"""Delivers an answer to the person who asked; returns whether they have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -29,7 +29,7 @@ class TurnRequest:
     - `persona` (a name or a text) replaces the tendril's, `values` fill its `$names`, `model`
       replaces the configured one.
     - `on_text` gets each piece of the answer; `deliver` gets the answer before the next question
-      has its turn.
+      has its turn. What the person does not have, memory does not keep.
     - A question that `joins` may become part of the one that is being answered, if it goes on from
       that. Unless memory `keeps` it, nothing of the turn is stored, and of a person's question
       no trace either.

@@ -6,15 +6,22 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 
+import structlog
+
 from harnesses.irc.channel_settings import UnknownKey, key_of, value_of
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
+from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.services import BotServices
-from storage.chat_log.event import Place
+from harnesses.irc.transport.network import Network
+from harnesses.irc.transport.networks import describe_refusal
+from storage.chat_log.event import Identity, Place
 from storage.privacy.audit_log import AuditEntry
 from storage.queues.channel_settings import EVERYWHERE
 from terrarium.config import ConfigError
+
+_log = structlog.get_logger()
 
 _SHOWN = 60  # characters of a value in a list
 _BACK = "default"
@@ -45,6 +52,18 @@ class AdminCommands:
         await self._services.overrides.join(_fold_channel(request, channel), key.strip())
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
+
+    async def follow_invite(self, network: Network, event: IrcEvent) -> None:
+        """Follow an admin to a channel that is none of the configured ones, as after `join`."""
+        services, channel = self._services, event.channel or ""
+        who = Identity(event.nick, event.user or "", event.host or "", event.account)
+        if not network.settings.join_on_invite or not services.policy.is_admin(network, who):
+            _log.info("irc.invite_ignored", network=network.name)
+            return
+        network.join(channel)
+        place = Place(network.name, network.fold(channel))
+        await services.overrides.join(place, "")
+        await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
 
     async def part(self, request: CommandRequest) -> str:
         """part [#CHANNEL]: leave, and stay away"""
@@ -104,7 +123,9 @@ class AdminCommands:
     async def status(self, request: CommandRequest) -> str:
         """status: how I am"""
         services, tendril = self._services, self._services.tendril
-        lag = await request.network.lag()
+        network = request.network
+        problems = [*map(describe_refusal, network.refusals), network.problem]
+        lag = await network.lag()
         model = services.behaviours.resolve(request.place).model
         up = timedelta(seconds=round(asyncio.get_running_loop().time() - services.started))
         return (
@@ -118,6 +139,7 @@ class AdminCommands:
                 if (trouble := services.log.trouble)
                 else ""
             )
+            + "".join(f"; {problem}" for problem in problems if problem)
             + (f"; broken: {', '.join(broken)}" if (broken := tendril.prompts.problems) else "")
         )
 

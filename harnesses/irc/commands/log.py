@@ -55,7 +55,7 @@ class LogCommands:
     def _is_command(self, event: Event, request: CommandRequest) -> bool:
         """Return whether a line is a command, which nobody searches for."""
         prefix = self._services.prefix(request.place)
-        found = parse_command(event.text, prefix=prefix, nick="", private=False)
+        found = parse_command(event.text, prefix=prefix, nicks=(), private=False)
         return found is not None and self._is_known(found.command)
 
 

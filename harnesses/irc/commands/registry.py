@@ -42,7 +42,8 @@ class Commands:
     ) -> None:
         self._services = services
         self._questions, self._proactive = questions, proactive
-        self._admin = AdminCommands(services, proactive).known
+        admin = AdminCommands(services, proactive)
+        self._admin, self.follow_invite = admin.known, admin.follow_invite
         self.known: Mapping[str, Command] = {
             ASK: self.terrarium,
             "ask": self.terrarium,
@@ -89,6 +90,8 @@ class Commands:
 
     async def who(self, request: CommandRequest) -> str:
         """who: who is here"""
+        if request.private and not request.network.is_channel(request.place.channel):
+            return "Only you and I are here."
         members = request.network.members(request.place.channel)
         return f"{len(members)} here: {', '.join(map(without_highlight, members))}"
 

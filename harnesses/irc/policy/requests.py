@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -106,12 +106,15 @@ class ParsedCommand:
     words: str
 
 
-def parse_command(text: str, *, prefix: str, nick: str, private: bool) -> ParsedCommand | None:
-    """Parse `.command words`, `nick: words`, and in a private message anything."""
+def parse_command(
+    text: str, *, prefix: str, nicks: Sequence[str], private: bool
+) -> ParsedCommand | None:
+    """Parse `.command words`, `nick: words` to one of our nicks, and in private anything."""
     said = text.strip()
     if said.startswith(prefix) and (match := _COMMAND.fullmatch(said, len(prefix))):
         return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
-    if match := re.match(rf"@?{re.escape(nick)}\s*[:,]\s*(?P<words>.*)", said, re.I | re.DOTALL):
+    address = rf"@?(?:{'|'.join(map(re.escape, nicks))})\s*[:,]\s*(?P<words>.*)"
+    if nicks and (match := re.match(address, said, re.IGNORECASE | re.DOTALL)):
         return _question(match["words"].strip())
     return _question(said) if private and said else None
 
@@ -213,7 +216,9 @@ class RequestPolicy:
         private = event.channel is None
         if private and network.fold(event.target) != network.fold(network.nick):
             return None  # to all on a server (`$*`), or to others that we do not know of
-        asked = parse_command(event.text, prefix=prefix, nick=network.nick, private=private)
+        # People go on calling us by the configured nick while we have another.
+        nicks = (network.nick, network.settings.nick)
+        asked = parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
         if not asked or not self.should_process(network, event, who):
             return None
         by_prefix = event.text.strip().startswith(prefix)

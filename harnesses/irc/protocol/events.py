@@ -7,7 +7,17 @@ from datetime import datetime
 from typing import Literal
 
 EventType = Literal[
-    "PRIVMSG", "NOTICE", "ACTION", "JOIN", "PART", "QUIT", "NICK", "KICK", "MODE", "TOPIC"
+    "PRIVMSG",
+    "NOTICE",
+    "ACTION",
+    "JOIN",
+    "PART",
+    "QUIT",
+    "NICK",
+    "KICK",
+    "MODE",
+    "TOPIC",
+    "INVITE",
 ]
 
 
@@ -16,7 +26,8 @@ class IrcEvent:
     """One thing to log, and perhaps to answer.
 
     A QUIT and a NICK come once for each channel that we share with the person, so that each
-    channel's log has them.
+    channel's log has them. An INVITE of us is told only where we do not want to be anyway; it is
+    not for the log.
     """
 
     network: str

@@ -12,6 +12,10 @@ _HEX = re.compile(r"\\x([0-9A-Fa-f]{2})")
 _PREFIX = re.compile(r"\(([^)]*)\)(.*)")
 _CHANMODES = "beI,k,l,imnpst"
 
+MOST_LINELEN, MOST_NAME = 16 * 1024, 128
+"""Bytes of a line, and of a user or host name, that we believe: what a server says of them must not
+make our lines endless, nor cut them into letters."""
+
 Casemap = Callable[[str], str]
 """Turns a nick or channel into the form in which equal names are equal strings."""
 
@@ -108,22 +112,27 @@ class ISupport:
     @property
     def nicklen(self) -> int:
         """NICKLEN: the longest nick."""
-        return self._number("NICKLEN", 9)
+        return max(self._number("NICKLEN", 9), 1)
+
+    @property
+    def tells_nicklen(self) -> bool:
+        """True when the server has said how long a nick may be."""
+        return "NICKLEN" in self.tokens
 
     @property
     def linelen(self) -> int:
         """LINELEN: bytes of a line with its CRLF and without tags."""
-        return max(self._number("LINELEN", 512), 512)
+        return min(max(self._number("LINELEN", 512), 512), MOST_LINELEN)
 
     @property
     def userlen(self) -> int:
         """USERLEN: bytes of a user name; one more than usual for the `~` that servers add."""
-        return self._number("USERLEN", 10) + 1
+        return min(self._number("USERLEN", 10), MOST_NAME) + 1
 
     @property
     def hostlen(self) -> int:
         """HOSTLEN: bytes of a host name."""
-        return self._number("HOSTLEN", 63)
+        return min(self._number("HOSTLEN", 63), MOST_NAME)
 
     @property
     def bot(self) -> str:
@@ -135,7 +144,7 @@ class ISupport:
         for item in self.tokens.get("TARGMAX", "").split(","):
             name, _, limit = item.partition(":")
             if name.upper() == command:
-                return int(limit) if limit.isascii() and limit.isdigit() and int(limit) else 1000
+                return _decimal(limit, 0) or 1000
         return max(self._number("MAXTARGETS", 1), 1)
 
     def is_channel(self, name: str) -> bool:
@@ -178,5 +187,9 @@ class ISupport:
             yield letter, arguments.pop(0) if takes and arguments else "", on
 
     def _number(self, token: str, default: int) -> int:
-        value = self.tokens.get(token, "")
-        return int(value) if value.isascii() and value.isdigit() else default
+        return _decimal(self.tokens.get(token, ""), default)
+
+
+def _decimal(text: str, default: int) -> int:
+    """Return a number of a few digits; a longer one is nonsense that int() may even refuse."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default

@@ -21,6 +21,8 @@ LEAST = 4
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _WORD = re.compile(r"[ \t]*[^ \t]+")
 _CLUSTER = regex.compile(r"\X")  # an extended grapheme cluster of Unicode Standard Annex 29
+_MOSTLY_EMPTY = 3  # a line of less than a third of its space is filled rather than left so
+_LEAST_PIECE = 40  # bytes of space that are worth the beginning of a word
 _ACTION = len("\x01ACTION \x01")
 
 
@@ -43,8 +45,10 @@ def split(text: str, budget_bytes: int) -> list[str]:
     """Split `text` into lines of at most `budget_bytes` of UTF-8 each, in order.
 
     Line breaks in `text` are kept as line ends, blank lines are left out. A line too long is cut
-    between words, where the white space of the cut goes; a word too long is cut between grapheme
-    clusters. NUL, which IRC cannot carry, is left out; a lone surrogate becomes `?`.
+    between words, where the white space of the cut goes; a word too long for any line fills the one
+    that has begun and is cut between grapheme clusters, and so is one that would leave most of it
+    empty, as in languages without spaces, unless it is an address.
+    NUL, which IRC cannot carry, is left out; a lone surrogate becomes `?`.
     Raises ValueError when the budget is below `LEAST`.
     """
     if budget_bytes < LEAST:
@@ -65,15 +69,27 @@ def _lines(paragraph: str, budget_bytes: int) -> Iterator[str]:
         if _size(line + word) <= budget_bytes:
             line += word
             continue
-        if line:
-            yield line
-        *full, line = _pieces(word.lstrip(" \t"), budget_bytes)
+        if not _fills(line, word, budget_bytes):
+            if line:
+                yield line
+            line, word = "", word.lstrip(" \t")
+        *full, line = _pieces(word, budget_bytes, line)
         yield from full
     yield line
 
 
-def _pieces(word: str, budget_bytes: int) -> Iterator[str]:
-    piece = ""
+def _fills(line: str, word: str, budget_bytes: int) -> bool:
+    """Return whether a word that does not fit goes on in the line rather than to the next one."""
+    if not line.strip():
+        return False
+    bare = word.lstrip(" \t")
+    if _size(bare) > budget_bytes:
+        return _size(line) + _LEAST_PIECE <= budget_bytes
+    return "://" not in bare and _size(line) * _MOSTLY_EMPTY <= budget_bytes
+
+
+def _pieces(word: str, budget_bytes: int, piece: str) -> Iterator[str]:
+    """Yield `piece` with as much of `word` as fits, and the rest of it in further lines."""
     for cluster in _CLUSTER.findall(word):
         # A cluster of any length is possible (stacked marks): then its characters are the pieces.
         for part in [cluster] if _size(cluster) <= budget_bytes else cluster:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 
 from harnesses.irc.protocol.line_splitting import LEAST, split
 from harnesses.irc.protocol.message import Message, parse
@@ -64,17 +66,68 @@ class SentLines:
         return messages if len(messages) > 1 else []
 
 
-class LabelTracker:
-    """Labels for lines, and what the server says to each.
+class Delivery(Enum):
+    """The fate of a line: LOST is one whose connection went before the server had it."""
 
-    A labelled line is shown back to us when it has reached the channel; its sender has it then,
-    so it is no event. An error in its place means that it has not.
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The server's word on a line of ours; `reason` is what it says of one that is refused."""
+
+    delivery: Delivery
+    reason: str = ""
+
+
+ACCEPTED, LOST = Receipt(Delivery.ACCEPTED), Receipt(Delivery.LOST)
+
+
+class ReceiptTracker:
+    """Lines of ours on their way, and what the server says to each.
+
+    Where it echoes, a line has a label, and is shown back to us when it has reached the channel;
+    its sender has it then, so it is no event. An error in its place means that it has not. Where
+    it does not, a PING follows the lines (`fence`): what it has not refused when it answers that,
+    it has taken, as a server reads in order.
     """
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._open: set[str] = set()
-        self._closed: list[tuple[str, bool]] = []
+        self._unlabelled: dict[str, str] = {}
+        self._fences: dict[str, tuple[str, ...]] = {}
+        self._closed: list[tuple[str, Receipt]] = []
+
+    def track(self, target: str) -> str:
+        """Return a number for a line without a label to a folded target."""
+        number = f"u{next(self._numbers):x}"
+        self._unlabelled[number] = target
+        return number
+
+    def fence(self) -> str:
+        """Return the word for a PING that goes out after all lines that are tracked so far."""
+        token = f"sent-{next(self._numbers):x}"
+        self._fences[token] = tuple(self._unlabelled)
+        return token
+
+    def on_pong(self, token: str) -> None:
+        """Take the answer to a PING."""
+        for number in self._fences.pop(token, ()):
+            if self._unlabelled.pop(number, None) is not None:
+                self._closed.append((number, ACCEPTED))
+
+    def on_refused(self, target: str, reason: str) -> bool:
+        """Take an error about a folded target: it is about the oldest line to it. Return False when
+        there is none on its way."""
+        number = next((n for n, each in self._unlabelled.items() if each == target), None)
+        if number is None:
+            return False
+        del self._unlabelled[number]
+        self._closed.append((number, Receipt(Delivery.REFUSED, reason)))
+        return True
 
     def label(self) -> str:
         """Return a label for one line."""
@@ -88,17 +141,18 @@ class LabelTracker:
         if label not in self._open:
             return False
         self._open.discard(label)
-        self._closed.append((label, not _is_error(message)))
+        refused = Receipt(Delivery.REFUSED, message.param(-1))
+        self._closed.append((label, refused if _is_error(message) else ACCEPTED))
         return True
 
     def confirm(self, label: str) -> None:
         """Count a line as one that goes through, whatever was said of it."""
         self._open.discard(label)
         self._closed = [entry for entry in self._closed if entry[0] != label]
-        self._closed.append((label, True))
+        self._closed.append((label, ACCEPTED))
 
-    def pop_results(self) -> list[tuple[str, bool]]:
-        """Return the labels answered since the last call, with whether the line went through."""
+    def pop_results(self) -> list[tuple[str, Receipt]]:
+        """Return the labels and numbers of lines whose fate is known since the last call."""
         closed, self._closed = self._closed, []
         return closed
 

@@ -48,7 +48,7 @@ class QuestionHandler:
         with self._concurrency.hold(person):
             target = services.sender.target_of(request)
             clock = asyncio.get_running_loop().time
-            reply = StreamingReply(services.sender, target, services.settings.stream_after, clock)
+            reply = StreamingReply(services.sender, target, services.settings, clock)
             with self._progress_notice(request, reply, person):
                 await self._turn(request, reply)
         return ""
@@ -81,12 +81,14 @@ class QuestionHandler:
         services, network = self._services, request.network
         behaviour = services.behaviours.resolve(request.place)
 
-        async def deliver(result: TurnResult) -> None:
+        async def deliver(result: TurnResult) -> bool:
             services.policy.note_reply(request)
             # Whoever has the answer finds the question in the log.
             await request.pending_event.wait_visible()
-            await reply.finish(result)
+            if not await reply.finish(result):
+                return False
             await self._proactive.on_answered(request, result)
+            return True
 
         await services.tendril.turn(
             TurnRequest(

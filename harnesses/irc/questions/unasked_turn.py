@@ -17,7 +17,7 @@ from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.policy.log_records import channel_key, conversation_id, scope_of
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.tools import ChannelTools, persona_values
-from harnesses.irc.replies.sender import Target, strip_address
+from harnesses.irc.replies.sender import Target, strip_address, with_mark
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.attention.attention import Trigger, TriggerKind
@@ -95,12 +95,14 @@ class UnaskedTurns:
         anchor = said.id if said else round(time.time() * 1000)  # ids of the log follow time
         scope = scope_of(place, services.settings.channel_groups)
 
-        async def deliver(result: TurnResult) -> None:
+        async def deliver(result: TurnResult) -> bool:
             if result.ok and result.text:
                 target = self._target(trigger, network, nick, said)
-                await self._say(trigger, target, result.text, is_test=is_test)
+                if not await self._say(trigger, target, result.text, is_test=is_test):
+                    return False
             if said and result.ok and not is_test:
                 await self._follow_up(trigger, result)
+            return True
 
         return await services.tendril.turn(
             TurnRequest(
@@ -133,16 +135,20 @@ class UnaskedTurns:
             answers.mark_visible(said.id)
         return replace(target, nick=nick if trigger.person else "", answers=answers)
 
-    async def _say(self, trigger: Trigger, target: Target, text: str, *, is_test: bool) -> None:
-        """Say the answer, or only note it in test mode."""
-        text = strip_address(text.lstrip(), target.nick)
+    async def _say(self, trigger: Trigger, target: Target, text: str, *, is_test: bool) -> bool:
+        """Say the answer, or only note it in test mode; return whether it was said or noted."""
+        plain = strip_address(text.lstrip(), target.nick)
+        text = with_mark(plain, self._services.settings.mark)
         log = _log.bind(kind=trigger.kind.value, channel=trigger.place.channel)
         if is_test:
             self.would_say[trigger.place] = target.address + text
             log.info("attention.would_say", text=target.address + text)
-        elif await self._services.sender.say(target, text):
+            return True
+        said = await self._services.sender.say(target, text)
+        if said:
             self._services.policy.note_reply_to(target.network, target.nick)
             log.info("attention.said", characters=len(text))
+        return said
 
 
 def _text(kind: TriggerKind, nick: str, said: Event | None) -> str:

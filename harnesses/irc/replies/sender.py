@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +13,10 @@ import structlog
 
 from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.log_records import bot_event
-from harnesses.irc.policy.requests import CommandRequest, PrivateReply
+from harnesses.irc.policy.requests import CommandRequest, PrivateReply, identity_of
 from harnesses.irc.protocol.errors import IrcError
-from harnesses.irc.transport.network import Network
+from harnesses.irc.protocol.sent_lines import LOST, Delivery, Receipt
+from harnesses.irc.transport.network import Network, SentLine, Talk
 from storage.chat_log.event import EventType, Place
 from storage.chat_log.pending_event import PendingEvent
 from storage.log import ChatLog
@@ -59,9 +62,24 @@ class Target:
         return self.recipient == self.nick
 
     @property
+    def public_name(self) -> str:
+        """The channel as the process log may name it, "private" where it is none."""
+        return "private" if self.private else self.recipient
+
+    @property
     def address(self) -> str:
         """The beginning of a reply: "nick: " on a channel."""
         return "" if self.is_direct or not self.nick else f"{self.nick}: "
+
+
+LATE_AFTER = timedelta(minutes=1)
+"""The wait for a connection from which on an answer is marked as late."""
+
+GIVEN_UP_AFTER = timedelta(minutes=30)
+"""The longest wait of an answer for a connection; nobody remembers the question after it."""
+
+MOST_WAITING = 50
+"""Answers that wait for a connection at the same time, on all networks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +88,11 @@ class OutgoingLine:
 
     text: str
     action: bool = False
+
+    @property
+    def command(self) -> Talk:
+        """How it is said."""
+        return "ACTION" if self.action else "PRIVMSG"
 
 
 class MessageSender:
@@ -89,6 +112,7 @@ class MessageSender:
     ) -> None:
         self._log, self._pastes, self._behaviours = log, pastes, behaviours
         self._web_address, self._lifetime = web_address, lifetime
+        self._waiting = 0
 
     def target(self, network: Network, place: Place, *, private: bool = False) -> Target:
         """Return where something goes that nobody has asked for; what is `private` still needs its
@@ -153,14 +177,84 @@ class MessageSender:
     async def send_remaining(
         self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int = 0
     ) -> bool:
-        """Say `lines`, which are `text` without the lines that are said `already`; over the
-        budget it becomes a paste, or is cut where nothing is kept."""
+        """Say `lines`, which are `text` without the lines that are said `already`; return whether
+        all that was to go out did."""
+        lines = await self._within_budget(target, text, lines, already)
+        return not (await self._send(target, lines)).left
+
+    async def deliver(
+        self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int = 0
+    ) -> bool:
+        """Say `lines` as `send_remaining` does, once the connection is back where it is away.
+
+        Return False when that takes too long, or the server refuses them.
+        """
+        left = await self._within_budget(target, text, lines, already)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while True:
+            outcome = await self._send(target, left)
+            if outcome.is_refused:
+                await self._tell_refused(target, outcome.reason)
+            if outcome.is_refused or not outcome.left:
+                return not outcome.left
+            left = outcome.left
+            if not await self._wait_reachable(target, began):
+                _log.warning("irc.answer_dropped", network=target.network.name)
+                return False
+            if clock() - began > LATE_AFTER.total_seconds():
+                left = self._marked_late(target, left, clock() - began)
+
+    async def _wait_reachable(self, target: Target, began: float) -> bool:
+        """Wait until a target can be written to again; False when it is not, in good time, or is
+        somebody else."""
+        if self._waiting >= MOST_WAITING:
+            return False
+        self._waiting += 1
+        try:
+            async with asyncio.timeout_at(began + GIVEN_UP_AFTER.total_seconds()):
+                await target.network.until_reaches(target.recipient)
+                return not target.is_direct or await self._is_same_person(target)
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting -= 1
+
+    async def _is_same_person(self, target: Target) -> bool:
+        """Return whether the nick that a private answer goes to is still that person's."""
+        member = await target.network.whois(target.nick)
+        return member is not None and target.personal == Place(
+            target.network.name, identity_of(member).room(target.network.fold)
+        )
+
+    def _marked_late(
+        self, target: Target, left: Sequence[OutgoingLine], seconds: float
+    ) -> Sequence[OutgoingLine]:
+        """Return the lines with a word on how late they are, once."""
+        first, mark = left[0], f"(late, as I was away for {round(seconds / 60)} min) "
+        if first.action or "(late, as I was away" in first.text:
+            return left
+        text = target.address + mark + first.text.removeprefix(target.address)
+        pieces = target.network.split(target.recipient, text)
+        return [*map(OutgoingLine, pieces), *left[1:]]
+
+    async def _tell_refused(self, target: Target, reason: str) -> None:
+        """Tell the person by a notice why the channel does not hear their answer."""
+        if target.nick and not target.is_direct:
+            why = sanitize(reason).replace("\n", " ")[:200]
+            await self.notice(target, f"I cannot answer there, as the server says: {why}")
+
+    async def _within_budget(
+        self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int
+    ) -> Sequence[OutgoingLine]:
+        """Return the lines that are to be said of a text; over the budget it becomes a paste, or
+        is cut where nothing is kept."""
         if already + len(lines) > target.budget:
             shown = max(target.budget - 1, 1) - already
             left = tuple(line.text for line in lines[shown:])
             hint = await self._keep_rest(target, sanitize(text), left)
             lines = [*lines[:shown], OutgoingLine(hint)]
-        return await self._send(target, lines)
+        return lines
 
     async def _keep_rest(self, target: Target, text: str, left: tuple[str, ...]) -> str:
         """Make a paste of `text`, of which the lines `left` are not said; return how to get them.
@@ -188,11 +282,12 @@ class MessageSender:
             if lines[shown:]
             else []
         )
-        return await self._send(target, [*map(OutgoingLine, lines[:shown]), *tail])
+        sent = await self._send(target, [*map(OutgoingLine, lines[:shown]), *tail])
+        return len(sent.left) <= len(tail)
 
     async def send_line(self, target: Target, line: OutgoingLine) -> bool:
         """Say one line now."""
-        return await self._send(target, [line])
+        return not (await self._send(target, [line])).left
 
     async def notice(self, target: Target, text: str) -> None:
         """Say `text` to the person alone. It begins with the channel that it is about, as clients
@@ -214,25 +309,61 @@ class MessageSender:
         address = self._web_address()
         return f"{address}/paste/{key}" if address else None
 
-    async def _send(self, target: Target, lines: Sequence[OutgoingLine]) -> bool:
-        network, place = target.network, target.place
-        for line in lines:
-            send = network.action if line.action else network.privmsg
-            try:
-                if not await send(target.recipient, line.text):
-                    return False
-            except IrcError as error:  # nobody can be written to by that name
-                _log.warning("irc.not_sent", network=network.name, error=str(error))
-                return False
-            if target.logged:
-                event = bot_event(
-                    place,
-                    network.nick,
-                    line.text,
-                    EventType.ACTION if line.action else EventType.PRIVMSG,
-                )
-                self._log.write(event, target.answers)
-        return True
+    async def _send(self, target: Target, lines: Sequence[OutgoingLine]) -> _Outcome:
+        """Send lines, and log each that the server has taken; the first that it does not take ends
+        it."""
+        network = target.network
+        if not network.reaches(target.recipient):
+            return _Outcome(lines)
+        try:
+            texts = [(line.command, line.text) for line in lines]
+            sent = network.send(target.recipient, *texts)
+        except IrcError as error:  # nobody can be written to by that name
+            _log.warning("irc.not_sent", network=network.name, error=str(error))
+            return _Outcome(lines, is_refused=True, reason=str(error))
+        said, receipt = 0, LOST
+        try:
+            for line, pieces in zip(lines, sent, strict=True):
+                receipt = await _settled(pieces)
+                if receipt.delivery is not Delivery.ACCEPTED:
+                    break
+                said += 1
+                self._log_line(target, line)
+        finally:
+            for piece in itertools.chain(*sent[said:]):
+                piece.cancel()
+        if said == len(lines):
+            return _Outcome(())
+        refused = receipt.delivery is Delivery.REFUSED
+        if refused:
+            _log.warning("irc.line_refused", network=network.name, place=target.public_name)
+        return _Outcome(lines[said:], refused, receipt.reason if refused else "")
+
+    def _log_line(self, target: Target, line: OutgoingLine) -> None:
+        if not target.logged:
+            return
+        kind = EventType.ACTION if line.action else EventType.PRIVMSG
+        event = bot_event(target.place, target.network.nick, line.text, kind)
+        self._log.write(event, target.answers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What `_send` came to: the lines that were not said, and why where the server refused one."""
+
+    left: Sequence[OutgoingLine]
+    is_refused: bool = False
+    reason: str = ""
+
+
+async def _settled(pieces: Sequence[SentLine]) -> Receipt:
+    """Return what became of the pieces of one line; of none, that the connection is away."""
+    receipt = LOST
+    for piece in pieces:
+        receipt = await piece.settled()
+        if receipt.delivery is not Delivery.ACCEPTED:
+            break
+    return receipt
 
 
 def without_highlight(nick: str) -> str:
@@ -243,6 +374,15 @@ def without_highlight(nick: str) -> str:
 def strip_address(text: str, nick: str) -> str:
     """Return `text` without the `nick:` that a model may begin with, as we say that ourselves."""
     return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
+
+
+def with_mark(text: str, mark: str) -> str:
+    """Return an answer of the model with the `mark` that shows it to be one, once."""
+    if not mark or not text:
+        return text
+    deed = text.startswith(_ACTION)
+    plain = text.removeprefix(_ACTION).removeprefix(mark).removeprefix(mark.rstrip())
+    return f"{_ACTION if deed else ''}{mark}{plain.lstrip()}"
 
 
 def sanitize(text: str) -> str:

@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harnesses.core.tendril.turn_result import TurnResult
-from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target, strip_address
+from harnesses.irc.replies.sender import (
+    MessageSender,
+    OutgoingLine,
+    Target,
+    strip_address,
+    with_mark,
+)
+from harnesses.irc.settings import IrcSettings
+
+Clock = Callable[[], float]
 
 
 class StreamingReply:
     """Takes the pieces of an answer as they are written, then the whole of it.
 
-    Once the model has been writing for `after` seconds, the first line goes out as soon as the
-    second has begun; until then a reader would have to wait for the whole. `clock` returns seconds.
+    Once the model has been writing for `stream_after` seconds, the first line goes out as soon
+    as the second has begun; until then a reader would have to wait for the whole. `clock` returns
+    seconds.
     """
 
     def __init__(
-        self, sender: MessageSender, target: Target, after: float, clock: Callable[[], float]
+        self, sender: MessageSender, target: Target, settings: IrcSettings, clock: Clock
     ) -> None:
-        self._sender, self._target, self._after, self._clock = sender, target, after, clock
+        self._sender, self._target, self._clock = sender, target, clock
+        self._after, self._mark = settings.stream_after, settings.mark
         self._text = ""
         self._began = 0.0
         self._first: OutgoingLine | None = None
@@ -38,18 +49,21 @@ class StreamingReply:
         if self.has_begun or self._clock() - self._began < self._after:
             return
         lines = self._sender.lines(self._target, self._clean(self._text))
-        if len(lines) > 1:
+        if len(lines) > 1 and await self._sender.send_line(self._target, lines[0]):
             self._first = lines[0]
-            await self._sender.send_line(self._target, lines[0])
 
-    async def finish(self, result: TurnResult) -> None:
-        """Say the answer, or what of it has not been said."""
+    async def finish(self, result: TurnResult) -> bool:
+        """Say the answer, or what of it has not been said; return whether the person has it.
+
+        Where the connection is away it waits until that is back.
+        """
         text = self._clean(result.text)
         if not text:
-            return
+            return True
         lines = self._sender.lines(self._target, text)
         already = int(lines[:1] == [self._first])
-        await self._sender.send_remaining(self._target, text, lines[already:], already)
+        return await self._sender.deliver(self._target, text, lines[already:], already)
 
     def _clean(self, text: str) -> str:
-        return strip_address(text.lstrip(), self._target.nick)
+        plain = strip_address(text.lstrip(), self._target.nick)
+        return with_mark(plain, self._mark)

@@ -16,8 +16,8 @@ from harnesses.irc.session.sts import Sts
 WANTED = frozenset(
     (
         "server-time", "message-tags", "batch", "msgid", "account-tag", "account-notify",
-        "extended-join", "chghost", "setname", "away-notify", "multi-prefix",
-        "userhost-in-names", "invite-notify", "cap-notify", "standard-replies",
+        "extended-join", "chghost", "multi-prefix", "userhost-in-names", "cap-notify",
+        "standard-replies",
     )
 )  # fmt: skip
 """Capabilities that we know what to do with; only what a server offers is requested."""
@@ -27,6 +27,9 @@ ECHO = frozenset({"echo-message", "labeled-response"})
 
 LINES = frozenset({MULTILINE, "batch", "message-tags"})
 """A message of several lines is a batch, with tags."""
+
+
+_BOUNCERS = ("znc.in/", "soju.im/")
 
 
 class CapabilityNegotiation:
@@ -48,6 +51,11 @@ class CapabilityNegotiation:
     def upgrade(self) -> int | None:
         """The port on which the server wants TLS; nothing more may be said in the clear then."""
         return self.sts.port if self.sts and not self._encrypted else None
+
+    @property
+    def of_bouncer(self) -> bool:
+        """True when it is a bouncer that we speak to, by the names of what it offers."""
+        return any(name.startswith(_BOUNCERS) for name in self._offered)
 
     def start(self) -> Message:
         """Return the first line of a connection."""

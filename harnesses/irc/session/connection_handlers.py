@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import structlog
+
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.session import nick_recovery
+from harnesses.irc.session import nick_recovery, refusals
 from harnesses.irc.session.registration import QueuedMessage
-from harnesses.irc.session.state import ConnectionState, Handler
+from harnesses.irc.session.state import ATTACHED, ConnectionState, Handler
+
+log = structlog.get_logger()
 
 SASL_WITHIN = 15.0
 """Seconds that services have for an authentication before we go on without."""
+
+
+CAP_WITHIN = 5.0
+"""Seconds that a server has to answer CAP: some, and the bouncer bip, say nothing at all to it."""
 
 
 def introduce(state: ConnectionState) -> None:
@@ -19,10 +27,34 @@ def introduce(state: ConnectionState) -> None:
     if state.introduced:
         return
     state.introduced = True
-    if password := state.settings.password:
-        state.send("PASS", password.get_secret_value(), urgent=True)
-    state.outgoing.append(QueuedMessage(state.nicks.start(), urgent=True))
-    state.send("USER", "terrarium", "0", "*", "Terrarium", urgent=True)
+    state.outgoing += [QueuedMessage(message, urgent=True) for message in _introduction(state)]
+
+
+def introduce_later(state: ConnectionState) -> None:
+    """Say who we are when the server has not answered CAP in good time."""
+
+    def needless() -> bool:
+        return state.introduced or state.capabilities.listed
+
+    state.outgoing += [
+        QueuedMessage(message, CAP_WITHIN, urgent=True, unless=needless)
+        for message in _introduction(state)
+    ]
+
+
+def on_introduced(state: ConnectionState) -> None:
+    """Take note that USER, the last line of the introduction, has gone out."""
+    state.introduced = True
+
+
+def _introduction(state: ConnectionState) -> list[Message]:
+    settings = state.settings
+    password = settings.password.get_secret_value() if settings.password else None
+    return [
+        *([Message("PASS", (password,))] if password else []),
+        state.nicks.start(),
+        Message("USER", (settings.username, "0", "*", settings.realname)),
+    ]
 
 
 def _cap(state: ConnectionState, message: Message) -> list[IrcEvent]:
@@ -35,6 +67,7 @@ def _cap(state: ConnectionState, message: Message) -> list[IrcEvent]:
         # Services may have died behind the server: nobody answers then.
         state.send_later(SASL_WITHIN, lambda: not state.sasl.running, "AUTHENTICATE", "*")
         state.send_later(SASL_WITHIN + 5, lambda: state.capabilities.has_ended, "CAP", "END")
+    _require_login(state)
     return []
 
 
@@ -45,6 +78,7 @@ def _no_cap(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 def _authenticate(state: ConnectionState, message: Message) -> list[IrcEvent]:
     _send_urgently(state, state.capabilities.authenticate(message))
+    _require_login(state)
     return []
 
 
@@ -53,8 +87,10 @@ def _send_urgently(state: ConnectionState, messages: Iterable[Message]) -> None:
 
 
 def _nick_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    if state.registered and state.isupport.is_channel(message.param(1)):
+        return refusals.on_refused(state, message)  # 437 is about a nick or a channel
     if state.registered:
-        nick_recovery.on_nick_in_use(state)
+        nick_recovery.on_nick_in_use(state, message)
     else:
         state.outgoing.append(state.nicks.next_nick(invalid=message.command == "432"))
     return []
@@ -63,12 +99,40 @@ def _nick_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
 def _welcome(state: ConnectionState, message: Message) -> list[IrcEvent]:
     state.registered = True
     state.capabilities.on_welcome()
+    _report_login(state)
     state.source = Source(message.param(0) or state.source.nick)
     # Many servers end 001 with our own nick!user@host, which tells how long our lines may be.
     mask = Source.parse(message.param(-1).rpartition(" ")[2])
     if mask.host and state.is_me(mask.nick):
         state.source = Source(state.source.nick, mask.user, mask.host)
     return []
+
+
+def _report_login(state: ConnectionState) -> None:
+    """Say in the log, once, whether services know us."""
+    if state.sasl.account:
+        log.info("irc.logged_in", network=state.network, account=state.sasl.account)
+    elif problem := login_problem(state):
+        log.warning("irc.not_logged_in", network=state.network, why=problem)
+    _require_login(state)
+
+
+def login_problem(state: ConnectionState) -> str:
+    """Return why services do not know us though they are to by SASL; "" when all is well."""
+    settings = state.settings
+    if state.sasl.account or not (settings.sasl_username or settings.sasl_required):
+        return ""
+    if not state.sasl.wanted:
+        return "no way to log in can be used: a password needs tls = true, or sasl that names PLAIN"
+    return state.sasl.failure or "the server offers no SASL"
+
+
+def _require_login(state: ConnectionState) -> None:
+    """End the connection, where `sasl_required` says so, before the server lets us in unknown."""
+    through = state.registered or state.capabilities.has_ended
+    if state.settings.sasl_required and through and not state.sasl.account and not state.error:
+        state.error = f"not logged in by SASL, which sasl_required asks for: {login_problem(state)}"
+        state.outgoing.clear()
 
 
 def _isupport(state: ConnectionState, message: Message) -> list[IrcEvent]:
@@ -88,6 +152,9 @@ def _motd_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
             state.send("PRIVMSG", "NickServ", identify, urgent=True)
         if state.isupport.bot:
             state.send("MODE", state.source.nick, f"+{state.isupport.bot}")
+        if state.capabilities.of_bouncer:
+            state.is_attaching = True
+            state.send("PING", ATTACHED, urgent=True)
         nick_recovery.start_recovery(state)
         state.join_all()
     return []
@@ -104,5 +171,5 @@ HANDLERS: Mapping[str, Handler] = {
     "005": _isupport,
     "376": _motd_end,
     "422": _motd_end,
-    **dict.fromkeys(("432", "433", "436", "437"), _nick_refused),
+    **dict.fromkeys(("432", "433", "436", "437", "438", "447"), _nick_refused),
 }

@@ -8,25 +8,31 @@ import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.session import nick_recovery
+from harnesses.irc.session import channel_joins, nick_recovery
 from harnesses.irc.session.state import ConnectionState, Handler, Member, tagged_time
 
 log = structlog.get_logger()
-
-ASK_AGAIN_AFTER = 60.0
-"""Seconds before we knock again at a closed channel."""
 
 
 def _join(state: ConnectionState, message: Message) -> list[IrcEvent]:
     source, name = message.source or Source(""), message.param(0)
     if state.is_me(source.nick):
+        if channel_joins.is_uninvited(state, name):
+            log.warning("irc.uninvited", network=state.network, channel=name)
+            state.uninvited.add(state.isupport.fold(name))
+            state.send("PART", name)
+            return []
         state.roster.enter(name, tagged_time(message))
+        state.refusals.pop(state.isupport.fold(name), None)
+        state.uninvited.discard(state.isupport.fold(name))
         state.source = source if source.host else state.source
     # https://ircv3.net/specs/extensions/extended-join adds the account, "*" for none; where it is
     # not enabled there is no second parameter.
     account = message.param(1).removeprefix("*") or message.tags.get("account") or None
     state.roster.add(name, Member(source.nick, source.user, source.host, account))
     _ask_who(state, name, source.nick)
+    if state.is_attaching and state.is_me(source.nick):
+        return []  # the bouncer was there all the time: nobody has come
     return [state.event("JOIN", message, name, name)]
 
 
@@ -139,6 +145,16 @@ def _offline(state: ConnectionState, message: Message) -> list[IrcEvent]:
     return []
 
 
+def _online(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    nick_recovery.on_online(state, message)
+    return []
+
+
+def _monitor_full(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    nick_recovery.on_monitor_full(state)
+    return []
+
+
 def _names(state: ConnectionState, message: Message) -> list[IrcEvent]:
     # Counted from the end: some servers leave out the channel's symbol (`=`, `*`, `@`).
     state.roster.add_names(message.param(-2), message.param(-1))
@@ -147,18 +163,6 @@ def _names(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 def _names_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
     state.roster.end_names(message.param(1))
-    return []
-
-
-def _join_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    log.warning(
-        "irc.join_refused",
-        network=state.network,
-        channel=message.param(1),
-        numeric=message.command,
-        retry_in=ASK_AGAIN_AFTER,
-    )
-    state.join(message.param(1), ASK_AGAIN_AFTER)
     return []
 
 
@@ -192,12 +196,12 @@ HANDLERS: Mapping[str, Handler] = {
     "CHGHOST": _chghost,
     "396": _own_host,
     "731": _offline,
+    "734": _monitor_full,
+    "303": _online,
     "352": _who_is,
     "311": _whois_user,
     "330": _whois_account,
     "318": _whois_end,
     "353": _names,
     "366": _names_end,
-    # A limit, an invitation, a ban, a key, a registered nick stand between us and a channel.
-    **dict.fromkeys(("471", "473", "474", "475", "477"), _join_refused),
 }

@@ -12,6 +12,9 @@ from harnesses.irc.protocol.message import Message
 RETRY_FIRST, RETRY_LONGEST = 2.0, 60.0
 """Seconds between further nicks when the first three are taken."""
 
+SHORTEST_LIMIT = 9
+"""Characters of a nick that every server takes (RFC 1459, section 1.2)."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
@@ -53,12 +56,17 @@ class NickPicker:
             return QueuedMessage(
                 Message("NICK", (self._wanted + "_" * self._refused,)), urgent=True
             )
-        base = self._wanted[:4] if invalid else f"{self._wanted}_"
-        plain = "".join(c for c in base if c.isascii() and c.isalpha()) if invalid else base
+        plain = "".join(c for c in self._wanted if c.isascii() and c.isalpha())
+        cut = self._wanted[:SHORTEST_LIMIT]
+        if invalid and self._refused == 1 and cut != self._wanted and cut.isascii():
+            # It may only have been too long: 005, which tells NICKLEN, comes after the welcome.
+            return QueuedMessage(Message("NICK", (cut,)), urgent=True)
+        # Short, as a server that cuts nicks would make the same taken one of it again and again.
+        base = plain[:4] if invalid else f"{self._wanted[:5]}_"
         doublings = max(0, self._refused - 3)
         delay = min(RETRY_FIRST * 2**doublings, RETRY_LONGEST) if self._refused > 2 else 0.0
         return QueuedMessage(
-            Message("NICK", ((plain or "bot") + self._suffix(),)), delay, urgent=True
+            Message("NICK", ((base or "bot") + self._suffix(),)), delay, urgent=True
         )
 
 

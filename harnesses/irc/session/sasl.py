@@ -117,7 +117,8 @@ class Sasl:
     """The authentication of one connection. `account` is who services say we are, once they do.
 
     A mechanism that is refused makes room for the next; a server that turns out not to be the
-    right one gets no further try, and `betrayed` says so: no password must go there.
+    right one gets no further try, and `betrayed` says so: no password must go there. `failure` is
+    why the last try has failed, or "".
     """
 
     def __init__(self, makers: Makers, network: str = "") -> None:
@@ -127,6 +128,7 @@ class Sasl:
         self._received = ""
         self.account: str | None = None
         self.betrayed = False
+        self.failure = ""
 
     @property
     def wanted(self) -> bool:
@@ -202,4 +204,5 @@ class Sasl:
         self._mechanism, self._left = None, []
 
     def _warn(self, why: str, **details: str) -> None:
+        self.failure = why
         log.warning("irc.sasl_failed", network=self._network, why=why, **details)

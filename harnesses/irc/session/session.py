@@ -6,22 +6,28 @@ https://modern.ircdocs.horse/.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from datetime import datetime
-from importlib.metadata import version
 
 import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.isupport import ISupport, is_nick
-from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.session import connection_handlers, membership_handlers
+from harnesses.irc.protocol.message import Message, Source, parse
+from harnesses.irc.protocol.sent_lines import Receipt
+from harnesses.irc.session import (
+    channel_joins,
+    connection_handlers,
+    membership_handlers,
+    refusals,
+)
 from harnesses.irc.session.registration import QueuedMessage
 from harnesses.irc.session.state import (
     PAST,
     ConnectionState,
     Handler,
+    JoinRefusal,
     Member,
     Roster,
     Whois,
@@ -32,25 +38,20 @@ from harnesses.irc.settings import NetworkSettings
 
 log = structlog.get_logger()
 
-CTCP_EVERY = 2.0
-"""Seconds between two CTCP answers; what comes faster is not answered."""
-
-_UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
-
 
 class Session:
     """The state machine of a connection: messages in, events and messages out.
 
     `channels` are those to be in, with their keys or ""; the caller may change the mapping at any
-    time. What is to be sent collects until `pop_outgoing` is called. `encrypted` says that nobody
-    else reads along.
+    time, and so does the session when it sees a new key. What is to be sent collects until
+    `pop_outgoing` is called. `encrypted` says that nobody else reads along.
     """
 
     def __init__(
         self,
         network: str,
         settings: NetworkSettings,
-        channels: Mapping[str, str],
+        channels: MutableMapping[str, str],
         now: Callable[[], datetime] = utc_now,
         encrypted: bool = False,
     ) -> None:
@@ -104,6 +105,17 @@ class Session:
         return self._state.error
 
     @property
+    def refusals(self) -> list[JoinRefusal]:
+        """The channels that we want to be in and that do not let us in."""
+        known = self._state.refusals.values()
+        return [refusal for refusal in known if self._state.is_desired(refusal.channel)]
+
+    @property
+    def login_problem(self) -> str:
+        """A sentence on why services do not know us though they are to by SASL, or ""."""
+        return connection_handlers.login_problem(self._state) if self.is_ready else ""
+
+    @property
     def encrypted(self) -> bool:
         """True when the connection is encrypted."""
         return self._state.encrypted
@@ -128,6 +140,8 @@ class Session:
         state.outgoing.append(QueuedMessage(state.capabilities.start(), urgent=True))
         if state.encrypted or not state.settings.password:
             connection_handlers.introduce(state)
+        else:
+            connection_handlers.introduce_later(state)
 
     def pop_outgoing(self) -> list[QueuedMessage]:
         """Return the messages to send since the last call, in order."""
@@ -144,14 +158,15 @@ class Session:
 
     def _handle(self, message: Message) -> list[IrcEvent]:
         # labeled-response: the answer to one line has its label, that of several is a batch of it.
-        labelled = "label" in message.tags and self._state.labels.on_message(message)
+        labelled = "label" in message.tags and self._state.receipts.on_message(message)
         labelled |= self._state.batch_type(message) == "labeled-response"
         if labelled and message.command in ("PRIVMSG", "NOTICE"):
             return []  # whoever said it knows
         if message.command != "BATCH" and self._state.is_replayed(message):
             return []  # it is not to be done again, logged again, or believed of who is here now
         handler = HANDLERS.get(message.command)
-        return handler(self._state, message) if handler else []
+        events = handler(self._state, message) if handler else []
+        return self._state.drop_uninvited(events)
 
     def whois(self, nick: str, found: Callable[[Member | None], None]) -> Message | None:
         """Have `found` told who has a nick at this moment, None for nobody; return the message that
@@ -160,17 +175,33 @@ class Session:
         whois.found.append(found)
         return Message("WHOIS", (nick,)) if len(whois.found) == 1 else None
 
-    def label(self) -> str | None:
-        """Return a label for a line that is to be echoed; None where the server does not."""
-        return self._state.labels.label() if self._state.echoing else None
+    def track(self, target: str) -> tuple[str, Mapping[str, str]]:
+        """Return what `receipts` will call a line to `target`, and the tags that it goes out
+        with."""
+        if self._state.echoing:
+            label = self._state.receipts.label()
+            return label, {"label": label}
+        return self._state.receipts.track(self.isupport.fold(target)), {}
+
+    def fence(self) -> Message | None:
+        """Return the message that has the server tell what became of the lines before it; None
+        where it tells by itself."""
+        if self._state.echoing:
+            return None
+        return Message("PING", (self._state.receipts.fence(),))
 
     def wrote(self, line: str) -> None:
         """A line has gone out, ours or one of the caller's."""
         self._state.sent_lines.add(line)
+        if line.startswith("USER "):
+            connection_handlers.on_introduced(self._state)
+        elif line.startswith("JOIN ") and (message := parse(line)):
+            names = message.param(0).split(",")
+            self._state.asked_channels.update(map(self.isupport.fold, names))
 
-    def receipts(self) -> list[tuple[str, bool]]:
-        """Return the labels answered since the last call, with whether the line went through."""
-        return self._state.labels.pop_results() if self._state.echoing else []
+    def receipts(self) -> list[tuple[str, Receipt]]:
+        """Return the tracked lines whose fate is known since the last call."""
+        return self._state.receipts.pop_results()
 
 
 def _ping(state: ConnectionState, message: Message) -> list[IrcEvent]:
@@ -198,10 +229,10 @@ def _too_long(state: ConnectionState, message: Message) -> list[IrcEvent]:
         pieces=len(pieces),
     )
     for piece in pieces:
-        tags = {"label": state.labels.label()} if state.echoing else {}
+        tags = {"label": state.receipts.label()} if state.echoing else {}
         state.outgoing.append(QueuedMessage(replace(piece, tags=tags)))
     if line and pieces and (label := line.tags.get("label")):
-        state.labels.confirm(label)
+        state.receipts.confirm(label)
     return []
 
 
@@ -229,21 +260,16 @@ def _talk(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> None:
-    # https://modern.ircdocs.horse/ctcp: a query comes as PRIVMSG and is answered by NOTICE; a CTCP
-    # NOTICE is an answer, and to answer that too would be a loop.
-    answers = {"VERSION": f"Terrarium {version('terrarium')}", "PING": rest}
-    last, now = state.ctcp_answered, state.now()
-    if message.command == "NOTICE" or not message.source or word not in answers:
+    # A query comes as PRIVMSG and is answered by NOTICE; a CTCP NOTICE is an answer, and to answer
+    # that too would be a loop.
+    source = message.source
+    if message.command == "NOTICE" or not source or state.batch_type(message):
         return
-    if not is_nick(message.source.nick):
+    if not is_nick(source.nick) or state.is_me(source.nick):
         return
-    if state.is_me(message.source.nick):
-        return
-    if state.batch_type(message) or (last and (now - last).total_seconds() < CTCP_EVERY):
-        return
-    state.ctcp_answered = now
-    answer = f"{word} {answers[word]}".translate(_UNSENDABLE).strip()
-    state.send("NOTICE", message.source.nick, f"\x01{answer}\x01")
+    person = f"{source.user}@{source.host}" if source.host else source.nick
+    if answer := state.ctcp.answer(person, word, rest):
+        state.send("NOTICE", source.nick, f"\x01{answer}\x01")
 
 
 def _mode(state: ConnectionState, message: Message) -> list[IrcEvent]:
@@ -252,6 +278,8 @@ def _mode(state: ConnectionState, message: Message) -> list[IrcEvent]:
     for letter, nick, on in state.isupport.mode_changes(message.params[1:]) if name else ():
         if name and letter in state.isupport.prefix.values():
             state.roster.change_mode(name, nick, letter, on=on)
+        elif name and letter == "k" and (nick != "*" or not on):  # "*" hides the key
+            state.learn_key(name, nick if on else "")
     return [state.event("MODE", message, name, name, text)] if name else []
 
 
@@ -288,8 +316,10 @@ HANDLERS: Mapping[str, Handler] = {
     "ERROR": _error,
     "417": _too_long,
     **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
+    **refusals.HANDLERS,
     **connection_handlers.HANDLERS,
     **membership_handlers.HANDLERS,
+    **channel_joins.HANDLERS,
     "PRIVMSG": _talk,
     "NOTICE": _talk,
     "MODE": _mode,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -11,8 +11,9 @@ from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.protocol.multiline import MultilineAssembler
-from harnesses.irc.protocol.sent_lines import LabelTracker, SentLines
+from harnesses.irc.protocol.sent_lines import ReceiptTracker, SentLines
 from harnesses.irc.session.capabilities import ECHO, CapabilityNegotiation
+from harnesses.irc.session.ctcp import CtcpResponder
 from harnesses.irc.session.registration import NickPicker, QueuedMessage
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.settings import NetworkSettings
@@ -22,6 +23,9 @@ Handler = Callable[["ConnectionState", Message], list[IrcEvent]]
 
 PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
 """Batches of things that happened before now."""
+
+ATTACHED = "attached"
+"""The word of the PING whose answer ends what a bouncer tells of its channels."""
 
 SKEW = timedelta(seconds=1)
 """The most that the clocks of a network's servers may be apart."""
@@ -81,6 +85,19 @@ class JoinedChannel:
     names: dict[str, Member] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class JoinRefusal:
+    """A channel that does not let us in: since the attempt number `attempts`, at `time`; the next
+    one is `retry_in` seconds later. `reason` is for people, `numeric` the server's."""
+
+    channel: str
+    numeric: str
+    reason: str
+    attempts: int
+    time: datetime
+    retry_in: float
+
+
 class Roster:
     """Channels and members under the server's own idea of which names are the same.
 
@@ -89,6 +106,7 @@ class Roster:
 
     def __init__(self) -> None:
         self.isupport = ISupport()
+        self._visited: set[str] = set()
         self._channels: dict[str, JoinedChannel] = {}
 
     @property
@@ -110,7 +128,12 @@ class Roster:
 
     def enter(self, name: str, joined: datetime | None = None) -> None:
         """Add `name` to the channels that we are in."""
+        self._visited.add(self._fold(name))
         self._channels[self._fold(name)] = JoinedChannel(name, joined)
+
+    def has_visited(self, name: str) -> bool:
+        """Return whether we are in `name`, or have been in it on this connection."""
+        return self._fold(name) in self._visited
 
     def leave(self, name: str) -> None:
         """Remove `name` from the channels that we are in."""
@@ -173,15 +196,18 @@ class ConnectionState:
     or "".
 
     `encrypted` says whether the connection is; `introduced` whether PASS, NICK and USER are out.
-    `lost_nick` is the nick we want while it is somebody else's; `seen` has the last messages'
-    ids with their targets.
+    `lost_nick` is the nick we want while we have another, `nick_losses` how often it was taken
+    from us; `seen` has the last messages' ids with their targets. `refusals` are the channels that
+    do not let us in, `asked_channels` those that we have sent a JOIN for; both by folded name.
+    `uninvited` are channels that we were sent to and are about to leave.
+    While `is_attaching`, a bouncer tells us of the channels where it already is.
     """
 
     def __init__(
         self,
         network: str,
         settings: NetworkSettings,
-        wanted: Mapping[str, str],
+        wanted: MutableMapping[str, str],
         now: Callable[[], datetime],
         encrypted: bool,
     ) -> None:
@@ -201,13 +227,18 @@ class ConnectionState:
         self.capabilities = CapabilityNegotiation(self.sasl, encrypted)
         self.nicks = NickPicker(settings.nick)
         self.lost_nick: str | None = None
-        self.labels = LabelTracker()
+        self.nick_losses = 0
+        self.receipts = ReceiptTracker()
+        self.is_attaching = False
         self.seen: dict[tuple[str, str], None] = {}
         self.sent_lines = SentLines(now)
         self.multiline = MultilineAssembler()
         self.whois: dict[str, Whois] = {}
         self.batches: dict[str, str] = {}
-        self.ctcp_answered: datetime | None = None
+        self.refusals: dict[str, JoinRefusal] = {}
+        self.asked_channels: set[str] = set()
+        self.uninvited: set[str] = set()
+        self.ctcp = CtcpResponder(now)
         self.outgoing: list[QueuedMessage] = []
 
     @property
@@ -228,6 +259,27 @@ class ConnectionState:
     ) -> None:
         """Send a message in `delay` seconds, unless it is needless then."""
         self.outgoing.append(QueuedMessage(Message(command, params), delay, unless=unless))
+
+    def is_desired(self, channel: str) -> bool:
+        """Return whether `channel`, in any spelling, is one that we want to be in."""
+        fold = self.isupport.fold
+        return any(fold(name) == fold(channel) for name in self.desired_channels)
+
+    def drop_uninvited(self, events: list[IrcEvent]) -> list[IrcEvent]:
+        """Return the events without those of channels that we are about to leave."""
+        if not self.uninvited:
+            return events
+        fold = self.isupport.fold
+        kept = [e for e in events if e.channel is None or fold(e.channel) not in self.uninvited]
+        gone = {fold(e.channel or "") for e in events if e.own and e.type == "PART"}
+        self.uninvited -= gone
+        return kept
+
+    def learn_key(self, channel: str, key: str) -> None:
+        """Use `key` ("" for none) for a channel that we want to be in, from the next JOIN on."""
+        for name in self.desired_channels:
+            if self.isupport.fold(name) == self.isupport.fold(channel):
+                self.desired_channels[name] = key
 
     def join(self, channel: str, delay: float = 0.0) -> None:
         """Join `channel`, `delay` seconds from now, if we want to be in it and are not, then."""

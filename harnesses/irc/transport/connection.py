@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import ssl
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -12,14 +13,18 @@ import structlog
 from harnesses.irc.protocol.errors import InvalidMessage, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import LineBuffer, parse, strip_tags
+from harnesses.irc.protocol.sent_lines import LOST, Receipt
 from harnesses.irc.session.session import Session
 from harnesses.irc.transport.send_queue import RATE, SendQueue, Sent
 from harnesses.irc.transport.tls import fingerprint
 
 log = structlog.get_logger()
 
-CONNECT_WITHIN, GOODBYE_WITHIN = 30.0, 2.0
-"""Seconds for a connection to stand, and for the other side of TLS to end it with us."""
+CONNECT_WITHIN, HANDSHAKE_WITHIN, GOODBYE_WITHIN = 30.0, 15.0, 2.0
+"""Seconds for a connection to stand, for TLS to begin, and for the other side to end it with us."""
+
+NEXT_ADDRESS_AFTER = 0.25
+"""Seconds until the server's next address is tried beside the first (RFC 8305, section 5)."""
 
 
 class PluginHost(Protocol):
@@ -122,7 +127,7 @@ class IrcClient:
         self._connection = IrcConnection(self._on_open, self._on_line, trusted)
         self._send_queue = SendQueue(self._write, rate)
         self._opening = asyncio.timeout(CONNECT_WITHIN)
-        self._receipts: dict[str, Sent] = {}
+        self._receipts: dict[str, asyncio.Future[Receipt]] = {}
         self._heard = self._loop.time()
         self._pings: dict[str, asyncio.Future[None]] = {}
 
@@ -138,7 +143,9 @@ class IrcClient:
                 server,
                 port,
                 ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_WITHIN if tls else None,
                 ssl_shutdown_timeout=GOODBYE_WITHIN if tls else None,
+                happy_eyeballs_delay=None if _is_address(server) else NEXT_ADDRESS_AFTER,
             )
 
     async def wait_closed(self) -> Exception | None:
@@ -176,29 +183,33 @@ class IrcClient:
         """Send a line as soon as pacing lets it go."""
         return self._send_queue.send(line, urgent)
 
-    async def lag(self) -> float:
-        """Return the seconds until the server answers. Does not return while it does not."""
+    async def lag(self) -> float | None:
+        """Return the seconds until the server answers, None when the connection goes before that.
+        Does not return while neither happens."""
         began = self._loop.time()
         token, answered = f"lag-{began}", self._loop.create_future()
         self._pings[token] = answered
         try:
             self.send_line(f"PING :{token}", urgent=True)
-            await answered
+            await asyncio.wait({answered})
         finally:
             del self._pings[token]
-        return self._loop.time() - began
+        return None if answered.cancelled() else self._loop.time() - began
 
-    def ack(self, label: str) -> Sent:
-        """Return a future that tells whether the line with this label went through."""
-        return self._receipts.setdefault(label, self._loop.create_future())
+    def receipt(self, number: str) -> asyncio.Future[Receipt]:
+        """Return what becomes of a line that the session tracks under this number."""
+        return self._receipts.setdefault(number, self._loop.create_future())
 
     def close(self) -> None:
         """Drop the connection and all that waits for it."""
         self._send_queue.close()
         for receipt in self._receipts.values():
             if not receipt.done():
-                receipt.set_result(False)
+                receipt.set_result(LOST)
         self._receipts.clear()
+        for answered in self._pings.values():
+            if not answered.done():
+                answered.cancel()
         self._connection.abort()
         self._session.roster.clear()
         if self._plugins:
@@ -221,9 +232,9 @@ class IrcClient:
             pinged.set_result(None)
         for event in self._session.receive(message):
             self._on_event(event)
-        for label, through in self._session.receipts():
-            if (receipt := self._receipts.pop(label, None)) and not receipt.done():
-                receipt.set_result(through)
+        for number, known in self._session.receipts():
+            if (receipt := self._receipts.pop(number, None)) and not receipt.done():
+                receipt.set_result(known)
         self._flush()
         self._changed()
         if self._plugins:
@@ -250,3 +261,11 @@ class IrcClient:
         self._session.wrote(line)
         if self._plugins:
             self._plugins.on_sent(strip_tags(line))
+
+
+def _is_address(server: str) -> bool:
+    try:
+        ipaddress.ip_address(server)
+    except ValueError:
+        return False
+    return True

@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import structlog
 
@@ -16,13 +17,14 @@ from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCer
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.line_splitting import budget, split
 from harnesses.irc.protocol.message import Message
+from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt
 from harnesses.irc.session.session import Session
-from harnesses.irc.session.state import Member
+from harnesses.irc.session.state import JoinRefusal, Member
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import IrcClient, PluginHost
 from harnesses.irc.transport.send_queue import Sent
-from harnesses.irc.transport.tls import tls_context
+from harnesses.irc.transport.tls import explain, tls_context
 from terrarium.backoff import Backoff
 
 log = structlog.get_logger()
@@ -45,8 +47,14 @@ WHOIS_WITHIN = 10.0
 ECHO_WITHIN = 10.0
 """Seconds to wait for the server to show us a line of our own."""
 
+FENCE_EVERY = 2
+"""Lines after which a server that does not echo them is asked, by a PING, whether it has them."""
+
 UNWELCOME_WAIT = 60.0
 """Seconds to wait at least after the server has called us banned or too fast."""
+
+Talk = Literal["PRIVMSG", "NOTICE", "ACTION"]
+"""How something is said; an ACTION is a PRIVMSG in a CTCP wrapping."""
 
 _UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to reconnect", re.I)
 
@@ -84,6 +92,8 @@ class Network:
         self._port = settings.port
         self._noted: Sts | None = None
         self._closing = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._failure = "it is connecting"
 
     def __repr__(self) -> str:
         state = "connected" if self.connected.is_set() else "not connected"
@@ -160,10 +170,42 @@ class Network:
         return self._settings
 
     def reaches(self, target: str) -> bool:
-        """Return whether a channel, in which we have to be, or a person can be written to."""
-        if not self.is_channel(target):
+        """Return whether a channel, or a part of one (`@#c`), in which we have to be, or a person
+        can be written to."""
+        channel = self._session.isupport.channel_of(target)
+        if channel is None:
             return self.connected.is_set()
-        return self._session.roster.channel(target) is not None
+        return self._session.roster.channel(channel) is not None
+
+    async def until_reaches(self, target: str) -> None:
+        """Wait until `target` can be written to."""
+        while not self.reaches(target):
+            changed = asyncio.get_running_loop().create_future()
+            self._waiting.append(changed)
+            await changed
+
+    @property
+    def refusals(self) -> list[JoinRefusal]:
+        """The channels that we want to be in and that do not let us in."""
+        return self._session.refusals
+
+    @property
+    def problem(self) -> str:
+        """Why we are not connected, or not logged in to services, for people; "" when all is
+        well."""
+        return self._session.login_problem if self.connected.is_set() else self._failure
+
+    @property
+    def is_settled(self) -> bool:
+        """True when we are on one of our channels at least, if there are any, and each other one
+        has refused us or removed us again."""
+        refused = {self.fold(refusal.channel) for refusal in self.refusals}
+        is_answered = all(
+            self._session.roster.has_visited(name) or self.fold(name) in refused
+            for name in self._wanted
+        )
+        is_there = bool(self.channels) or not self._wanted
+        return self.connected.is_set() and is_there and is_answered
 
     def configure(self, settings: NetworkSettings) -> None:
         """Use other settings from the next connection on."""
@@ -204,38 +246,50 @@ class Network:
             try:
                 await self._serve_connection(client)
             except (OSError, UnicodeError) as error:
-                log.warning("irc.connect_failed", network=self.name, error=str(error))
+                self._failure = explain(error, self._port, encrypted)
+                log.warning("irc.connect_failed", network=self.name, error=self._failure)
             finally:
                 self._reset()
             await self._wait_backoff()
 
     async def privmsg(self, target: str, text: str) -> list[str]:
-        """Say `text`; return the lines that went out, which are none without a connection.
+        """Say `text`; return the lines that the server took, which are none without a connection.
 
-        Where the server echoes, it is those that it took. Raises InvalidMessage when `target`
-        cannot be one.
+        Raises InvalidMessage when `target` cannot be one.
         """
-        return await self._delivered_lines(self._say("PRIVMSG", target, text, echoed=True))
+        return await self._accepted_lines("PRIVMSG", target, text)
 
     async def notice(self, target: str, text: str) -> list[str]:
         """Send `text` as `privmsg` does, as a NOTICE."""
-        return await self._delivered_lines(self._say("NOTICE", target, text, echoed=True))
+        return await self._accepted_lines("NOTICE", target, text)
 
     async def action(self, target: str, text: str) -> list[str]:
         """Send `text` as `privmsg` does, as an action; returned lines have no CTCP wrapping."""
-        return await self._delivered_lines(self._say("ACTION", target, text, echoed=True))
+        return await self._accepted_lines("ACTION", target, text)
+
+    def send(self, target: str, *texts: tuple[Talk, str]) -> list[list[SentLine]]:
+        """Put texts in the queue, each with how it is said; return the lines of each, in order,
+        none without a connection. Raises InvalidMessage when `target` cannot be one."""
+        sent: list[list[SentLine]] = []
+        for number, (command, text) in enumerate(texts, 1):
+            sent.append(self._say(command, target, text, tracked=True))
+            asks = number % FENCE_EVERY == 0 or number == len(texts)
+            fence = self._session.fence() if asks and any(sent) else None
+            if fence:
+                self.send_line(fence.render())
+        return sent
 
     def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
         """Return the lines of `text` to `target`, as `privmsg` (or `command`) would send them."""
         space = budget(self._session.isupport, self._session.source, command, target)
         return split(text, space)
 
-    def say(self, command: str, target: str, text: str) -> Sent | None:
+    def say(self, command: Talk, target: str, text: str) -> Sent | None:
         """Put `text` in the queue; the result is done with its last line.
 
         Where the server echoes, what it took is an event, as nobody waits for it here.
         """
-        lines = self._say(command, target, text, echoed=False)
+        lines = self._say(command, target, text, tracked=False)
         return lines[-1].sent if lines else None
 
     def join(self, channel: str, key: str = "") -> None:
@@ -296,6 +350,7 @@ class Network:
             log.info("irc.sts_upgrade", network=self.name, port=self._session.upgrade)
         elif not self._closing.is_set():
             why = self._session.error or str(fault or "the server closed the connection")
+            self._failure = f"disconnected: {why}"
             log.warning("irc.disconnected", network=self.name, error=why)
 
     def _reset(self) -> None:
@@ -329,6 +384,10 @@ class Network:
             self.all_joined.set()
         else:
             self.all_joined.clear()
+        for changed in self._waiting:
+            if not changed.done():
+                changed.set_result(None)
+        self._waiting.clear()
 
     def _note_sts(self) -> None:
         announced = self._session.sts
@@ -344,7 +403,7 @@ class Network:
         if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
             raise InvalidMessage(f"{name!r} is not the name of a channel")
 
-    def _say(self, command: str, target: str, text: str, echoed: bool) -> list[_SentLine]:
+    def _say(self, command: Talk, target: str, text: str, tracked: bool) -> list[SentLine]:
         Message("PRIVMSG", (target, "")).render()  # a bad target is an error also when offline
         if not self._client or not self.connected.is_set():
             return []
@@ -352,37 +411,56 @@ class Network:
         wrapped = "\x01ACTION {}\x01" if command == "ACTION" else "{}"
         lines = []
         for piece in self.split(target, text, command):
-            label = self._session.label() if echoed else None
-            tags = {"label": label} if label else {}
+            number, tags = self._session.track(target) if tracked else ("", {})
             line = Message(wire, (target, wrapped.format(piece)), tags=tags).render()
-            receipt = self._client.ack(label) if label else None
-            lines.append(_SentLine(piece, self._client.send_line(line), receipt))
+            receipt = self._client.receipt(number) if tracked else None
+            lines.append(SentLine(piece, self._client.send_line(line), receipt, self._client))
         return lines
 
-    async def _delivered_lines(self, lines: list[_SentLine]) -> list[str]:
+    async def _accepted_lines(self, command: Talk, target: str, text: str) -> list[str]:
+        (lines,) = self.send(target, (command, text))
         try:
-            return [line.text for line in lines if await line.sent and await line.is_delivered()]
+            receipts = [(line.text, await line.settled()) for line in lines]
         except asyncio.CancelledError:
             for line in lines:
-                line.sent.cancel()
+                line.cancel()
             raise
+        return [line for line, receipt in receipts if receipt == ACCEPTED]
 
 
 @dataclass(frozen=True, slots=True)
-class _SentLine:
-    """A line of ours: `sent` when it is out, `receipt` when the server has told what became of
-    it, where it does."""
+class SentLine:
+    """A line of ours on its way: `sent` when it is written, `receipt` when the server has told what
+    became of it."""
 
     text: str
     sent: Sent
-    receipt: Sent | None
+    receipt: asyncio.Future[Receipt] | None
+    client: IrcClient
 
-    async def is_delivered(self) -> bool:
-        """Return whether it went through; a server that does not say in time is believed."""
+    async def settled(self) -> Receipt:
+        """Return what became of it, once that is known or the connection gone.
+
+        A server that says nothing of the line in time, and answers a PING after it, is believed to
+        have taken it.
+        """
+        if not await self.sent:
+            return LOST
         if self.receipt is None:
-            return True
+            return ACCEPTED
         done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_WITHIN)
-        return not done or self.receipt.result()
+        if not done:
+            answered = asyncio.create_task(self.client.lag())
+            either: set[asyncio.Future[Any]] = {self.receipt, answered}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                answered.cancel()
+        return self.receipt.result() if self.receipt.done() else ACCEPTED
+
+    def cancel(self) -> None:
+        """Take it back, if it has not gone out."""
+        self.sent.cancel()
 
 
 def name_and_key(channel: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from harnesses.irc.session.state import JoinRefusal
 from harnesses.irc.session.sts import StsPolicies
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from harnesses.irc.transport.connection import PluginHost
@@ -53,8 +54,17 @@ class Networks(dict[str, Network]):
 
     @property
     def incomplete(self) -> list[Network]:
-        """The networks where we are not yet in all channels."""
-        return [network for network in self.values() if not network.all_joined.is_set()]
+        """The networks where we are on none of our channels, or wait for an answer to a JOIN."""
+        return [network for network in self.values() if not network.is_settled]
+
+
+def describe_refusal(refusal: JoinRefusal) -> str:
+    """Return for people why we are not in a channel, and when we try again."""
+    minutes = max(round(refusal.retry_in / 60), 1)
+    return (
+        f"not in {refusal.channel}, as {refusal.reason} ({refusal.numeric});"
+        f" tried {refusal.attempts} times, again every {minutes} min"
+    )
 
 
 def _plugin_host(modules: tuple[str, ...]) -> Callable[[Network], PluginHost] | None:

@@ -24,6 +24,20 @@ def tls_context(settings: NetworkSettings) -> ssl.SSLContext:
     return context
 
 
+def explain(error: OSError | UnicodeError, port: int, encrypted: bool) -> str:
+    """Return why a connection to a port failed, with advice where it is TLS; never empty."""
+    text = str(error) or "no connection stood in good time"
+    if isinstance(error, ssl.SSLCertVerificationError) or not encrypted:
+        return text
+    if isinstance(error, ssl.SSLError | ConnectionAbortedError | ConnectionResetError):
+        # An answer in the clear is a record of a wrong version; others keep silent, or hang up.
+        return (
+            f"{text}; the server does not speak TLS on port {port}: set `port` to the one for TLS "
+            "(often 6697), or tls = false"
+        )
+    return text
+
+
 def fingerprint(transport: asyncio.BaseTransport) -> str | None:
     """Return the SHA-256 of the other side's certificate, in hexadecimal; None without TLS."""
     connection = transport.get_extra_info("ssl_object")

@@ -110,3 +110,13 @@ def test_a_wrong_key_of_a_channel_is_named_with_the_nearest() -> None:
         networks(wrong)
     with pytest.raises(ConfigError, match=r"\[irc\] channel\.#c\.line_budget"):
         networks(config(server="irc.example", channel={"#c": {"line_budget": 0}}))
+
+
+@pytest.mark.parametrize("name", ["0bad", "#a b c", "#a,#b", "", "#:x"])
+def test_what_is_no_name_of_a_channel_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="not the name of a channel"):
+        config(channels=[name]).section(IrcSettings)
+
+
+def test_a_channel_may_have_a_key() -> None:
+    assert config(channels=["#a key", "+b"]).section(IrcSettings).channels == ("#a key", "+b")

@@ -62,6 +62,6 @@ def test_what_the_bot_says_of_itself_is_true_for_its_model() -> None:
     ],
 )
 def test_own_data_is_removed_by_the_exact_words_only(text: str, command: str, words: str) -> None:
-    assert parse_command(text, prefix=".", nick="Terra", private=True) == ParsedCommand(
+    assert parse_command(text, prefix=".", nicks=("Terra",), private=True) == ParsedCommand(
         command, words
     )

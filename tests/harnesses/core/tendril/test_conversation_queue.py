@@ -86,8 +86,9 @@ async def test_what_was_answered_is_remembered_also_when_the_tendril_stops_just_
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
 
-        async def deliver(result: TurnResult) -> None:
+        async def deliver(result: TurnResult) -> bool:
             asked.cancel()
+            return True
 
         script.say("Seven.")
         turn = tendril.turn(
@@ -104,10 +105,11 @@ async def test_the_answer_is_delivered_before_the_next_turn_begins(tmp_path: Pat
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         delivered, may_end = asyncio.Event(), asyncio.Event()
 
-        async def deliver(result: TurnResult) -> None:
+        async def deliver(result: TurnResult) -> bool:
             assert result.text == "One."
             delivered.set()
             await may_end.wait()
+            return True
 
         script.say("One.").say("Two.")
         request = TurnRequest(conversation="kitchen", who="ada", text="Hi")

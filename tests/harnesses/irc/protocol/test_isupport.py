@@ -69,3 +69,14 @@ def test_people_have_such_nicks(nick: str) -> None:
 )
 def test_nobody_has_such_nicks(name: str) -> None:
     assert not is_nick(name)
+
+
+def test_absurd_numbers_are_not_believed() -> None:
+    digits = "9" * 5000
+    words = [f"{name}={digits}" for name in ("LINELEN", "NICKLEN", "USERLEN", "HOSTLEN")]
+    isupport = ISupport().with_tokens([*words, f"TARGMAX=JOIN:{digits}", "MAXTARGETS=" + digits])
+    lengths = (isupport.linelen, isupport.nicklen, isupport.userlen, isupport.hostlen)
+    assert lengths == (512, 9, 11, 63)
+    assert isupport.targets("PRIVMSG") == 1
+    huge = ISupport().with_tokens(["LINELEN=999999999", "HOSTLEN=99999999", "NICKLEN=0"])
+    assert (huge.linelen, huge.hostlen, huge.nicklen) == (16384, 128, 1)

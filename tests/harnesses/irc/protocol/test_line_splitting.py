@@ -112,3 +112,23 @@ def test_an_unknown_host_counts_as_the_longest() -> None:
     unknown = budget(ISupport(), Source("Terra"), "PRIVMSG", "#c")
     assert unknown < known
     assert unknown == 512 - 2 - len(":Terra!@ PRIVMSG #c :") - 11 - 63
+
+
+@pytest.mark.parametrize("letter", ["漢", "ไ", "a"])
+def test_a_word_too_long_for_a_line_fills_the_one_that_has_begun(letter: str) -> None:
+    lines = split(f"bob: {letter * 400}", 440)
+    assert lines[0].startswith(f"bob: {letter}")
+    assert "".join(lines).removeprefix("bob: ") == letter * 400
+    assert all(len(line.encode()) > 430 for line in lines[:-1])
+
+
+def test_words_of_a_language_without_spaces_fill_the_line_too() -> None:
+    text = "bob: " + "漢" * 145
+    lines = split(text, 437)
+    assert lines == ["bob: " + "漢" * 144, "漢"]
+
+
+def test_an_address_that_fits_on_a_line_stays_whole() -> None:
+    address = "https://example.org/" + "x" * 415
+    assert split(f"bob: {address}", 437) == ["bob:", address]
+    assert len(split(f"bob: {address * 2}", 437)) == 2 + (len(address * 2) + 5 > 874)

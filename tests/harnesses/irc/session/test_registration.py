@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.kit.irc_session import IN_CHANNEL, WELCOME, Story, inside
 
@@ -58,9 +59,9 @@ def test_one_refused_capability_does_not_cost_the_others() -> None:
 
 def test_capabilities_come_and_go_later() -> None:
     story = inside("CAP Terra NEW :batch foo")
-    story.feed("CAP Terra NEW :setname")
-    assert story.sent() == ["CAP REQ setname"]
-    story.feed("CAP Terra ACK :setname", "CAP Terra DEL :setname")
+    story.feed("CAP Terra NEW :chghost")
+    assert story.sent() == ["CAP REQ chghost"]
+    story.feed("CAP Terra ACK :chghost", "CAP Terra DEL :chghost")
     assert story.session.capabilities == frozenset()
     assert story.sent() == []
 
@@ -167,12 +168,93 @@ def test_nickserv_sends_the_holder_of_our_nick_away() -> None:
     assert sent["NICK Terra"] > 0
 
 
-def test_whoever_renames_us_later_has_their_way() -> None:
+def test_a_nick_that_is_taken_from_us_is_asked_for_again_each_time_later() -> None:
+    story = Story([])
+    story.feed(*WELCOME)
+    pauses = []
+    for number in range(8):
+        story.sent()
+        story.feed(f":Terra!~t@h NICK :0AAAAAAA{number}")
+        asked = {out.message.render(): out for out in story.outgoing()}
+        pauses.append(asked["NICK Terra"].delay)
+        assert (unless := asked["NICK Terra"].unless)
+        assert not unless()
+        story.feed(f":0AAAAAAA{number}!~t@h NICK Terra")
+        assert unless()
+    assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_a_nick_that_is_taken_from_us_is_taken_back_when_its_holder_goes() -> None:
     story = lost_nick()
     story.feed(":Terra_!~t@h NICK Guest1")
     story.sent()
     story.feed(":Terra!x@y QUIT :bye")
+    assert story.sent() == ["NICK Terra"]
+
+
+def test_without_monitor_the_server_is_asked_whether_our_nick_is_free() -> None:
+    story = lost_nick()
+    delayed = {out.message.render(): out.delay for out in story.outgoing()}
+    assert delayed["ISON Terra"] == 30.0
+    story.feed(":s 303 Terra_ :tErra")
+    assert [(out.message.render(), out.delay) for out in story.outgoing()] == [("ISON Terra", 30.0)]
+    story.feed(":s 303 Terra_ :")
+    assert story.sent()[0] == "NICK Terra"
+
+
+def test_a_server_whose_list_to_watch_is_full_is_asked_instead() -> None:
+    story = lost_nick(":s 005 Terra_ MONITOR=1 :are supported")
+    story.sent()
+    story.feed(":s 734 Terra_ 1 Terra :Monitor list is full")
+    assert story.sent() == ["ISON Terra", "NICK Terra"]
+
+
+def test_a_nick_too_long_for_the_server_is_cut_before_another_is_made() -> None:
+    story = Story(nick="TerrariumBot")
+    story.feed(":s 432 * TerrariumBot :Nickname too long, max. 9 characters")
+    assert story.sent() == ["NICK Terrarium"]
+    story.feed(":s 001 Terrarium :Welcome", ":s 005 Terrarium NICKLEN=9 :are", ":s 422 a :No")
+    assert not any("NICK" in line for line in story.sent())
+
+
+def test_a_server_that_says_nothing_to_cap_is_told_who_we_are_all_the_same() -> None:
+    story = Story([], password="pa ss")
+    assert [(out.message.render(), out.delay) for out in story.later] == [
+        (line, 5.0) for line in INTRODUCTION
+    ]
+    needless = story.later[0].unless
+    assert needless
+    assert not needless()
+    story.feed("CAP * LS :")
+    assert needless()
+
+
+def test_realname_and_username_are_those_of_the_settings() -> None:
+    story = Story(username="bot", realname="LLM bot of alice; .help")
+    assert story.first[-1] == "USER bot 0 * :LLM bot of alice; .help"
+
+
+def test_a_login_that_is_required_ends_a_connection_without_it() -> None:
+    story = Story([], True, sasl_required=True, sasl_username="t", sasl_password="p")
+    with capture_logs() as logs:
+        story.feed("CAP * LS :batch", "CAP * ACK :batch")
+    assert story.session.error
+    assert "the server offers no SASL" in story.session.error
     assert story.sent() == []
+    assert logs == []
+
+
+@pytest.mark.parametrize(
+    ("encrypted", "why"), [(True, "the server offers no SASL"), (False, "offers no SASL")]
+)
+def test_a_login_that_did_not_happen_is_in_the_log(encrypted: bool, why: str) -> None:
+    story = Story([], encrypted, sasl_username="t", sasl_password="p", sasl=())
+    with capture_logs() as logs:
+        story.feed("CAP * LS :", *WELCOME)
+    [entry] = logs
+    assert entry["event"] == "irc.not_logged_in"
+    assert why in entry["why"]
+    assert story.session.login_problem == entry["why"]
 
 
 def test_a_nick_cut_to_the_servers_length_is_the_one_we_wanted() -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.sent_lines import ACCEPTED, Delivery, Receipt
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
 
 
@@ -32,8 +33,13 @@ def test_a_netsplit_in_several_names_lines_forgets_nobody() -> None:
 
 
 def test_quit_and_nick_come_once_for_each_shared_channel() -> None:
-    story = inside(
-        ":Terra!t@h JOIN #D", ":bob!b@h JOIN #c", ":BOB!b@h JOIN #D", ":carol!c@h JOIN #D"
+    story = Story(["#c", "#D"])
+    story.feed(
+        *IN_CHANNEL,
+        ":Terra!t@h JOIN #D",
+        ":bob!b@h JOIN #c",
+        ":BOB!b@h JOIN #D",
+        ":carol!c@h JOIN #D",
     )
     renamed = story.feed(":bob!b@h NICK rob")
     assert [(e.type, e.channel, e.nick, e.text) for e in renamed] == [
@@ -182,7 +188,15 @@ def test_ctcp_is_answered_but_not_logged_and_not_in_a_flood() -> None:
     assert story.sent() == ["NOTICE a :\x01PING 12 34\x01"]
     story.feed(":a!b@c PRIVMSG Terra :\x01VERSION\x01")
     assert story.sent() == []
-    story.now += timedelta(seconds=2)
+    story.feed(":other!o@h PRIVMSG Terra :\x01CLIENTINFO\x01")
+    assert story.sent() == [
+        "NOTICE other :\x01CLIENTINFO ACTION CLIENTINFO PING SOURCE TIME VERSION\x01"
+    ]
+    story.feed(":third!o@g PRIVMSG Terra :\x01TIME\x01", ":fourth!o@i PRIVMSG #c :\x01SOURCE\x01")
+    assert [line.split()[2] for line in story.sent()] == [":\x01TIME", ":\x01SOURCE"]
+    story.feed(*(f":n{n}!u@h{n} PRIVMSG Terra :\x01PING x\x01" for n in range(9)))
+    assert len(story.sent()) == 1, "five for all people within ten seconds"
+    story.now += timedelta(seconds=10)
     story.feed(":a!b@c PRIVMSG Terra :\x01VERSION\x01")
     assert story.sent()[0].startswith("NOTICE a :\x01VERSION Terrarium ")
     story.now += timedelta(seconds=2)
@@ -231,7 +245,7 @@ def test_no_more_ids_are_kept_than_needed() -> None:
 
 def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
     story = echoing()
-    first, second, third, fourth = (story.session.label() for _ in range(4))
+    first, second, third, fourth = (story.session.track("#c")[0] for _ in range(4))
     events = story.feed(
         f"@label={first} :Terra!~t@host.example PRIVMSG #c :one",
         ":Terra!~t@host.example PRIVMSG #c :typed by hand",
@@ -244,7 +258,8 @@ def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
         f"@label={fourth} :s ACK",
     )
     assert [(event.text, event.own) for event in events] == [("typed by hand", True)]
-    answers = [(first, True), (second, False), (third, True), (fourth, True)]
+    refused = Receipt(Delivery.REFUSED, "Cannot send to channel (+m)")
+    answers = [(first, ACCEPTED), (second, refused), (third, ACCEPTED), (fourth, ACCEPTED)]
     assert story.session.receipts() == answers
     assert story.session.receipts() == []
 
@@ -253,7 +268,7 @@ def test_echoes_are_asked_for_only_where_they_can_be_told_apart() -> None:
     story = Story()
     story.feed("CAP * LS :echo-message message-tags")
     assert story.sent() == ["CAP REQ message-tags"]
-    assert story.session.label() is None
+    assert story.session.track("#c")[1] == {}
 
 
 def test_what_we_tell_nickserv_is_no_event() -> None:

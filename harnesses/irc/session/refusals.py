@@ -1,0 +1,49 @@
+"""Numerics that refuse a line of ours: a JOIN, or something that we said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.message import Message
+from harnesses.irc.session import channel_joins
+from harnesses.irc.session.state import ATTACHED, ConnectionState, Handler
+
+log = structlog.get_logger()
+
+_TALK = ("401", "404", "407", "408", "415", "486", "494", "531", "716")
+"""Refusals of PRIVMSG and NOTICE alone: nobody there, moderated or banned, too many targets,
+colours, not for strangers."""
+
+
+def on_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    """Take an error about a channel or person: of a channel where we are, or of a person, it means
+    what we said there; else it is our JOIN that is refused."""
+    target = message.param(1)
+    if not state.isupport.channel_of(target) or state.roster.channel(target):
+        return _not_said(state, message)
+    if message.command in _TALK and not state.is_desired(target):
+        return _not_said(state, message)
+    return channel_joins.on_refused(state, message)
+
+
+def _not_said(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    if "label" not in message.tags:  # those with one are known by it
+        state.receipts.on_refused(state.isupport.fold(message.param(1)), message.param(-1))
+    return []
+
+
+def _answered(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    state.receipts.on_pong(message.param(-1))
+    if message.param(-1) == ATTACHED:
+        state.is_attaching = False
+    return []
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "PONG": _answered,
+    **dict.fromkeys(_TALK, on_refused),
+    **dict.fromkeys(channel_joins.REASONS, on_refused),
+}

@@ -1,0 +1,219 @@
+"""What happens to a bot on real networks: cut connections, closed channels, refused words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from harnesses.core.tendril.status import ProcessState, report
+from harnesses.irc.tendril import IrcTendril
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_network import Ears, joined, running
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
+from tests.kit.ircd import SERVERS, embedded_ircd, inspircd, ngircd
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
+
+OPER = '<class name="all" commands="*" usermodes="*" chanmodes="*" privs="*">'
+OPER += '<type name="all" classes="all"><oper name="root" password="root" host="*" type="all">'
+OPER += "".join(f'<module name="{name}">' for name in ("sanick", "sajoin", "redirect"))
+NOBODY = "http://127.0.0.1:9"
+PRIVMSG = r":Terra!\S+ PRIVMSG"
+
+
+@asynccontextmanager
+async def a_bot(
+    data: Path, port: int, url: str, **irc: Any
+) -> AsyncIterator[tuple[IrcTendril, IrcClient]]:
+    """A bot, and somebody with it in the room."""
+    async with (
+        irc_client(port, "alice") as alice,
+        irc_tendril(irc_config(data, port, url, irc=irc)) as tendril,
+    ):
+        await alice.join(ROOM)
+        yield tendril, alice
+
+
+@asynccontextmanager
+async def a_room_of(keeper: IrcClient) -> AsyncIterator[None]:
+    """The room, with its operator in it before anybody else."""
+    await keeper.join(ROOM)
+    yield
+
+
+async def oper(client: IrcClient) -> None:
+    """Make somebody an operator of the server."""
+    await client.send("OPER root root")
+    await client.expect(" 381 ")
+
+
+async def until_state(data: Path, *words: str) -> str:
+    """The status once it has all these words; what the process does is seen nowhere else."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            said = report(data, "irc")
+            text = f"{said.state}: {said.detail}" if said else ""
+            if all(word in text for word in words):
+                return text
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("kind", [inspircd, ngircd, embedded_ircd])
+async def test_an_answer_that_is_ready_while_the_connection_is_away_is_given_after_it(
+    tmp_path: Path, kind: Any
+) -> None:
+    port = free_port()
+    async with ScriptedOpenAI() as script:
+        script.hang("the answer you waited for").say("Yes.")
+        config = irc_config(tmp_path, port, script.url)
+        async with kind(port) as first, irc_client(port, "alice") as alice:
+            tendril = IrcTendril(config)
+            running_bot = asyncio.create_task(tendril.run())
+            await alice.join(ROOM)
+            if not any(" 353 " in line and "Terra" in line for line in alice.lines):
+                await alice.expect(r":Terra!\S+ JOIN")
+            await alice.say(ROOM, ".terrarium what is it?")
+            await script.arrived(1)
+            await first.kill()
+        async with asyncio.timeout(PATIENCE):
+            while tendril.networks["irc"].connected.is_set():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # what is gone has no event of its own
+        script.release()
+        async with kind(port), irc_client(port, "alice") as alice:
+            await alice.join(ROOM)
+            await alice.expect(rf"{PRIVMSG} {ROOM} :alice: the answer you waited for$")
+            [turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
+            assert "the answer you waited for" in str(turn.messages)
+        running_bot.cancel()
+        await asyncio.gather(running_bot, return_exceptions=True)
+    lines = [text for _, nick, text in await logged(config) if nick == "Terra" and text]
+    assert lines == ["alice: the answer you waited for"]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_words_that_a_channel_refuses_are_neither_logged_nor_remembered(
+    tmp_path: Path, server: str
+) -> None:
+    async with ScriptedOpenAI() as script, SERVERS[server]() as ircd:
+        async with (
+            irc_client(ircd.port, "keeper") as keeper,
+            a_room_of(keeper),
+            a_bot(tmp_path, ircd.port, script.url) as (tendril, alice),
+        ):
+            await keeper.send(f"MODE {ROOM} +mv alice")
+            await keeper.settle()
+            script.say("Nobody hears this.")
+            await alice.say(ROOM, ".terrarium which animal says ribbit?")
+            told = await alice.expect(r":Terra!\S+ NOTICE alice :(.*)")
+            assert f"[{ROOM}] I cannot answer there" in told[1]
+            assert await kept_turns(tendril, f"irc/{ROOM}/alice") == []
+        said = await logged(irc_config(tmp_path, ircd.port, script.url))
+    assert not any("Nobody hears" in text for _, _, text in said)
+
+
+async def test_a_private_answer_to_nobody_is_not_logged_as_said() -> None:
+    async with ngircd() as ircd, joined(ircd.port, Ears()) as network:
+        assert await network.privmsg("nobody", "hello") == []
+        assert await network.privmsg("#c", "hello") == ["hello"]
+
+
+async def test_a_nick_that_an_operator_takes_is_regained_and_always_an_address(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        inspircd(extra=OPER) as ircd,
+        a_bot(tmp_path, ircd.port, script.url) as (_, alice),
+    ):
+        await oper(alice)
+        await alice.send("SANICK Terra Guest123")
+        await alice.expect(r":Terra!\S+ NICK :?Guest123")
+        await alice.say(ROOM, "Terra: hi")
+        await alice.expect(rf":Guest123!\S+ PRIVMSG {ROOM} :alice: ok")
+        await alice.expect(r":Guest123!\S+ NICK :?Terra$")
+
+
+async def test_without_monitor_a_nick_whose_holder_shares_no_channel_is_regained() -> None:
+    async with (
+        ngircd() as ircd,
+        irc_client(ircd.port, "Terra") as holder,
+        joined(ircd.port, Ears()) as network,
+    ):
+        assert network.nick == "Terra_"
+        await holder.send("QUIT :have it")
+        await holder.wait_closed()
+        network.send_line("ISON Terra")  # as the session asks every half minute
+        async with asyncio.timeout(PATIENCE):
+            while network.nick != "Terra":  # noqa: ASYNC110 - in a channel nobody tells
+                await asyncio.sleep(0.02)
+
+
+async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_path: Path) -> None:
+    async with inspircd(extra=OPER) as ircd, irc_client(ircd.port, "keeper") as keeper:
+        for channel, modes in (("#ban", "+b Terra!*@*"), ("#key", "+k sesame"), ("#inv", "+i")):
+            await keeper.join(channel)
+            await keeper.send(f"MODE {channel} {modes}")
+        await keeper.settle()
+        channels = (ROOM, "#ban", "#key", "#inv")
+        irc = {"channels": channels, "admins": ["keeper!*@*"]}
+        config = irc_config(tmp_path, ircd.port, NOBODY, irc=irc)
+        tendril = IrcTendril(config)
+        running_bot = asyncio.create_task(tendril.run())
+        try:
+            words = ("#ban, as we are banned (474)", "#key, as the key", "#inv, as it is for")
+            status = await until_state(tmp_path, "ready", *words)
+            assert status.startswith(f"{ProcessState.READY}: Terra on {ROOM}")
+            await keeper.say("Terra", ".status")
+            await keeper.expect("not in #ban, as we are banned")
+            await keeper.send("INVITE Terra #inv")
+            await keeper.expect(r":Terra!\S+ JOIN :?#inv")
+            await keeper.join("#far")
+            await keeper.send("INVITE Terra #far")
+            await keeper.expect(r":Terra!\S+ JOIN :?#far")
+            async with irc_client(ircd.port, "mallory") as mallory:
+                await mallory.join("#trap")
+                await mallory.send("INVITE Terra #trap")
+                await mallory.say("Terra", ".ping")
+                await mallory.expect("pong")
+                assert "#trap" not in tendril.networks["irc"].channels
+        finally:
+            running_bot.cancel()
+            await asyncio.gather(running_bot, return_exceptions=True)
+
+
+async def test_a_channel_that_forwards_and_one_that_we_are_forced_into_are_left() -> None:
+    ears = Ears()
+    async with inspircd(extra=OPER) as ircd, irc_client(ircd.port, "keeper") as keeper:
+        await oper(keeper)
+        for channel in ("#to", "#c", "#forced"):
+            await keeper.join(channel)
+        await keeper.send("MODE #c +lL 1 #to")
+        await keeper.settle()
+        async with running(ircd.port, ears, channels=("#c", "#d")) as network:
+            await keeper.expect(r":Terra!\S+ JOIN :?#to")
+            await keeper.expect(r":Terra!\S+ PART :?#to")
+            await keeper.send("SAJOIN Terra #forced")
+            await keeper.expect(r":Terra!\S+ PART :?#forced")
+            assert network.channels == ["#d"]
+            assert [refusal.numeric for refusal in network.refusals] == ["470"]
+    assert {event.channel for event in ears.events} == {"#d"}
+
+
+async def test_tls_to_a_port_without_it_says_so() -> None:
+    with capture_logs() as logs:
+        async with (
+            ngircd() as ircd,
+            running(ircd.port, Ears(), tls=True),
+            asyncio.timeout(PATIENCE),
+        ):
+            while not any(entry["event"] == "irc.connect_failed" for entry in logs):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)  # the log is all there is to see
+    [error] = [entry["error"] for entry in logs if entry["event"] == "irc.connect_failed"][:1]
+    assert "does not speak TLS" in error
