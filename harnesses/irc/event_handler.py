@@ -11,6 +11,7 @@ import structlog
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import Commands
+from harnesses.irc.playback import PlaybackLog
 from harnesses.irc.policy.log_records import is_public, to_log_event
 from harnesses.irc.policy.requests import (
     Command,
@@ -27,7 +28,7 @@ from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.questions.scheduled import ScheduledQuestions
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
-from storage.chat_log.event import Place
+from storage.chat_log.event import Event, Place
 
 NOT_LOGGED = (
     "My disk takes nothing at the moment: what is said now waits in memory until there is room, and"
@@ -45,6 +46,7 @@ class EventHandler:
         self._services = services
         self._log_views = LogViews(services)
         self._warned: dict[tuple[str, str], float] = {}
+        self._playback = PlaybackLog(services.tendril.log, services.networks)
         self._kick_counter = KickCounter(asyncio.get_running_loop().time)
         self.proactive = ProactiveSpeech(services, self._log_views)
         self._questions = QuestionHandler(services, self._log_views, self.proactive)
@@ -55,6 +57,7 @@ class EventHandler:
     async def prepare(self) -> None:
         """Restore what a restart must not lose. Raises StorageError."""
         await self.proactive.prepare()
+        await self._playback.prepare()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return what has to run beside the handling of events, until cancelled."""
@@ -62,6 +65,7 @@ class EventHandler:
             self._services.tendril.remind.run_questions(self._scheduled.ask),
             self.proactive.scheduler.run(),
             self._log_views.keep_threads_current(),
+            self._playback.run(),
         ]
 
     def on_event(self, event: IrcEvent) -> None:
@@ -76,6 +80,9 @@ class EventHandler:
         behaviour = services.behaviours.resolve(place)
         asked = policy.parse_trigger(network, event, who, behaviour.command_prefix)
         line = to_log_event(event, place)
+        if event.batch_type:
+            self._on_past_event(network, event, line)
+            return
         # Commands about one's own data are not logged, whatever else is.
         may_log = behaviour.logging and not (asked and asked.command in UNLOGGED)
         first = services.tendril.log.write(line, may_log=may_log)
@@ -97,6 +104,15 @@ class EventHandler:
         if asked and command:
             request = policy.request(network, event, who, asked.words, first)
             self._answer(command, request)
+
+    def _on_past_event(self, network: Network, event: IrcEvent, line: Event) -> None:
+        """Have a line that is played back logged, by the rules for those of now."""
+        behaviour = self._services.behaviours.resolve(Place(line.network, line.channel))
+        prefix = behaviour.command_prefix
+        asked = self._services.policy.parse_words(network, event, prefix)
+        is_own_data = asked is not None and asked.command in UNLOGGED
+        if behaviour.logging and not is_own_data:
+            self._playback.add(line)
 
     def _answer(self, command: Command, request: CommandRequest) -> None:
         services = self._services

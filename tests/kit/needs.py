@@ -19,6 +19,7 @@ import pytest
 KIT = {
     "tests.kit.ircd": {"ircd", "process", "server"},
     "tests.kit.znc": {"ircd", "process", "server"},
+    "tests.kit.bip": {"ircd", "process", "server"},
     "tests.kit.engine": {"engine", "process", "server"},
     "tests.kit.browser": {"browser", "process"},
     "tests.kit.agent_server": {"server"},

@@ -23,6 +23,8 @@ NEEDED = {
     "ngircd": "tests on ngircd, a plain IRC server",
     "inspircd": "tests on InspIRCd, an IRC server with the IRCv3 extensions",
     "atheme-services": "tests of logging in to an IRC network's services",
+    "znc": "tests behind ZNC, a bouncer",
+    "bip": "tests behind bip, a bouncer that knows no capabilities",
     "chromium": "tests of the web pages in a browser",
 }
 _SBIN = "/usr/sbin:/usr/local/sbin"  # where IRC servers are, and people's PATH is not

@@ -72,7 +72,7 @@ async def znc(ircd_port: int) -> AsyncIterator[Znc]:
             user=_USER if os.geteuid() == 0 else None,  # as root it waits for half a minute
         )
         try:
-            await _accepting(port, process)
+            await accepting("ZNC", port, process)
             yield Znc(port, process)
         finally:
             if process.returncode is None:
@@ -89,7 +89,8 @@ def _configure(folder: Path, text: str) -> None:
             shutil.chown(path, _USER)
 
 
-async def _accepting(port: int, process: asyncio.subprocess.Process) -> None:
+async def accepting(name: str, port: int, process: asyncio.subprocess.Process) -> None:
+    """Return when a bouncer takes connections."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while True:
         try:
@@ -97,7 +98,7 @@ async def _accepting(port: int, process: asyncio.subprocess.Process) -> None:
         except OSError:
             late = asyncio.get_running_loop().time() > deadline
             if late or process.returncode is not None:
-                raise AssertionError("ZNC did not start") from None
+                raise AssertionError(f"{name} did not start") from None
             await asyncio.sleep(0.02)  # a foreign process tells us in no other way
         else:
             writer.close()

@@ -211,18 +211,22 @@ class RequestPolicy:
         self, network: Network, event: IrcEvent, who: Identity, prefix: str
     ) -> ParsedCommand | None:
         """Return the command in an event, if it is one that is answered at all."""
-        if event.type != "PRIVMSG":
-            return None
         private = event.channel is None
         if private and network.fold(event.target) != network.fold(network.nick):
             return None  # to all on a server (`$*`), or to others that we do not know of
-        # People go on calling us by the configured nick while we have another.
-        nicks = (network.nick, network.settings.nick)
-        asked = parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
+        asked = self.parse_words(network, event, prefix)
         if not asked or not self.should_process(network, event, who):
             return None
         by_prefix = event.text.strip().startswith(prefix)
         return None if not by_prefix and self.is_bot_loop(network, who, event.text) else asked
+
+    def parse_words(self, network: Network, event: IrcEvent, prefix: str) -> ParsedCommand | None:
+        """Return the command in an event by its words alone, whoever said it and when."""
+        if event.type != "PRIVMSG":
+            return None
+        # People go on calling us by the configured nick while we have another.
+        nicks, private = (network.nick, network.settings.nick), event.channel is None
+        return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
     def is_bot_loop(self, network: Network, who: Identity, text: str) -> bool:
         """Return whether these words are part of a loop with another bot, which has to end."""

@@ -24,6 +24,7 @@ from harnesses.irc.session import (
 )
 from harnesses.irc.session.registration import QueuedMessage
 from harnesses.irc.session.state import (
+    AHEAD,
     PAST,
     ConnectionState,
     Handler,
@@ -31,6 +32,7 @@ from harnesses.irc.session.state import (
     Member,
     Roster,
     Whois,
+    tagged_time,
     utc_now,
 )
 from harnesses.irc.session.sts import Sts
@@ -162,8 +164,11 @@ class Session:
         labelled |= self._state.batch_type(message) == "labeled-response"
         if labelled and message.command in ("PRIVMSG", "NOTICE"):
             return []  # whoever said it knows
-        if message.command != "BATCH" and self._state.is_replayed(message):
-            return []  # it is not to be done again, logged again, or believed of who is here now
+        if message.command != "BATCH" and self._state.is_past(message):
+            # Not to be done or answered again, nor believed of who is here now.
+            return [] if self._state.is_repeated(message) else _replay(self._state, message)
+        if self._state.is_repeated(message):
+            return []
         handler = HANDLERS.get(message.command)
         events = handler(self._state, message) if handler else []
         return self._state.drop_uninvited(events)
@@ -257,6 +262,26 @@ def _talk(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if event.own and state.isupport.fold(target) == "nickserv":
         return []  # an echo of what we told services, which may be a password
     return [event]
+
+
+def _replay(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    """Return what was said in the past, which the log may have missed; without a time, or of a
+    batch that has none, nobody could tell."""
+    time, target, text = tagged_time(message), message.param(0), message.param(1)
+    if time is None or time > state.now() + AHEAD:
+        return []
+    if message.command == "TOPIC":
+        return [replace(state.past_event("TOPIC", message, target, text), time=time)]
+    if message.command not in ("PRIVMSG", "NOTICE"):
+        return []
+    kind: EventType = "NOTICE" if message.command == "NOTICE" else "PRIVMSG"
+    if text.startswith("\x01"):
+        word, _, text = text.strip("\x01").partition(" ")
+        if word.upper() != "ACTION":
+            return []
+        kind = "ACTION"
+    event = state.past_event(kind, message, target, text)
+    return [] if event.own and event.channel is None else [replace(event, time=time)]
 
 
 def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
@@ -26,6 +26,9 @@ PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
 
 ATTACHED = "attached"
 """The word of the PING whose answer ends what a bouncer tells of its channels."""
+
+BIP = "bip@b.i.p"
+"""The user and host in whose name the bouncer bip plays back."""
 
 SKEW = timedelta(seconds=1)
 """The most that the clocks of a network's servers may be apart."""
@@ -305,28 +308,37 @@ class ConnectionState:
         """True when the server shows us what has become of our lines."""
         return self.capabilities.enabled >= ECHO
 
-    def is_replayed(self, message: Message) -> bool:
-        """Return whether it is old: in a batch of the past, from before we came, or repeated."""
-        # Bouncers and servers replay history in three ways: in a batch; as plain lines whose time
-        # is before our JOIN; and with a msgid that we have seen already.
-        if self.batch_type(message) in PAST:
+    def is_past(self, message: Message) -> bool:
+        """Return whether it is old: in a batch of the past, or from before we came."""
+        # Bouncers and servers replay history in a batch, or as plain lines whose time is before our
+        # JOIN; one bouncer, bip, without any time, but in its own name.
+        if self.batch_type(message) in PAST or str(message.source).endswith(f"!{BIP}"):
             return True
         if message.command not in ("PRIVMSG", "NOTICE"):
             return False
-        target, msgid = message.param(0), message.tags.get("msgid")
-        channel = self.roster.channel(self.isupport.channel_of(target) or "")
+        channel = self.roster.channel(self.isupport.channel_of(message.param(0)) or "")
         since, time = channel.joined if channel else None, tagged_time(message)
         if channel and since and time:
             if since - time > SKEW:
                 return True
             channel.joined = None  # what comes now is new, also when the clock is put back
-        if not msgid:
+        return False
+
+    def is_repeated(self, message: Message) -> bool:
+        """Return whether we have had it, by its message id, on this connection."""
+        target, msgid = message.param(0), message.tags.get("msgid")
+        if not msgid or message.command not in ("PRIVMSG", "NOTICE"):
             return False
         known = (msgid, target) in self.seen
         self.seen[msgid, target] = None
         if len(self.seen) > REMEMBERED:
             del self.seen[next(iter(self.seen))]
         return known
+
+    def past_event(self, kind: EventType, message: Message, target: str, text: str) -> IrcEvent:
+        """Return the event that a message of the past stands for."""
+        event = self.event(kind, message, self.isupport.channel_of(target), target, text)
+        return replace(event, batch_type=event.batch_type or "playback")
 
     def _needless(self, channel: str) -> bool:
         return channel not in self.desired_channels or self.roster.channel(channel) is not None

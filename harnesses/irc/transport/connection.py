@@ -148,6 +148,10 @@ class IrcClient:
                 happy_eyeballs_delay=None if _is_address(server) else NEXT_ADDRESS_AFTER,
             )
 
+    def silent_for(self) -> float:
+        """Return the seconds since the last word of the server."""
+        return self._loop.time() - self._heard
+
     async def wait_closed(self) -> Exception | None:
         """Watch over the connection until it is gone; return why, if the server did not close it.
 

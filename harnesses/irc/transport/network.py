@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import structlog
@@ -19,7 +20,7 @@ from harnesses.irc.protocol.line_splitting import budget, split
 from harnesses.irc.protocol.message import Message
 from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt
 from harnesses.irc.session.session import Session
-from harnesses.irc.session.state import JoinRefusal, Member
+from harnesses.irc.session.state import JoinRefusal, Member, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import IrcClient, PluginHost
@@ -64,6 +65,7 @@ class Network:
 
     Our own messages are no events: `privmsg` and its like return what went out. `connected` is set
     while the server has us registered, `all_joined` while we are in all the channels we want.
+    `left` is the time of the last word on the connection before this one.
     `plugins` makes the host of its plugins, `policies` remembers which servers insist on TLS.
     Raises IrcError when the settings name no server.
     """
@@ -94,6 +96,7 @@ class Network:
         self._closing = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._failure = "it is connecting"
+        self.left: datetime | None = None
 
     def __repr__(self) -> str:
         state = "connected" if self.connected.is_set() else "not connected"
@@ -355,6 +358,8 @@ class Network:
 
     def _reset(self) -> None:
         if self._client:
+            if self.connected.is_set():
+                self.left = utc_now() - timedelta(seconds=self._client.silent_for())
             self._client.close()
         self._client = None
         self.connected.clear()

@@ -119,7 +119,7 @@ async def test_with_server_time_the_events_have_the_servers_time() -> None:
         assert event.msgid
 
 
-async def test_history_is_not_heard_again() -> None:
+async def test_history_is_known_to_be_of_the_past() -> None:
     ears = Ears()
     async with inspircd() as ircd, irc_client(ircd.port, "alice") as alice:
         await alice.join("#c")
@@ -130,7 +130,8 @@ async def test_history_is_not_heard_again() -> None:
         async with joined(ircd.port, ears):
             await alice.say("#c", ".terrarium after")
             await ears.heard(".terrarium after")
-        assert ears.texts() == [".terrarium after"]
+        heard = [(event.text, event.batch_type) for event in ears.events if not event.own]
+        assert heard == [(".terrarium before", "chathistory"), (".terrarium after", None)]
 
 
 @pytest.mark.parametrize("server", ["inspircd", "ngircd"])
