@@ -236,9 +236,8 @@ class IrcClient:
             pinged.set_result(None)
         for event in self._session.receive(message):
             self._on_event(event)
-        for number, known in self._session.receipts():
-            if (receipt := self._receipts.pop(number, None)) and not receipt.done():
-                receipt.set_result(known)
+        if self._receipts:
+            self._take_receipts()
         self._flush()
         self._changed()
         if self._plugins:
@@ -247,6 +246,11 @@ class IrcClient:
         # and ERROR is the last that a server says.
         if self._session.upgrade or self._session.error is not None:
             self._connection.abort()
+
+    def _take_receipts(self) -> None:
+        for number, known in self._session.receipts():
+            if (receipt := self._receipts.pop(number, None)) and not receipt.done():
+                receipt.set_result(known)
 
     def _flush(self) -> None:
         for outgoing in self._session.pop_outgoing():
