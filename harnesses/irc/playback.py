@@ -34,7 +34,7 @@ MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What makes a line the same as another where the server gives no message id."""
+    """The identity of a line where the server gives no message id."""
 
     place: Place
     nick: str

@@ -91,7 +91,7 @@ class OutgoingLine:
 
     @property
     def command(self) -> Talk:
-        """How it is said."""
+        """The manner in which it is said."""
         return "ACTION" if self.action else "PRIVMSG"
 
 
@@ -349,7 +349,7 @@ class MessageSender:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What `_send` came to: the lines that were not said, and why where the server refused one."""
+    """The result of `_send`: the lines that were not said, and why where the server refused one."""
 
     left: Sequence[OutgoingLine]
     is_refused: bool = False
