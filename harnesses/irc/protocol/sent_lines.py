@@ -66,7 +66,7 @@ class SentLines:
         return messages if len(messages) > 1 else []
 
 
-class Delivery(Enum):
+class ReceiptStatus(Enum):
     """The fate of a line: LOST is one whose connection went before the server had it."""
 
     ACCEPTED = "accepted"
@@ -78,11 +78,11 @@ class Delivery(Enum):
 class Receipt:
     """The server's word on a line of ours; `reason` is what it says of one that is refused."""
 
-    delivery: Delivery
+    status: ReceiptStatus
     reason: str = ""
 
 
-ACCEPTED, LOST = Receipt(Delivery.ACCEPTED), Receipt(Delivery.LOST)
+ACCEPTED, LOST = Receipt(ReceiptStatus.ACCEPTED), Receipt(ReceiptStatus.LOST)
 
 
 class ReceiptTracker:
@@ -126,7 +126,7 @@ class ReceiptTracker:
         if number is None:
             return False
         del self._unlabelled[number]
-        self._closed.append((number, Receipt(Delivery.REFUSED, reason)))
+        self._closed.append((number, Receipt(ReceiptStatus.REFUSED, reason)))
         return True
 
     def label(self) -> str:
@@ -141,7 +141,7 @@ class ReceiptTracker:
         if label not in self._open:
             return False
         self._open.discard(label)
-        refused = Receipt(Delivery.REFUSED, message.param(-1))
+        refused = Receipt(ReceiptStatus.REFUSED, message.param(-1))
         self._closed.append((label, refused if _is_error(message) else ACCEPTED))
         return True
 

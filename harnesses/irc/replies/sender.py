@@ -15,7 +15,7 @@ from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.log_records import bot_event
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, identity_of
 from harnesses.irc.protocol.errors import IrcError
-from harnesses.irc.protocol.sent_lines import LOST, Delivery, Receipt
+from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
 from harnesses.irc.transport.network import Network, SentLine, Talk
 from storage.chat_log.event import EventType, Place
 from storage.chat_log.pending_event import PendingEvent
@@ -325,7 +325,7 @@ class MessageSender:
         try:
             for line, pieces in zip(lines, sent, strict=True):
                 receipt = await _settled(pieces)
-                if receipt.delivery is not Delivery.ACCEPTED:
+                if receipt.status is not ReceiptStatus.ACCEPTED:
                     break
                 said += 1
                 self._log_line(target, line)
@@ -334,7 +334,7 @@ class MessageSender:
                 piece.cancel()
         if said == len(lines):
             return _Outcome(())
-        refused = receipt.delivery is Delivery.REFUSED
+        refused = receipt.status is ReceiptStatus.REFUSED
         if refused:
             _log.warning("irc.line_refused", network=network.name, place=target.public_name)
         return _Outcome(lines[said:], refused, receipt.reason if refused else "")
@@ -361,7 +361,7 @@ async def _settled(pieces: Sequence[SentLine]) -> Receipt:
     receipt = LOST
     for piece in pieces:
         receipt = await piece.settled()
-        if receipt.delivery is not Delivery.ACCEPTED:
+        if receipt.status is not ReceiptStatus.ACCEPTED:
             break
     return receipt
 

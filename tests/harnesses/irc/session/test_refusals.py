@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from harnesses.irc.protocol.sent_lines import ACCEPTED, Delivery, Receipt
+from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
 from harnesses.irc.session.channel_joins import REASONS
 from tests.kit.irc_session import WELCOME, Story, inside
 
@@ -93,11 +93,11 @@ def test_without_echoes_a_line_is_taken_when_the_ping_after_it_is_answered() -> 
     assert fence
     later, _ = story.session.track("#c")
     story.feed(":s 401 Terra Alice :No such nick")
-    assert story.session.receipts() == [(two, Receipt(Delivery.REFUSED, "No such nick"))]
+    assert story.session.receipts() == [(two, Receipt(ReceiptStatus.REFUSED, "No such nick"))]
     story.feed(f":s PONG s :{fence.param(0)}")
     assert story.session.receipts() == [(one, ACCEPTED)]
     story.feed(":s 404 Terra #c :Cannot send to channel")
-    refused = Receipt(Delivery.REFUSED, "Cannot send to channel")
+    refused = Receipt(ReceiptStatus.REFUSED, "Cannot send to channel")
     assert story.session.receipts() == [(later, refused)]
 
 
@@ -106,5 +106,5 @@ def test_a_word_to_a_channel_where_we_are_is_not_taken_for_a_join() -> None:
     number, _ = story.session.track("#c")
     story.feed(":s 477 Terra #c :You need a registered nick to speak")
     [(refused, receipt)] = story.session.receipts()
-    assert (refused, receipt.delivery) == (number, Delivery.REFUSED)
+    assert (refused, receipt.status) == (number, ReceiptStatus.REFUSED)
     assert story.session.refusals == []

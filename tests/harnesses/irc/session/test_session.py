@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.sent_lines import ACCEPTED, Delivery, Receipt
+from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
 
 
@@ -264,7 +264,7 @@ def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
         f"@label={fourth} :s ACK",
     )
     assert [(event.text, event.own) for event in events] == [("typed by hand", True)]
-    refused = Receipt(Delivery.REFUSED, "Cannot send to channel (+m)")
+    refused = Receipt(ReceiptStatus.REFUSED, "Cannot send to channel (+m)")
     answers = [(first, ACCEPTED), (second, refused), (third, ACCEPTED), (fourth, ACCEPTED)]
     assert story.session.receipts() == answers
     assert story.session.receipts() == []
