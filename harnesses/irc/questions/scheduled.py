@@ -17,6 +17,7 @@ from harnesses.irc.policy.requests import CommandRequest, Decision, conversation
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.tools import persona_values
 from harnesses.irc.reminder_delivery import find_owner
+from harnesses.irc.replies.sender import with_mark
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Event, Identity, Scope
@@ -93,10 +94,13 @@ class ScheduledQuestions:
         behaviour = services.behaviours.resolve(request.place)
         keeps = behaviour.logging and request.pending_event.event is not None
 
-        async def deliver(result: TurnResult) -> None:
-            if result.ok and result.text:
-                await services.sender.say(services.sender.target_of(request), result.text)
-                services.policy.note_reply(request)
+        async def deliver(result: TurnResult) -> bool:
+            if not (result.ok and result.text):
+                return True
+            target = services.sender.target_of(request)
+            text = with_mark(result.text, services.settings.mark)
+            services.policy.note_reply(request)
+            return await services.sender.deliver(target, text, services.sender.lines(target, text))
 
         now = round(time.time() * 1000)  # ids of the log follow time
         return await services.tendril.turn(
