@@ -67,6 +67,7 @@ def pull(
         ),
     ] = None,
     sha256: Annotated[str | None, typer.Option(help="what the file's SHA-256 must be")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
@@ -74,9 +75,9 @@ def pull(
     with _report_errors():
         folder = load(config, data).section(ModelSettings).folder
         if source is None:
-            typer.echo(model_store.pull_default(folder))
+            typer.echo(model_store.pull_default(folder, force=force))
             return
-        path = model_store.pull(source, folder, sha256)
+        path = model_store.pull(source, folder, sha256, force=force)
         typer.echo(path)
         use = source if catalogue.is_name(source) else path
         typer.echo(f'use it with MODEL_PATH={use}, or path = "{use}" in [model]', err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -24,6 +25,32 @@ class Clock(Protocol):
 
     async def sleep_until(self, time: datetime) -> None:
         """Return at `time`, at once when it has passed."""
+
+
+def _elapsed() -> float:
+    """Return seconds since some moment, of a suspended machine too where the system counts them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+class SteadyClock:
+    """Seconds since 1970 that only go forward, each as long as the other: the time of day when this
+    was made, and what has passed since. For windows, quotas and sweeps, which a time of day that is
+    corrected would lock for a day, or let remove what is not old."""
+
+    def __init__(
+        self, time_of_day: Callable[[], float] = time.time, elapsed: Callable[[], float] = _elapsed
+    ) -> None:
+        self._elapsed = elapsed
+        self._offset = time_of_day() - elapsed()
+
+    def time(self) -> float:
+        """Return the seconds."""
+        return self._offset + self._elapsed()
+
+    def now(self) -> datetime:
+        """Return them as a time in UTC."""
+        return datetime.fromtimestamp(self.time(), UTC)
 
 
 class SystemClock:

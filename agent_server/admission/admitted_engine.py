@@ -212,7 +212,7 @@ class AdmittedEngine:
             log.info("engine.asked", model=self._name, body=body)
         prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
         charge = metering.quotas.charge(
-            context.key, round(prompt + length), time.time(), again=context.attempts
+            context.key, round(prompt + length), metering.clock.time(), again=context.attempts
         )
         request = _queued(context, prompt + length)
         try:

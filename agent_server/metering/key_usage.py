@@ -1,14 +1,14 @@
 """The use of each key: held to its quotas, and recorded for `/usage`.
 
-Times are seconds since 1970. A quota is full when as much as its limit has been used, so the last
-request that is let in may go over it: the cost of an answer is known only when it ends. All tokens
-of an answer count for the time when it was let in.
+Times are seconds since 1970 of a `SteadyClock`: a time of day that is put back would fill windows
+for as long. A quota is full when as much as its limit has been used, so the last request that is
+let in may go over it: the cost of an answer is known only when it ends. All tokens of an answer
+count for the time when it was let in.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,6 +21,7 @@ from agent_server.settings.prices import Price
 from storage.usage.api_keys import Key
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from storage.usage.write_behind import WriteBehindCounter
+from terrarium.clock import SteadyClock
 from terrarium.usage import TokenUsage
 
 MINUTE, DAY = 60, 86_400
@@ -190,11 +191,12 @@ class Metering:
     recorder: UsageRecorder
     metrics: Metrics
     log_prompts: bool = False
+    clock: SteadyClock = field(default_factory=SteadyClock)
     counting: Quotas = field(default_factory=Quotas)
 
     async def restore_quotas(self) -> None:
         """Count what was used today before this start. Raises Unavailable."""
-        now = time.time()
+        now = self.clock.time()
         today = datetime.fromtimestamp(now, UTC).date()
         used: Counter[str] = Counter()
         for usage_key, amount in (await self.recorder.read(today, today)).items():

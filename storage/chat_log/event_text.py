@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from storage.chat_log.event import Event, EventType
+
+_MASK = re.compile(r"(?P<nick>[^\s!@]*)(?P<bang>!?)[^\s@]*@\S+")  # nick!user@host, or user@host
+
+
+def public_text(event: Event) -> str:
+    """Return the text of an event as it may be published: user names and hosts, which can identify
+    people, are left out of the masks of bans."""
+    if event.type is not EventType.MODE:
+        return event.text
+    return _MASK.sub(lambda mask: f"{mask['nick'] if mask['bang'] else '*'}!*@*", event.text)
 
 
 def event_line(event: Event) -> str:
@@ -36,7 +48,7 @@ def describe_event(event: Event) -> str:
         case EventType.KICK:
             return f"kicked {target}{reason}"
         case EventType.MODE:
-            return f"set mode {text}"
+            return f"set mode {public_text(event)}"
         case EventType.TOPIC:
             return f"set the topic: {text}" if text else "cleared the topic"
     return text

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiosqlite
 
 from storage.chat_log.event import Event
+from storage.chat_log.event_text import public_text
 
 _TABLE = """
 CREATE TABLE messages (
@@ -68,7 +69,7 @@ def _row(event: Event) -> tuple[object, ...]:
         event.nick,
         event.account,
         event.target,
-        event.text,
+        public_text(event),
         event.own,
         event.reply_to,
     )

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from storage.db.errors import Unavailable
+from storage.db.integrity import reading_address
 
 
 def back_up(source: Path, target: Path) -> None:
@@ -19,7 +20,7 @@ def back_up(source: Path, target: Path) -> None:
         raise Unavailable(f"{source}: there is nothing to back up")
     try:
         with (
-            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as reader,
+            closing(sqlite3.connect(reading_address(source), uri=True)) as reader,
             closing(sqlite3.connect(target)) as copy,
         ):
             reader.backup(copy, pages=-1)  # in steps it would begin anew after each write

@@ -20,8 +20,8 @@ import aiosqlite
 import stamina
 
 from storage.db.errors import Unavailable
-from storage.db.integrity import require_sound, unusable
-from storage.db.migration import migrate
+from storage.db.integrity import reading_address, require_sound, unusable
+from storage.db.migration import migrate, require_newest
 from storage.db.private_files import make_file, make_folder, tighten
 from terrarium.cancellation import await_shielded
 
@@ -109,21 +109,34 @@ class Database:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, path: Path, *, patience: float = _PATIENCE, checked: bool = False
+        cls,
+        path: Path,
+        *,
+        patience: float = _PATIENCE,
+        checked: bool = False,
+        read_only: bool = False,
     ) -> AsyncIterator[Database]:
         """Open `path`, creating it and migrating its tables. Raises StorageError.
 
         `patience` is how many seconds a transaction waits for another process that writes. With
-        `checked` a damaged file is refused; whoever lives in a file begins so.
+        `checked` a damaged file is refused; whoever lives in a file begins so. With `read_only`
+        nothing is written, not even beside it: for media that cannot be written.
         """
         if checked:
             await asyncio.to_thread(require_sound, path)
-        connection = await asyncio.to_thread(_connect, path, patience)
+        target = await asyncio.to_thread(reading_address, path) if read_only else path
+        connection = await asyncio.to_thread(_connect, target, patience)
         async with aiosqlite.Connection(lambda: connection, _CHUNK) as writer:
-            await asyncio.to_thread(_prepare, connection, path, patience)
+            if read_only:
+                await asyncio.to_thread(require_newest, connection, path)
+            else:
+                await asyncio.to_thread(_prepare, connection, path, patience)
             with ThreadPoolExecutor(_WRITING, thread_name_prefix="writer") as threads:
-                async with _reader(path) as reader, _ReaderPool.open(path, patience) as reader_pool:
-                    with closing(_InlineConnections(path)) as inline:
+                async with (
+                    _reader(target) as reader,
+                    _ReaderPool.open(target, patience) as reader_pool,
+                ):
+                    with closing(_InlineConnections(target)) as inline:
                         yield cls(path, writer, connection, reader, reader_pool, inline, threads)
 
     def __repr__(self) -> str:
@@ -243,7 +256,7 @@ class Database:
 class _ReaderPool:
     """Reading connections in threads of their own, opened when they are first needed."""
 
-    def __init__(self, path: Path, patience: float) -> None:
+    def __init__(self, path: Path | str, patience: float) -> None:
         self._path = path
         self._patience = patience
         self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
@@ -251,7 +264,7 @@ class _ReaderPool:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path, patience: float) -> AsyncIterator[_ReaderPool]:
+    async def open(cls, path: Path | str, patience: float) -> AsyncIterator[_ReaderPool]:
         """Open a pool of readers that wait `patience` seconds for a lock; closed on leaving."""
         reader_pool = cls(path, patience)
         try:
@@ -287,7 +300,7 @@ class _InlineConnections:
     the work fails, takes longer than `_INLINE_LIMIT` or would have to wait for a lock.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         self._path = path
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
@@ -373,9 +386,13 @@ def _fsync_wal(wal: str) -> None:
             os.close(descriptor)
 
 
-def _open_connection(path: Path, patience: float, settings: Sequence[str]) -> sqlite3.Connection:
-    """Open a connection that any thread may use, one at a time."""
-    connection = sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)
+def _open_connection(
+    path: Path | str, patience: float, settings: Sequence[str]
+) -> sqlite3.Connection:
+    """Open a connection that any thread may use, one at a time; `path` may also be an address."""
+    connection = sqlite3.connect(
+        path, patience, isolation_level=None, check_same_thread=False, uri=True
+    )
     connection.row_factory = sqlite3.Row
     for setting in settings:
         connection.execute(setting)
@@ -390,17 +407,18 @@ def _unreadable(error: sqlite3.Error) -> Unavailable:
     return Unavailable(f"the database cannot be read: {error}")
 
 
-def _connect(path: Path, patience: float) -> sqlite3.Connection:
+def _connect(path: Path | str, patience: float) -> sqlite3.Connection:
     """Open the main writing connection, which any thread may use, one at a time.
 
     The file is for the user only; SQLite gives the files beside it the same mode.
     """
     try:
-        make_folder(path.parent)
-        make_file(path)
-        for beside in ("-wal", "-shm"):
-            tighten(path.with_name(path.name + beside))
-        return sqlite3.connect(path, patience, isolation_level=None, check_same_thread=False)
+        if isinstance(path, Path):
+            make_folder(path.parent)
+            make_file(path)
+            for beside in ("-wal", "-shm"):
+                tighten(path.with_name(path.name + beside))
+        return _open_connection(path, patience, ())
     except (OSError, sqlite3.Error) as error:
         raise Unavailable(f"{path}: cannot be opened: {error}") from error
 
@@ -423,8 +441,8 @@ def _is_busy(error: Exception) -> bool:
 
 
 @asynccontextmanager
-async def _reader(path: Path) -> AsyncIterator[aiosqlite.Connection]:
-    async with aiosqlite.connect(path, isolation_level=None, timeout=_PATIENCE) as reader:
+async def _reader(path: Path | str) -> AsyncIterator[aiosqlite.Connection]:
+    async with aiosqlite.connect(path, isolation_level=None, timeout=_PATIENCE, uri=True) as reader:
         reader.row_factory = sqlite3.Row
         await reader.execute("PRAGMA query_only = ON")
         yield reader

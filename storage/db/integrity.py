@@ -19,6 +19,7 @@ _NEWEST = (
     f"SELECT * FROM (SELECT * FROM turns ORDER BY id DESC LIMIT {_ROWS})",
 )
 _STEPS = 100_000  # instructions of SQLite's virtual machine between two looks at the clock
+_CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -58,6 +59,23 @@ def describe_damage(path: Path, seconds: float) -> str | None:
         raise failure from error
 
 
+def reading_address(path: Path) -> str:
+    """Return the address by which SQLite reads a file and writes nothing. Raises Unavailable.
+
+    A file in WAL mode is read by way of two others beside it. Where these cannot be made, as on
+    media that cannot be written, it is taken as it is: nobody else writes it either.
+    """
+    address = path.absolute().as_uri()
+    try:
+        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        if (error.sqlite_errorcode & 0xFF) not in _CANNOT_WRITE:
+            raise unusable(path, error) from error
+        return f"{address}?immutable=1"
+    return f"{address}?mode=ro"
+
+
 def unusable(path: Path, error: sqlite3.Error) -> DamagedFile | Unavailable:
     """Return what a file that SQLite cannot use is to be called."""
     # Only the low byte of an extended code says what it is (https://www.sqlite.org/rescode.html).
@@ -67,7 +85,7 @@ def unusable(path: Path, error: sqlite3.Error) -> DamagedFile | Unavailable:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    return sqlite3.connect(reading_address(path), uri=True)
 
 
 def _quick_check(connection: sqlite3.Connection) -> str | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from storage import log_index
-from storage.db.errors import NewerSchema
+from storage.db.errors import NewerSchema, Unavailable
 from storage.db.migration_copy import copy_before
 
 _INDEXED = 4  # the migration from which on events are indexed and counted as they are written
@@ -44,6 +44,20 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         raise
     finally:
         connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+
+def require_newest(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that a file needs no migration. Raises NewerSchema, Unavailable."""
+    newest = len(_migrations())
+    try:
+        version = _version(connection, path, newest)
+    except sqlite3.Error as error:
+        raise Unavailable(f"{path}: cannot be read: {error}") from error
+    if version < newest:
+        raise Unavailable(
+            f"{path}: written by an older Terrarium, and cannot be changed here; copy it into a"
+            " folder that can be written, and name that with --data"
+        )
 
 
 def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from harnesses.irc.policy.log_records import without_key
 from storage.runs.reader import newest_runs
-from tests.harnesses.irc.commands.test_registry import alice_in
+from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import Answer, ScriptedOpenAI
@@ -104,3 +105,25 @@ async def test_nothing_is_remembered_of_a_question_that_a_stop_interrupts(tmp_pa
         script.release()
     with closing(connect(tmp_path / "irc.db")) as file:
         assert file.execute("SELECT count(*) FROM turns").fetchone() == (0,)
+
+
+async def test_the_key_of_a_channel_is_not_logged(tmp_path: Path) -> None:
+    tables = {"irc": {"admins": "*!*@*"}}
+    async with alice_in(tmp_path, NOBODY, **tables) as (alice, tendril):
+        await alice.say(ROOM, f".join #closed {SECRET}")
+        await alice.expect("I am joining #closed")
+        await alice.send(f"MODE {ROOM} +k {SECRET}")
+        await alice.settle()
+        await alice.say(ROOM, "after")
+        await tendril.services.log.flush()
+        with closing(connect(tmp_path / "irc.db")) as file:
+            found = [str(row) for row in file.execute("SELECT * FROM events")]
+    assert any("after" in row for row in found)
+    assert [row for row in found if SECRET in row] == []
+
+
+def test_no_key_is_in_a_change_of_modes_wherever_it_stands() -> None:
+    for modes in (f"+k {SECRET}", f"+ok alice {SECRET}", f"-k+l {SECRET} 5", f"+lk 5 {SECRET}"):
+        assert SECRET not in without_key(modes)
+    assert without_key("+ov alice bob") == "+ov alice bob"
+    assert without_key("") == ""

@@ -80,10 +80,17 @@ def to_log_event(event: IrcEvent, place: Place) -> Event:
         host=event.host or "",
         account=event.account,
         target=event.text if renamed else event.target if event.type == "KICK" else "",
-        text="" if renamed else event.text,
+        text="" if renamed else without_key(event.text) if event.type == "MODE" else event.text,
         msgid=event.msgid,
         own=event.own,
     )
+
+
+def without_key(modes: str) -> str:
+    """Return a change of modes without the key of the channel: as which parameter belongs to which
+    letter is the server's own affair, all of them are left out beside a `k`."""
+    letters, *parameters = modes.split() or [""]
+    return " ".join([letters, *("*" for _ in parameters)]) if "k" in letters else modes
 
 
 def bot_event(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
 import structlog
 
@@ -12,6 +11,7 @@ from storage.db.errors import StorageError
 from storage.log import ChatLog
 from storage.privacy.retention import expire
 from storage.settings import StorageSettings
+from terrarium.clock import SteadyClock
 
 _EVERY = 3600.0  # seconds
 
@@ -19,10 +19,11 @@ _log = structlog.get_logger()
 
 
 async def run_retention(database: Database, log: ChatLog, settings: StorageSettings) -> None:
-    """Remove expired events until cancelled."""
+    """Remove expired events until cancelled. A time of day that jumps ahead makes nothing older."""
+    clock = SteadyClock()
     while True:
         try:
-            removed = await expire(database, log, settings, datetime.now(UTC))
+            removed = await expire(database, log, settings, clock.now())
         except StorageError as error:  # another hour is soon enough
             _log.error("irc.not_expired", error=str(error))
         else:

