@@ -68,8 +68,8 @@ def require_shallow(schema: dict[str, Any]) -> dict[str, Any]:
         level = [
             inner
             for each in level
-            if isinstance(each, dict | list)
             for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
         ]
     if level:
         raise ValueError(f"nested more than {DEEPEST} levels deep")
@@ -141,7 +141,7 @@ def _size(part: Mapping[str, Any]) -> SchemaSize:
     return SchemaSize(
         values=1 + len(part),
         enum_values=len(values),
-        enum_characters=sum(len(str(value)) for value in values),
+        enum_characters=sum(len(str(value)) for value in values[: MOST.enum_values]),
         properties=sum(_count(part, key, dict) for key in ("properties", "patternProperties")),
         alternatives=sum(_count(part, key, list) for key in _ALTERNATIVES),
         longest_pattern=length,
