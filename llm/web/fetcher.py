@@ -33,7 +33,6 @@ TEXT_TYPES = frozenset(
         *("application/rss+xml", "application/atom+xml", "application/feed+json"),
     )
 )
-IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
 _ADDRESSES = 3  # of a host, that are tried
 _CACHED = 64  # pages
@@ -230,6 +229,8 @@ class Fetcher:
         if not response.is_success:
             raise PageUnreadable(f"the server answered {response.status_code}")
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind.startswith("image/"):
+            raise PageUnreadable("it is a picture, and pictures cannot be looked at here")
         if kind not in types:
             raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
         body = await _decoded(response, self._limits.size, cuts=self._limits.cuts)

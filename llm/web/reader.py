@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from llm.web.detectors import Detector, Summary, detect
 from llm.web.errors import ExtraMissing, PageError, PageUnreadable
 from llm.web.extraction import Extracted, extract
-from llm.web.fetcher import IMAGE_TYPES, TEXT_TYPES, Fetcher, Page
+from llm.web.fetcher import Fetcher, Page
 
 ARTICLE = "article"
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
@@ -19,8 +19,8 @@ _XML = frozenset(("application/xml", "text/xml"))
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page as it is read: its kind (article, feed, repository, issue, package, paste, image or
-    text), its title, short facts and its text. All of it is what strangers wrote."""
+    """A page as it is read: its kind (article, feed, repository, issue, package, paste or text),
+    its title, short facts and its text. All of it is what strangers wrote."""
 
     kind: str
     url: str
@@ -74,9 +74,7 @@ class PageReader:
 
     async def _read_page(self, url: str) -> PageText:
         """Read any other page. Raises PageError."""
-        page = await self._fetcher.fetch(url, TEXT_TYPES | IMAGE_TYPES)
-        if page.type in IMAGE_TYPES:
-            return PageText("image", page.url, "", (f"{page.type}, {len(page.body):,} bytes",))
+        page = await self._fetcher.fetch(url)
         if _is_feed(page):
             parts = await extract(page.body, page.url, is_feed=True)
             return PageText("feed", page.url, parts.title, _facts(parts), parts.text)

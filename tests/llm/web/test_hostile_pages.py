@@ -179,6 +179,7 @@ SERVERS = [
     (page(b"no gzip", Content_Encoding="gzip"), "compression is broken"),
     (page(b"MZ", "application/x-msdownload"), "application/x-msdownload, which is not read"),
     (page(b"%PDF", "application/pdf"), "application/pdf, which is not read"),
+    (page(b"GIF89a", "image/gif"), "it is a picture, and pictures cannot be looked at here"),
     (page(b"\0" * 9, "video/mp4"), "video/mp4, which is not read"),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "of no type"),
     (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", "answered 500"),
@@ -186,7 +187,7 @@ SERVERS = [
     (b"", "did not answer"),
     (redirect("http://a.example/"), "redirects more than 5 times"),
     (redirect("http://["), NO_NAME),
-    (redirect("http://a.example:99999/"), "redirects to no address"),
+    (redirect("http://a.example:port/"), "redirects to no address"),
 ]
 
 
