@@ -59,6 +59,10 @@ class McpConnection:
         backoff = Backoff(1.0, 300.0)
         while True:
             reason = await self._connect(backoff)
+            # A cancellation that arrives while the SDK ends a broken connection is lost there.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError
             wait = backoff.delay()
             _log.warning("mcp.away", server=self.name, reason=reason, again_in=wait)
             await asyncio.sleep(wait)

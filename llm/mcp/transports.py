@@ -136,7 +136,7 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
     """HTTP with answers of at most `MOST_BYTES`; of streams each event has its own limit."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; reading more than the limit raises ReadError."""
+        """Send a request; reading more than the limit raises StreamError."""
         response = await super().handle_async_request(request)
         kind = response.headers.get("content-type", "")
         stream = response.stream
@@ -154,7 +154,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for part in self._stream:
             size += len(part)
             if size > MOST_BYTES:
-                raise httpx2.ReadError(f"the answer has more than {MOST_BYTES} bytes")
+                raise httpx2.StreamError(f"the answer has more than {MOST_BYTES} bytes")
             yield part
 
     async def aclose(self) -> None:

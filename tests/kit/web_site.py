@@ -108,6 +108,7 @@ async def web_site(
     settings: dict[str, Any] | None = None,
     agent_url: str = NOBODY,
     tables: Mapping[str, Mapping[str, Any]] | None = None,
+    kind: type[WebTendril] = WebTendril,
 ) -> AsyncIterator[WebSite]:
     """Start the tendril over a log with `events`; it has stopped when this is left.
 
@@ -118,7 +119,7 @@ async def web_site(
     async with Database.open(data / "irc.db") as database, ChatLog.open(database) as log:
         ids = await asyncio.gather(*(log.append(each) for each in events))
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(WebTendril(config).run())
+            running = tasks.create_task(kind(config).run())
             try:
                 url = await ready(data, running)
                 async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from harnesses.web.tendril import WebTendril
+from llm.tools.toolbox import tool
 from tests.kit.mcp_client import mcp_client, text, value
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import event, excerpt, web_site
@@ -137,3 +139,37 @@ async def test_who_has_shown_no_token_reads_public_channels_and_asks_nothing(
         async with mcp_client(site.url, "whole-token") as owner:
             found = value(await owner.call_tool("read_log"))
             assert len(found["lines"]) == 2
+
+
+class Pond(WebTendril):
+    """A web tendril with tools of its own."""
+
+    @tool(reads=True, mcp=True)
+    async def count_frogs(self, asleep: bool = False) -> int:
+        """Count the frogs."""
+        return 2 if asleep else 40
+
+    @tool(mcp=True, needs="drain")
+    async def drain(self) -> str:
+        """Drain the pond."""
+        return "drained"
+
+    @tool(reads=True)
+    async def secret(self) -> str:
+        """Tell our own model a secret."""
+        return "the heron comes at nine"
+
+
+async def test_tools_of_the_tendril_that_are_marked_are_offered_without_any_right(
+    tmp_path: Path,
+) -> None:
+    async with web_site(tmp_path, kind=Pond) as site, mcp_client(site.url) as client:
+        names = {each.name for each in (await client.list_tools()).tools}
+        assert names == TOOLS | {"count_frogs", "drain"}
+        counted = await client.call_tool("count_frogs", {"asleep": True})
+        assert text(counted) == "2"
+        refused = await client.call_tool("drain")
+        assert refused.is_error
+        assert "drained" not in text(refused)
+        with pytest.raises(MCPError, match="no such tool"):
+            await client.call_tool("secret")
