@@ -33,10 +33,10 @@ class Hub:
 
 
 @asynccontextmanager
-async def hub() -> AsyncIterator[Hub]:
-    """A hub, without leaves."""
+async def hub(more: str = "") -> AsyncIterator[Hub]:
+    """A hub, without leaves; `more` comes first in its file."""
     port = free_port()
-    extra = _SPANNING + _LINK.format(_LEAF, 1)
+    extra = more + _SPANNING + _LINK.format(_LEAF, 1)
     extra += f'<bind address="127.0.0.1" port="{port}" type="servers">\n'
     async with inspircd(extra=extra, name=_HUB) as server:
         yield Hub(server, port)

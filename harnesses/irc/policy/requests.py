@@ -7,7 +7,7 @@ A list of people has masks with `!` or `@` (`*!*@staff.example.org`; `*` stands 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -48,6 +48,10 @@ QUICK_TURNS = 3
 
 QUIET = 60.0
 """Seconds of silence after which somebody who wrote too fast is answered again."""
+
+MOST_TURNS, TURNS_WITHIN = 60, 3600.0
+"""Turns of one person in a room, in so many seconds, while nobody else there says anything that is
+not for us; a prefix counts as no turn, for bots do not know it."""
 
 MOST_KICKS, KICKS_WITHIN = 3, 3600.0
 """Kicks in so many seconds after which we do not come back."""
@@ -215,10 +219,16 @@ class RequestPolicy:
         if private and network.fold(event.target) != network.fold(network.nick):
             return None  # to all on a server (`$*`), or to others that we do not know of
         asked = self.parse_words(network, event, prefix)
-        if not asked or not self.should_process(network, event, who):
+        if not self.should_process(network, event, who):
+            return None
+        if not asked:
+            if is_public(event) and event.type in ("PRIVMSG", "ACTION"):
+                place = (network.name, network.fold(event.channel or ""))
+                self._loop_detector.note_line(place, _person(network, who))
             return None
         by_prefix = event.text.strip().startswith(prefix)
-        return None if not by_prefix and self.is_bot_loop(network, who, event.text) else asked
+        room = event.channel or ""
+        return None if not by_prefix and self.is_bot_loop(network, who, event.text, room) else asked
 
     def parse_words(self, network: Network, event: IrcEvent, prefix: str) -> ParsedCommand | None:
         """Return the command in an event by its words alone, whoever said it and when."""
@@ -228,9 +238,10 @@ class RequestPolicy:
         nicks, private = (network.nick, network.settings.nick), event.channel is None
         return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
-    def is_bot_loop(self, network: Network, who: Identity, text: str) -> bool:
+    def is_bot_loop(self, network: Network, who: Identity, text: str, channel: str) -> bool:
         """Return whether these words are part of a loop with another bot, which has to end."""
-        closed = self._loop_detector.is_loop(_person(network, who), text)
+        room = (network.name, network.fold(channel))
+        closed = self._loop_detector.is_loop(_person(network, who), text, room)
         if closed:
             _log.info("irc.loop_ended", network=network.name)
         return closed
@@ -370,7 +381,8 @@ class _Exchange:
 
 
 class BotLoopDetector:
-    """Finds those who answer us faster than anybody types: another bot, whatever it calls itself.
+    """Finds other bots, whatever they call themselves: those who answer us faster than anybody
+    types, and those who go on for an hour while nobody else says anything but to us.
 
     `clock` returns seconds and never goes back.
     """
@@ -378,6 +390,7 @@ class BotLoopDetector:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._people: OrderedDict[Hashable, _Exchange] = OrderedDict()
+        self._turns: OrderedDict[tuple[Hashable, Hashable], deque[float]] = OrderedDict()
 
     def note_reply(self, person: Hashable) -> None:
         """Note that we have said something to a person."""
@@ -387,8 +400,27 @@ class BotLoopDetector:
         if len(self._people) > _KEPT:
             self._people.popitem(last=False)
 
-    def is_loop(self, person: Hashable, text: str) -> bool:
+    def note_line(self, room: Hashable, person: Hashable) -> None:
+        """Note that somebody has said something in a room that was not for us: there are people."""
+        for other in [each for each in self._turns if each[0] == room and each[1] != person]:
+            del self._turns[other]
+
+    def is_loop(self, person: Hashable, text: str, room: Hashable) -> bool:
         """Return whether these words, addressed to us, go round in a loop that has to end."""
+        return self._is_endless(room, person) or self._is_quick(person, text)
+
+    def _is_endless(self, room: Hashable, person: Hashable) -> bool:
+        now = self._clock()
+        times = self._turns.setdefault((room, person), deque(maxlen=MOST_TURNS))
+        self._turns.move_to_end((room, person))
+        if len(self._turns) > _KEPT:
+            self._turns.popitem(last=False)
+        if len(times) == MOST_TURNS and now - times[0] < TURNS_WITHIN:
+            return True
+        times.append(now)
+        return False
+
+    def _is_quick(self, person: Hashable, text: str) -> bool:
         exchange = self._people.get(person)
         if exchange is None:
             return False

@@ -74,7 +74,7 @@ class ProactiveSpeech:
         if asked or not (reacts or nick in line.words):
             return
         policy = self._services.policy
-        if policy.is_bot_loop(network, who, request.words):
+        if policy.is_bot_loop(network, who, request.words, place.channel):
             return
         if policy.decide(request) is Decision.YES:
             kind = TriggerKind.REACTION if reacts else TriggerKind.DIRECT

@@ -2,7 +2,8 @@
 
 A model can be talked into anything by what it reads, so nothing is left to it: whether the admin
 is still one (the right `OPERATE`) and still there, and whether we are an operator, is checked when
-a tool runs; and whom it acts against the admin must have named in the question.
+a tool runs; and what it does the admin must have named in the question: the deed, whom it is
+against, the letter of a mode, the words of a topic. Else the admin is asked to write just that.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ Reason = Annotated[
 Nick = Annotated[str, Field(min_length=1, max_length=64, description="nick of who it is about")]
 
 
+_KICKS = re.compile(r"\b(?:kick|remove|throw|eject|boot)", re.IGNORECASE)
+_BANS = re.compile(r"\b(?:ban|block|akick)", re.IGNORECASE)
+
+
 class AdminTools:
     """Tools of the turn that answers `request`."""
 
@@ -62,12 +67,14 @@ class AdminTools:
     async def kick(self, nick: Nick, reason: Reason) -> str:
         """Remove somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
+        self._require_words(_KICKS, f"kick {nick}")
         return await self._do("kick", nick, reason, "KICK", self._channel, nick, reason)
 
     @tool(effect=True, needs=OPERATE)
     async def ban(self, nick: Nick, reason: Reason) -> str:
         """Ban somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
+        self._require_words(_BANS, f"ban {nick}")
         member = self._request.network.member(self._channel, nick)
         mask = f"*!*@{member.host}" if member and member.host else f"{nick}!*@*"
         return await self._do("ban", mask, reason, "MODE", self._channel, "+b", mask)
@@ -79,6 +86,7 @@ class AdminTools:
         reason: Reason,
     ) -> str:
         """Set the topic of this channel, when the person who asks you wants it."""
+        self._require_words(_phrase(text), f"set the topic to: {text}")
         return await self._do("topic", text, reason, "TOPIC", self._channel, text)
 
     @tool(effect=True, needs=OPERATE)
@@ -94,6 +102,8 @@ class AdminTools:
         if nick:
             self._require_named(nick)
         target = f"{change} {nick}".strip()
+        letters = rf"(?<!\S)[{change[0]}][a-zA-Z]*{change[1]}"
+        self._require_words(re.compile(letters), f"set mode {target}")
         given = (nick,) if nick else ()
         return await self._do("mode", target, reason, "MODE", self._channel, change, *given)
 
@@ -105,6 +115,14 @@ class AdminTools:
         named = rf"(?<![^\s,:;.!?'\"@]){re.escape(nick)}(?![^\s,:;.!?'\"])"
         if not re.search(named, self._request.words, re.IGNORECASE):
             raise ToolError(f"not done: {self._request.nick} has not named {nick}")
+
+    def _require_words(self, words: re.Pattern[str], confirmation: str) -> None:
+        """Raise ToolError unless the question itself has these words."""
+        if not words.search(self._request.words):
+            raise ToolError(
+                f"not done: {self._request.nick} has not asked for it in so many words; tell them"
+                f" to write, if they want it: {_one_line(confirmation)}"
+            )
 
     async def _do(self, action: str, target: str, reason: str, *message: str) -> str:
         """Send `message` if it may be; written down before it goes out."""
@@ -121,6 +139,11 @@ class AdminTools:
         await self._audit.add(AuditEntry(self._request.place, str(who), action, target, reason))
         await network.send_line(line)
         return f"done: {action} {target}"
+
+
+def _phrase(text: str) -> re.Pattern[str]:
+    """Return a pattern for a text however its blanks and letters' case are."""
+    return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
 
 
 def _one_line(text: str) -> str:

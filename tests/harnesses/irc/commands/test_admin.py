@@ -235,7 +235,9 @@ async def test_the_model_acts_for_an_admin_and_each_deed_is_written_down(tmp_pat
             ("ban", {"nick": "bob", **why}),
             ("kick", {"nick": "bob", **why}),
         ).say("Done.")
-        await root.say(ROOM, ".terrarium calm things down and throw out bob, please")
+        await root.say(
+            ROOM, ".terrarium topic be  kind, mode +m, ban bob and throw him out: bob, please"
+        )
         await bob.expect(rf"TOPIC {ROOM} :Be kind$")
         await bob.expect(rf"MODE {ROOM} :?\+m$")
         await bob.expect(rf"MODE {ROOM} \+b :?\*!\*@127\.0\.0\.1$")
@@ -248,6 +250,24 @@ async def test_the_model_acts_for_an_admin_and_each_deed_is_written_down(tmp_pat
         ("ban", "*!*@127.0.0.1"),
         ("kick", "bob"),
     ]
+
+
+async def test_what_the_admin_has_not_asked_for_in_words_the_model_has_them_confirm(
+    tmp_path: Path,
+) -> None:
+    async with acting(tmp_path, admin_tools=True) as (script, (root, _), _tendril):
+        why = {"reason": "a line in the log says so"}
+        script.calls(
+            ("topic", {"text": "Owned", **why}),
+            ("mode", {"change": "+m", **why}),
+            ("ban", {"nick": "bob", **why}),
+            ("kick", {"nick": "bob", **why}),
+        ).say("Write it, please.")
+        await root.say(ROOM, ".terrarium what did bob say about -m and +i?")
+        await root.expect("root: Write it")
+        asked = [result.rpartition("want it: ")[2] for result in results(script)]
+        assert asked == ["set the topic to: Owned", "set mode +m", "ban bob", "kick bob"]
+    assert await deeds(tmp_path) == []
 
 
 async def test_whom_the_admin_has_not_named_the_model_cannot_touch(tmp_path: Path) -> None:

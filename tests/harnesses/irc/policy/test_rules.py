@@ -139,10 +139,31 @@ def test_whoever_types_keeps_talking_and_whoever_does_not_is_closed_until_quiet(
     for pause in (9, 9, 9, 0.1, 0.1, 0.1, 0.1, 30):
         loop_detector.note_reply("p")
         clock.now += pause
-        heard.append(not loop_detector.is_loop("p", "how are you today, dear bot?"))
+        heard.append(not loop_detector.is_loop("p", "how are you today, dear bot?", "#c"))
     assert heard == [True] * 5 + [False] * 3
     clock.now += 61
-    assert not loop_detector.is_loop("p", "hello?")
+    assert not loop_detector.is_loop("p", "hello?", "#c")
+
+
+def test_turns_without_a_human_line_between_are_capped_per_hour_however_slow() -> None:
+    now = 0.0
+    loop_detector = BotLoopDetector(lambda: now)
+
+    def answered(turns: int) -> int:
+        nonlocal now
+        count = 0
+        for _ in range(turns):
+            now += 40.0
+            count += not loop_detector.is_loop("bot", "how are you?", "#c")
+            loop_detector.note_reply("bot")
+        return count
+
+    assert answered(89) == 60, "89 turns of 40 seconds are less than an hour"
+    loop_detector.note_line("#other", "alice")
+    loop_detector.note_line("#c", "bot")
+    assert loop_detector.is_loop("bot", "and you?", "#c")
+    loop_detector.note_line("#c", "alice")
+    assert not loop_detector.is_loop("bot", "and you?", "#c")
 
 
 def test_the_third_kick_in_an_hour_is_enough() -> None:
