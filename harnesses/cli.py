@@ -117,25 +117,19 @@ def run(
     """Run one tendril."""
     from harnesses.core.addresses import with_agent_address
     from harnesses.core.launcher.tendrils import tendril
+    from harnesses.core.tendril.crash import report_crash
 
     kind = tendril(name)
     configure(name, *_log_options())
     loaded = with_agent_address(load(config, data))
     with hold_lock(data, name, f"terrarium run {name}"):
         tighten_data(data)
-        asyncio.run(kind(loaded).run())
-
-
-@app.command()
-def chat(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
-    """Talk with the model in this terminal; it remembers what was said the next time."""
-    from harnesses.chat.terminal import TerminalChat
-    from harnesses.core.addresses import with_agent_address
-
-    if sys.stderr.isatty() and "--log-level" not in sys.argv:
-        configure("chat", "error", _log_options()[1])  # the log would stand amid the talk
-    write = partial(typer.echo, nl=False)
-    asyncio.run(TerminalChat(with_agent_address(load(config, data)), write).run())
+        try:
+            asyncio.run(kind(loaded).run())
+        except (ConfigError, TendrilError, StorageError):
+            raise
+        except Exception as error:  # noqa: BLE001 -- a tendril is anybody's code
+            raise report_crash(name, data, error) from None
 
 
 @app.command()

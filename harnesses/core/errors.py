@@ -4,7 +4,8 @@ TendrilError
 ├── PortTaken         another program listens on one of our ports
 ├── UnknownTendril    no installed package has a tendril of that name
 ├── AlreadyRunning    (lock.py) another such process uses the data folder
-└── ChildConfigError  (supervisor.py) a child cannot use its configuration
+├── ChildConfigError  (supervisor.py) a child cannot use its configuration
+└── TendrilCrashed    (crash.py) a tendril has ended by an error that it did not expect
 """
 
 from __future__ import annotations

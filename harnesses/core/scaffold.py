@@ -39,12 +39,8 @@ class Kind(StrEnum):
     TOOL = "tool"
 
 
-_SETTINGS = {
-    Kind.CHAT: ("RoomSettings", '"port": 0'),
-    Kind.WATCHER: ("WatcherSettings", '"every": 0.05'),
-    Kind.TOOL: ("FolderSettings", ""),
-}
-"""The class of settings of each kind, and those of its test."""
+_TEST_SETTINGS = {Kind.CHAT: '"port": 0', Kind.WATCHER: '"every": 0.05', Kind.TOOL: ""}
+"""The settings that the test of each kind uses, as items of a dictionary."""
 
 
 def new(
@@ -79,15 +75,14 @@ def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
         raise TendrilError(f"{folder} exists already; choose another name or remove it") from error
     except OSError as error:
         raise TendrilError(f"{folder} cannot be made: {error}") from error
-    settings, test_settings = _SETTINGS[kind]
     values = {
         "name": name,
         "dashed": name.replace("_", "-"),
         "package": _package(name),
-        "class_name": _class_name(name),
+        "class_name": _camel_case(name) + "Tendril",
         "env": name.upper(),
-        "settings": settings,
-        "test_settings": test_settings,
+        "settings": _camel_case(name) + "Settings",
+        "test_settings": _TEST_SETTINGS[kind],
     }
     templates = _COMMON | {f"{kind}/{source}": to for source, to in _OF_A_KIND.items()}
     for template, target in templates.items():
@@ -118,5 +113,5 @@ def _package(name: str) -> str:
     return f"terrarium_{name}"
 
 
-def _class_name(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_")) + "Tendril"
+def _camel_case(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))

@@ -1,0 +1,25 @@
+"""The command `terrarium chat`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from harnesses.chat.tendril import ChatTendril
+from harnesses.core.addresses import with_agent_address
+from harnesses.core.options import ConfigFile, DataFolder
+from storage.db.private_files import tighten_data
+from terrarium.config import load
+from terrarium.logging import Format, configure
+
+
+def chat(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+    """Talk with the model in this terminal; it remembers what was said the next time."""
+    if sys.stderr.isatty() and "--log-level" not in sys.argv:
+        style: Format = os.environ["TERRARIUM_LOG_FORMAT"]  # type: ignore[assignment]
+        configure("chat", "error", style)  # the log would stand amid the talk
+    loaded = with_agent_address(load(config, data))
+    tighten_data(data)
+    asyncio.run(ChatTendril(loaded).run())

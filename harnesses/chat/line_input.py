@@ -1,0 +1,93 @@
+"""Lines from standard input: edited with a history on a terminal, plain from a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import termios
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_STDIN = 0
+_MOST = 1_000  # lines of the history
+
+
+class LineInput:
+    """The lines that a person types. `history` is the file of earlier ones, used on a terminal."""
+
+    def __init__(self, history: Path) -> None:
+        self._history = history
+        self._wanted = threading.Semaphore(0)
+        self.is_terminal = os.isatty(_STDIN) and os.isatty(1)
+
+    async def lines(self, prompt: str) -> AsyncIterator[str]:
+        """Yield the lines, stripped, until the input ends. A daemon thread reads them, as a file
+        cannot be polled and a blocked read must not delay the end of the process."""
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Queue[str | None] = asyncio.Queue()
+
+        def read() -> None:
+            for line in self._edited(prompt) if self.is_terminal else _piped():
+                loop.call_soon_threadsafe(arrived.put_nowait, line.strip())
+            loop.call_soon_threadsafe(arrived.put_nowait, None)
+
+        with _terminal_restored(self.is_terminal):
+            threading.Thread(target=read, daemon=True).start()
+            while True:
+                self._wanted.release()  # the prompt comes after the answer
+                line = await arrived.get()
+                if line is None:
+                    return
+                yield line
+
+    def forget(self) -> None:
+        """Remove the history."""
+        if self.is_terminal:
+            import readline
+
+            readline.clear_history()
+        self._history.unlink(missing_ok=True)
+
+    def _edited(self, prompt: str) -> Iterator[str]:
+        """Yield lines that are edited by readline, each once it is wanted."""
+        import readline
+
+        self._history.parent.mkdir(parents=True, exist_ok=True)
+        self._history.touch(mode=0o600)
+        with suppress(OSError):
+            readline.read_history_file(self._history)
+        readline.set_history_length(_MOST)
+        while True:
+            self._wanted.acquire()
+            try:
+                line = input(prompt)
+            except EOFError:
+                return
+            with suppress(OSError):  # a full disk must not end the talk
+                readline.write_history_file(self._history)
+            yield line
+
+
+def _piped() -> Iterator[str]:
+    rest = b""
+    while piece := os.read(_STDIN, 65_536):  # not sys.stdin: its lock would hold up our end
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line.decode("utf-8", "replace") for line in whole)
+    if rest.strip():
+        yield rest.decode("utf-8", "replace")
+
+
+@contextmanager
+def _terminal_restored(is_terminal: bool) -> Iterator[None]:
+    """Give the terminal its settings back: readline may be waiting for a line when we end."""
+    before = termios.tcgetattr(_STDIN) if is_terminal else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)

@@ -1,0 +1,89 @@
+"""A conversation in the terminal, remembered in DATA/chat.db. It uses the public door alone."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from typing import ClassVar
+
+from harnesses.chat.line_input import LineInput
+from harnesses.core.terminal import strip_control_chars
+from llm.skills.learned import TEACH, TeachingTools, is_lesson
+from llm.tools.toolbox import Toolbox
+from terrarium import Config, Tendril, TurnRequest
+
+CONVERSATION = "terminal"
+HELP = """\
+/clear   forget what was said here
+/tools   what the model can use
+/help    this
+/quit    end, as Ctrl-D does"""
+
+
+class ChatTendril(Tendril):
+    """Answers each line of standard input, on standard output as the answer comes."""
+
+    name: ClassVar[str] = "chat"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._input = LineInput(config.data / "run" / "chat.history")
+
+    async def serve(self) -> None:
+        """Answer lines until the input ends."""
+        self.status.ready("in a terminal")
+        if self._input.is_terminal:
+            _write("/help says what else there is\n")
+        async for line in self._input.lines("> "):
+            match line:
+                case "":
+                    pass
+                case "/quit":
+                    return
+                case "/help":
+                    _write(f"{HELP}\n")
+                case "/tools":
+                    _write(self._tools())
+                case "/clear":
+                    turns = await self.clear(CONVERSATION)
+                    self._input.forget()
+                    _write(f"forgotten: {turns} turns\n")
+                case _ if line.startswith("/") and " " not in line:
+                    _write(f"there is no {strip_control_chars(line)}; /help says what there is\n")
+                case _:
+                    await self._respond(line)
+
+    def _tools(self) -> str:
+        """Return the tools of every question here, with the first line of their descriptions."""
+        memory = self.memory.for_room(CONVERSATION, CONVERSATION, getpass.getuser())
+        schemas = Toolbox.from_owners(self, *memory.tools(keeps=True)).schemas()
+        functions = [schema["function"] for schema in schemas]
+        return "".join(f"{f['name']}: {f['description'].splitlines()[0]}\n" for f in functions)
+
+    async def _respond(self, line: str) -> None:
+        said, who = "", getpass.getuser()
+
+        async def show(piece: str) -> None:
+            nonlocal said
+            said += piece
+            _write(strip_control_chars(piece))
+
+        teaching = TeachingTools(self.skills, CONVERSATION, who, self.clock.now)
+        result = await self.turn(
+            TurnRequest(
+                conversation=CONVERSATION,
+                who=who,
+                text=line,
+                tools=[teaching] if is_lesson(line) else (),
+                rights=lambda: {TEACH},
+                on_text=show,
+            )
+        )
+        if not said.rstrip().endswith(result.text):
+            _write(("\n" if said else "") + strip_control_chars(result.text))
+        _write("\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,38 @@
+"""The report of a tendril that has crashed: one line, and a file with the traceback."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+import structlog
+
+from harnesses.core.errors import TendrilError, root_cause
+
+_LONGEST = 200  # characters of an error's message
+
+_log = structlog.get_logger()
+
+
+class TendrilCrashed(TendrilError):
+    """A tendril has ended by an error that it did not expect."""
+
+
+def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
+    """Return the error to tell of a crash in one line; its traceback is in `DATA/run/NAME.crash`,
+    which only the owner may read, and in the log at debug level."""
+    cause = root_cause(error)
+    _log.debug("tendril.crashed", tendril=name, exc_info=error)
+    place = traceback.extract_tb(cause.__traceback__)[-1:]
+    where = "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in place)
+    words = " ".join(str(cause).split())[:_LONGEST]
+    text = f'the tendril "{name}" has crashed: {type(cause).__name__}: {words}{where}'
+    path = data / "run" / f"{name}.crash"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.writelines(traceback.format_exception(cause))
+    except OSError:  # the line must be told all the same
+        return TendrilCrashed(text)
+    return TendrilCrashed(f"{text}; all of it is in {path}")

@@ -1,0 +1,106 @@
+"""The lists of docs/tendrils-reference.md, made from the public names themselves.
+
+`python -m tests.docs.tendril_reference` writes them; a test compares them with what this module
+would write.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, get_type_hints
+
+import terrarium
+from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.core.services.privacy import PrivacyService
+from harnesses.core.services.reminders import ReminderService
+from harnesses.core.services.shared_log import TendrilLog
+from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.status import StatusFile
+from storage.queues.jobs import Jobs
+from tests.docs.reference import ROOT
+
+PAGE = ROOT / "docs" / "tendrils-reference.md"
+BEGIN, END = "<!-- tendrils: begin -->", "<!-- tendrils: end -->"
+
+SERVICES: Mapping[str, type[Any]] = {
+    "self.log": TendrilLog,
+    "self.outbox": TendrilOutbox,
+    "self.remind": ReminderService,
+    "self.privacy": PrivacyService,
+    "self.jobs": Jobs,
+    "self.status": StatusFile,
+}
+
+
+def lists() -> str:
+    """Return the lists as Markdown."""
+    parts = ["### `from terrarium import ...`", "\n".join(_imports())]
+    parts += ["### `Tendril`: methods", "\n".join(_methods(Tendril))]
+    parts += ["### `Tendril`: attributes", "\n".join(_attributes(Tendril))]
+    for name, kind in SERVICES.items():
+        parts += [f"### `{name}`: {kind.__name__}", "\n".join(_methods(kind))]
+    return "\n\n".join(parts)
+
+
+def documented(text: str) -> str:
+    """Return the page with its lists written anew."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{lists()}\n\n{END}{after}"
+
+
+def public_names(kind: type[Any]) -> list[str]:
+    """Return the names of a class, inherited ones included, that begin with no underscore."""
+    ours = [each for each in kind.__mro__ if each.__module__.partition(".")[0] != "builtins"]
+    names = {name for each in ours for name in (*vars(each), *inspect.get_annotations(each))}
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def _imports() -> Iterator[str]:
+    for name in terrarium.__all__:
+        yield f"- `{name}`: {_first_sentence(getattr(terrarium, name))}"
+
+
+def _methods(kind: type[Any]) -> Iterator[str]:
+    for name in public_names(kind):
+        member = inspect.getattr_static(kind, name, None)
+        function = getattr(member, "__func__", member)
+        if isinstance(function, property):
+            yield f"- `{name}`: {_first_sentence(function.fget)}"
+        elif callable(function):
+            yield f"- `{name}({_parameters(function)})`: {_first_sentence(function)}"
+
+
+def _attributes(kind: type[Any]) -> Iterator[str]:
+    hints = get_type_hints(kind)
+    for name in public_names(kind):
+        if name in hints and not callable(getattr(kind, name, None)):
+            shown = getattr(hints[name], "__name__", str(hints[name]))
+            about = _first_sentence(hints[name]) if inspect.isclass(hints[name]) else ""
+            yield f"- `{name}`, {shown}{': ' if about else ''}{about}".rstrip()
+
+
+def _parameters(function: Any) -> str:
+    given = list(inspect.signature(function).parameters.values())
+    return ", ".join(
+        f"{'*' if each.kind is each.KEYWORD_ONLY else ''}{each.name}"
+        for each in given
+        if each.name not in ("self", "cls")
+    )
+
+
+def _first_sentence(thing: Any) -> str:
+    """Return the first sentence of a docstring, on one line."""
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    head, stop, _ = text.partition(". ")
+    return f"{head}." if stop else text
+
+
+def main() -> None:
+    """Write the lists into the page."""
+    PAGE.write_text(documented(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
