@@ -118,7 +118,15 @@ class NetworkSettings(Settings):
         None, description="PEM file, or its text, with the key for ECDSA-NIST256P-CHALLENGE"
     )
     nickserv_password: SecretStr | None = Field(
-        None, description="Password to identify to NickServ with, when SASL has not logged us in"
+        None,
+        description="Password to identify to NickServ with, when SASL has not logged us in; it goes"
+        " over TLS or to this machine only, and to services only",
+    )
+    nickserv_mask: str | None = Field(
+        None,
+        pattern=r"^[^\s!@]+![^\s!@]+@[^\s!@]+$",
+        description="Mask of NickServ, as NickServ!*@services.example.org, where the server does"
+        " not say in WHOIS that it is a service",
     )
     lines_per_second: float = Field(
         1.0,

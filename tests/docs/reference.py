@@ -44,6 +44,7 @@ _SHOWN = {
     "agent.api_key": '"..."',
     "agent.personas": '{ irc = "persona.md" }',
     "agent.timezone": '"Europe/Vienna"',
+    "irc.nickserv_mask": '"NickServ!*@services.example.org"',
     "irc.nickserv_password": '"..."',
     "irc.password": '"..."',
     "irc.port": "6667",

@@ -8,7 +8,7 @@ import structlog
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.session import nick_recovery, refusals
+from harnesses.irc.session import nick_recovery, nickserv, refusals
 from harnesses.irc.session.registration import QueuedMessage
 from harnesses.irc.session.state import ATTACHED, ConnectionState, Handler
 
@@ -144,12 +144,10 @@ def _isupport(state: ConnectionState, message: Message) -> list[IrcEvent]:
 def _motd_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if state.registered and not state.ready:
         state.ready = True
-        password = state.settings.nickserv_password
-        if password and not state.sasl.account and not state.sasl.betrayed:
+        if not state.sasl.account:
             # By another nick we are asking for an account that is not called like us.
-            account = "" if state.is_me(state.settings.nick) else f"{state.settings.nick} "
-            identify = f"IDENTIFY {account}{password.get_secret_value()}"
-            state.send("PRIVMSG", "NickServ", identify, urgent=True)
+            is_ours = state.is_me(state.settings.nick)
+            nickserv.tell(state, "IDENTIFY", "" if is_ours else state.settings.nick)
         if state.isupport.bot:
             state.send("MODE", state.source.nick, f"+{state.isupport.bot}")
         if state.capabilities.of_bouncer:

@@ -73,6 +73,13 @@ def _whois_account(state: ConnectionState, message: Message) -> list[IrcEvent]:
     return []
 
 
+def _whois_operator(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    whois = state.whois.get(state.isupport.fold(message.param(1)))
+    if whois and whois.member:
+        whois.member.service = True
+    return []
+
+
 def _whois_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
     whois = state.whois.pop(state.isupport.fold(message.param(1)), None)
     for found in whois.found if whois else ():
@@ -200,6 +207,7 @@ HANDLERS: Mapping[str, Handler] = {
     "303": _online,
     "352": _who_is,
     "311": _whois_user,
+    "313": _whois_operator,
     "330": _whois_account,
     "318": _whois_end,
     "353": _names,

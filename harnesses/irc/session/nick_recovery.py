@@ -9,6 +9,7 @@ against our will, such as an operator, services or the end of a netsplit, only d
 from __future__ import annotations
 
 from harnesses.irc.protocol.message import Message
+from harnesses.irc.session import nickserv
 from harnesses.irc.session.state import ConnectionState
 
 ASK_EVERY, LOOK_EVERY, GHOST_TAKES = 300.0, 30.0, 3.0
@@ -26,10 +27,9 @@ def start_recovery(state: ConnectionState) -> None:
     if state.is_me(nick):
         return
     state.lost_nick = nick
-    if (password := state.settings.nickserv_password) and not state.sasl.betrayed:
+    if state.settings.nickserv_password and not state.sasl.betrayed:
         # GHOST ends the holder's connection; services take a moment before the nick is free.
-        ghost = f"GHOST {nick} {password.get_secret_value()}"
-        state.send("PRIVMSG", "NickServ", ghost, urgent=True)
+        nickserv.tell(state, "GHOST", nick)
         _send_later(state, GHOST_TAKES, "NICK", nick)
     if "MONITOR" in state.isupport.tokens:
         state.send("MONITOR", "+", nick)

@@ -55,13 +55,15 @@ def utc_now() -> datetime:
 
 @dataclass(slots=True)
 class Member:
-    """Someone in a channel; `modes` are the letters of PREFIX that they have there."""
+    """Someone in a channel; `modes` are the letters of PREFIX that they have there. Of a `service`
+    the server has said that it is one, or an operator."""
 
     nick: str
     user: str | None = None
     host: str | None = None
     account: str | None = None
     bot: bool = False
+    service: bool = False
     modes: set[str] = field(default_factory=set)
 
 

@@ -17,6 +17,12 @@ import storage
 from storage.db.database import Database, from_micros, to_micros
 from storage.db.errors import DamagedFile, NewerSchema, Unavailable
 
+PUT_TEXT = (
+    "INSERT INTO outbox (key, network, channel, text, time) VALUES (random(), 'n', 'c', ?, 0)"
+)
+PUT = PUT_TEXT.replace("?", "'t'")
+
+
 SCRIPTS = len(list(Path(storage.__file__).parent.glob("migrations/*.sql")))
 
 
@@ -31,7 +37,7 @@ async def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
     for _ in range(2):
         async with Database.open(tmp_path / "x.db") as database:
             async with database.transaction() as db:
-                await db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
+                await db.execute(PUT)
             rows = await database.fetch_all("SELECT * FROM outbox")
     assert len(rows) == 2
 
@@ -106,7 +112,7 @@ async def test_few_rows_are_looked_at_in_place_however_often(tmp_path: Path) -> 
 
 async def test_few_rows_are_put_in_place_unless_somebody_else_writes(tmp_path: Path) -> None:
     def thread(db: sqlite3.Connection) -> int:
-        db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
+        db.execute(PUT)
         return threading.get_ident()
 
     path = tmp_path / "x.db"
@@ -132,7 +138,7 @@ async def test_an_inline_write_cannot_be_durable(tmp_path: Path) -> None:
 
 async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> None:
     def put(db: sqlite3.Connection) -> None:
-        db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', ?, 0, 0)", ["t" * 4_000])
+        db.execute(PUT_TEXT, ["t" * 4_000])
 
     async with Database.open(tmp_path / "x.db") as database:
         for _ in range(1_000):
@@ -198,7 +204,7 @@ async def test_a_write_that_is_cancelled_at_any_moment_leaves_the_file_writable(
 
         async def write() -> None:
             async with database.transaction() as db:
-                await db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
+                await db.execute(PUT)
 
         for steps in range(40):
             writing = asyncio.create_task(write())
@@ -216,7 +222,7 @@ async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
     tmp_path: Path,
 ) -> None:
     def insert(db: sqlite3.Connection) -> None:
-        db.execute("INSERT INTO outbox VALUES (NULL, random(), 'n', 'c', 't', 0, 0)")
+        db.execute(PUT)
 
     async with Database.open(tmp_path / "x.db") as database:
         for steps in range(20):

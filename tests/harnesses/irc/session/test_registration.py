@@ -85,11 +85,11 @@ def test_tags_on_numerics_do_no_harm() -> None:
 
 
 def test_joining_waits_for_the_end_of_the_message_of_the_day() -> None:
-    story = Story(nickserv_password="secret")
+    story = Story(encrypted=True, nickserv_password="secret")
     story.feed(":s 001 Terra :Welcome", ":s 375 Terra :-", ":s 372 Terra :- hello")
     assert story.sent() == []
     story.feed(":s 376 Terra :End")
-    assert story.sent() == ["PRIVMSG NickServ :IDENTIFY secret", "JOIN #c"]
+    assert story.sent() == ["WHOIS NickServ", "JOIN #c"]
 
 
 def test_a_taken_nick_costs_one_line_each_and_soon_waits() -> None:
@@ -162,7 +162,12 @@ def test_without_that_the_nick_is_asked_for_now_and_then() -> None:
 
 
 def test_nickserv_sends_the_holder_of_our_nick_away() -> None:
-    story = lost_nick(nickserv_password="secret")
+    story = lost_nick(encrypted=True, nickserv_password="secret")
+    story.feed(
+        ":s 311 Terra_ NickServ N services.example * :Nickname services",
+        ":s 313 Terra_ NickServ :is a Network Service",
+        ":s 318 Terra_ NickServ :End of WHOIS",
+    )
     sent = {out.message.render(): out.delay for out in story.outgoing()}
     assert sent["PRIVMSG NickServ :GHOST Terra secret"] == 0
     assert sent["NICK Terra"] > 0

@@ -145,10 +145,10 @@ def test_nickserv_is_told_only_what_sasl_has_not() -> None:
     asked(story)
     story.feed("AUTHENTICATE +", *LOGGED_IN, *WELCOME)
     assert not any("NickServ" in line for line in story.sent())
-    story = Story([], sasl=["PLAIN"], nickserv_password="secret", **JILLES)
+    story = Story([], encrypted=True, sasl=["PLAIN"], nickserv_password="secret", **JILLES)
     asked(story)
     story.feed("AUTHENTICATE +", "904 * :No", *WELCOME)
-    assert story.sent()[-1] == "PRIVMSG NickServ :IDENTIFY secret"
+    assert story.sent()[-1] == "WHOIS NickServ"
 
 
 def exchange(story: Story, server: ScramServer) -> bytes | None:
