@@ -1,4 +1,4 @@
-"""What is said to NickServ with our password in it, and to nobody else.
+"""Messages to NickServ with our password in them, which go to nobody else.
 
 A nick is not an identity: where services are away, or never were, anybody may be called NickServ.
 So the server is asked first who that is. Services are told by 313 (RPL_WHOISOPERATOR, "is a Network
