@@ -13,7 +13,7 @@ from harnesses.web.tendril import WebTendril
 from llm.tools.toolbox import tool
 from tests.kit.mcp_client import mcp_client, text, value
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.web_site import event, excerpt, web_site
+from tests.kit.web_site import NOBODY, event, excerpt, web_site
 
 TOOLS = {"search_log", "read_log", "channels", "who", "ask"}
 MODES = ("auto", "legacy")  # without a handshake, as since 2026-07-28, and with the one before
@@ -163,7 +163,13 @@ class Pond(WebTendril):
 async def test_tools_of_the_tendril_that_are_marked_are_offered_without_any_right(
     tmp_path: Path,
 ) -> None:
-    async with web_site(tmp_path, kind=Pond) as site, mcp_client(site.url) as client:
+    persona = tmp_path / "persona.md"
+    persona.write_text("You are a pond.")
+    agent = {"api_url": NOBODY, "personas": {"web": str(persona)}}
+    async with (
+        web_site(tmp_path, kind=Pond, tables={"agent": agent}) as site,
+        mcp_client(site.url) as client,
+    ):
         names = {each.name for each in (await client.list_tools()).tools}
         assert names == TOOLS | {"count_frogs", "drain"}
         counted = await client.call_tool("count_frogs", {"asleep": True})
