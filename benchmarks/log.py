@@ -28,6 +28,7 @@ from storage.chat_log.event import PUBLIC, Event
 from storage.db.database import Database, to_micros
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
+from storage.text_index import fts5
 
 SIZES = (1_000_000, 10_000_000)
 IMPORTED = 200_000
@@ -107,7 +108,7 @@ class _Bare:
         names = [(number, "libera", name) for name, number in channels.items()]
         self._file.executemany("INSERT INTO channels VALUES (?, ?, ?, 0)", names)
         for number in {number for _, parts in self._batches.values() for number, _ in parts}:
-            for table in log_index.tables(number):
+            for table in fts5.tables(number):
                 self._file.execute(table)
 
     def __enter__(self) -> _Bare:
@@ -122,7 +123,7 @@ class _Bare:
         self._file.execute("BEGIN IMMEDIATE")
         self._file.executemany(event_table.INSERT, batch)
         for number, lines in partitions:
-            words, parts = log_index.inserts(number)
+            words, parts = fts5.inserts(number)
             self._file.executemany(words, lines)
             self._file.executemany(parts, [line[:2] for line in lines])
         self._file.execute("COMMIT")

@@ -6,7 +6,6 @@ Every reader names a `Scope`; `storage.chat_log.query` is the one place where it
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from storage.chat_log.opt_outs import rules
 from storage.chat_log.pending_event import PATIENCE, PendingEvent
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
-from storage.db.database import Database
+from storage.db.database import Connection, Database
 from storage.db.errors import Unavailable
 from storage.passages.nearest import find_nearest
 from storage.passages.passages import PEOPLE, LineFilter, Passages, find_passages
@@ -126,7 +125,7 @@ class ChatLog:
         All are read from one snapshot, without what people said who have opted out.
         """
 
-        def select(db: sqlite3.Connection) -> list[list[Event]]:
+        def select(db: Connection) -> list[list[Event]]:
             hides = rules(db).hides
             found = log_query.newest(db, queries)
             return [[event for event in events if not hides(event)] for events in found]
@@ -196,7 +195,7 @@ class ChatLog:
     ) -> Passages:
         """Retrieve passages for a model to read: without what people said who have opted out."""
 
-        def select(db: sqlite3.Connection) -> Passages:
+        def select(db: Connection) -> Passages:
             hidden = replace(line_filter, hides=rules(db).hides)
             return find_passages(db, question, within, hidden)
 
@@ -208,7 +207,7 @@ class ChatLog:
         """Return the lines nearest in meaning to a question, be they an answer or not, without what
         people said who have opted out."""
 
-        def select(db: sqlite3.Connection) -> Passages:
+        def select(db: Connection) -> Passages:
             hidden = replace(line_filter, hides=rules(db).hides)
             return find_nearest(db, question, within, hidden)
 
@@ -342,7 +341,7 @@ class LogWriter:
         return batch
 
     async def _write(self, events: Sequence[Event]) -> Sequence[int]:
-        def work(db: sqlite3.Connection) -> Sequence[int]:
+        def work(db: Connection) -> Sequence[int]:
             return event_table.insert(db, events, live=True)
 
         if len(events) <= _FEW:

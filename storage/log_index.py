@@ -4,12 +4,10 @@ Both are written in the transaction that stores or removes an event, by `add_eve
 `remove_events`. This module knows rows of the table `events`, not the `Event` made of them, so
 that a migration can rebuild what it derives.
 
-The index is one pair of FTS5 tables for each partition of about a hundred days. `words_N` knows
-whole words; its second column has a token for the channel and the nick of a line, so that a
-filter costs no more than another word. `parts_N` is a trigram index, for parts of words,
-addresses, code and scripts without spaces; it keeps no positions (`detail=none`), so whoever reads
-it has to look at the text as well. Neither keeps a copy of the text or its size: ranking happens
-in `storage.search`, and whole partitions are dropped once nothing is left of them.
+The index has partitions of about a hundred days, made by `storage.text_index`. Beside its words a
+line has tags, tokens for its channel and its nick, so that a filter costs no more than another
+word. Ranking happens in `storage.search`, and whole partitions are dropped once nothing is left of
+them.
 
 A partition is 2^33 milliseconds of ids, and ids follow time: the newest partition is the one that
 is written to, and a search reads from there backwards. Measured at ten million rows, partitions
@@ -22,48 +20,47 @@ channels together.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+from storage.connection import NOTIFY, Connection, Dialect
+from storage.text_index.choice import text_index
+from storage.text_index.model import IndexedLine
+
 SPOKEN_TYPES = frozenset({"PRIVMSG", "NOTICE", "ACTION"})
 """The types of the events that are indexed and counted: what somebody said."""
 EVERYWHERE = 0
 PARTITION_BITS = 33  # of an id within its partition
-_MERGED = 256  # pages of an index that one step of `merge` writes
-_WORDS = """
-CREATE VIRTUAL TABLE IF NOT EXISTS words_{} USING fts5 (
-    text, tags, content = '', columnsize = 0, tokenize = "unicode61 remove_diacritics 2"
-)"""
-_PARTS = """
-CREATE VIRTUAL TABLE IF NOT EXISTS parts_{} USING fts5 (
-    text, content = '', columnsize = 0, detail = none, tokenize = "trigram"
-)"""
 _ADDED = """
 INSERT INTO partitions VALUES (?, ?, 0, ?) ON CONFLICT (number) DO UPDATE
-SET lines = lines + excluded.lines, drift = max(drift, excluded.drift)"""
+SET lines = partitions.lines + excluded.lines, drift =
+CASE WHEN excluded.drift > partitions.drift THEN excluded.drift ELSE partitions.drift END"""
 _TAKEN = "UPDATE partitions SET lines = lines - ?1, removed = removed + ?1 WHERE number = ?2"
 
 _HOUR = 3_600_000_000  # microseconds
 _MONDAY = 72  # hours from the Monday before 1970 began to its first moment, a Thursday
 _COUNT = {
     "totals": """
-INSERT INTO totals VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-events = events + excluded.events, lines = lines + excluded.lines,
-own = own + excluded.own, replies = replies + excluded.replies""",
+INSERT INTO totals VALUES (?, ?, ?, ?, ?) ON CONFLICT (channel_id) DO UPDATE SET
+events = totals.events + excluded.events, lines = totals.lines + excluded.lines,
+own = totals.own + excluded.own, replies = totals.replies + excluded.replies""",
     "hours": """
-INSERT INTO hours VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-lines = lines + excluded.lines, own = own + excluded.own, replies = replies + excluded.replies""",
+INSERT INTO hours VALUES (?, ?, ?, ?, ?) ON CONFLICT (channel_id, hour) DO UPDATE SET
+lines = hours.lines + excluded.lines, own = hours.own + excluded.own,
+replies = hours.replies + excluded.replies""",
     "week": """
-INSERT INTO week VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET lines = lines + excluded.lines""",
+INSERT INTO week VALUES (?, ?, ?) ON CONFLICT (channel_id, slot) DO UPDATE SET
+lines = week.lines + excluded.lines""",
     "people": """
-INSERT INTO people VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET lines = lines + excluded.lines""",
+INSERT INTO people VALUES (?, ?, ?, ?) ON CONFLICT (channel_id, nick, own) DO UPDATE SET
+lines = people.lines + excluded.lines""",
     "people_days": """
-INSERT INTO people_days VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-lines = lines + excluded.lines, replies = replies + excluded.replies""",
+INSERT INTO people_days VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (nick, channel_id, day, own)
+DO UPDATE SET lines = people_days.lines + excluded.lines,
+replies = people_days.replies + excluded.replies""",
 }
 _DELETE_EMPTY = (
     "DELETE FROM hours WHERE channel_id = ? AND hour = ? AND lines <= 0",
@@ -72,8 +69,6 @@ _DELETE_EMPTY = (
 )
 _REBUILT = 10_000  # events in memory at once
 
-IndexedLine = tuple[int, str, str]
-"""An id, a text and its tags."""
 _Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
 """By table and key, what to add to its columns."""
 
@@ -124,7 +119,7 @@ def line_of(row: Sequence[Any]) -> IndexedLine | None:
 
 
 def add_events(
-    connection: sqlite3.Connection,
+    connection: Connection,
     rows: Sequence[Sequence[Any]],
     private: Collection[int],
     drift: int,
@@ -133,10 +128,12 @@ def add_events(
     times. Channels in `private` do not count as public."""
     _index(connection, rows, drift)
     _add_counts(connection, _count_rows(rows, private), 1)
+    if connection.dialect is Dialect.POSTGRES:
+        connection.execute(NOTIFY)
 
 
 def remove_events(
-    connection: sqlite3.Connection, rows: Sequence[Sequence[Any]], private: Collection[int]
+    connection: Connection, rows: Sequence[Sequence[Any]], private: Collection[int]
 ) -> None:
     """Undo `add_events` for rows as they were added.
 
@@ -154,9 +151,9 @@ def remove_events(
         connection.executemany(sql, emptied)  # no row stays of a person without a line
 
 
-def rebuild(connection: sqlite3.Connection) -> None:
+def rebuild(connection: Connection) -> None:
     """Index and count all events, inside a transaction, in a file that has neither."""
-    private = {row[0] for row in connection.execute("SELECT id FROM channels WHERE private")}
+    private = {row[0] for row in connection.execute("SELECT id FROM channels WHERE private = 1")}
     last = 0
     while True:
         sql = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
@@ -168,38 +165,19 @@ def rebuild(connection: sqlite3.Connection) -> None:
         add_events(connection, rows, private, drift)
 
 
-def merge(connection: sqlite3.Connection, number: int, *, begin: bool) -> bool:
+def merge(connection: Connection, number: int, *, begin: bool) -> bool:
     """Merge some pages of a partition's index; repeated, nothing is left of removed lines.
 
     A step takes some milliseconds; the first one says `begin`. Returns True while there is more to
     merge.
     """
-    pages = -_MERGED if begin else _MERGED
-    before = connection.total_changes
-    for table in (f"words_{number}", f"parts_{number}"):
-        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", [pages])
-    # By itself each of the two statements counts as one change; what it merges is on top.
-    return connection.total_changes - before > 2
+    return text_index(connection).merge(connection, number, begin=begin)
 
 
-def drop(connection: sqlite3.Connection, number: int) -> None:
+def drop(connection: Connection, number: int) -> None:
     """Drop the index of a partition of which no line is left."""
-    connection.execute(f"DROP TABLE words_{number}")
-    connection.execute(f"DROP TABLE parts_{number}")
+    text_index(connection).drop(connection, number)
     connection.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
-
-
-def tables(number: int) -> tuple[str, str]:
-    """Return the statements that make the tables of a partition, where there are none."""
-    return _WORDS.format(number), _PARTS.format(number)
-
-
-def inserts(number: int) -> tuple[str, str]:
-    """Return the statements that index an `IndexedLine` by words, and an id and text by parts."""
-    return (
-        f"INSERT INTO words_{number} (rowid, text, tags) VALUES (?, ?, ?)",
-        f"INSERT INTO parts_{number} (rowid, text) VALUES (?, ?)",
-    )
 
 
 def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[IndexedLine]]]:
@@ -209,39 +187,21 @@ def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Inde
         yield number, [line for row in group if (line := line_of(row)) is not None]
 
 
-def _index(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
+def _index(connection: Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
     for number, lines in by_partition(rows):
         connection.execute(_ADDED, [number, len(lines), drift])
-        if not lines:
-            continue
-        for table in tables(number):
-            connection.execute(table)
-        words, parts = inserts(number)
-        connection.executemany(words, lines)
-        connection.executemany(parts, _texts(lines))
+        if lines:
+            text_index(connection).add(connection, number, lines)
 
 
-def _unindex(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
+def _unindex(connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
     for number, lines in by_partition(rows):
-        if not lines:
-            continue
-        connection.executemany(
-            f"INSERT INTO words_{number} (words_{number}, rowid, text, tags)"
-            " VALUES ('delete', ?, ?, ?)",
-            lines,
-        )
-        connection.executemany(
-            f"INSERT INTO parts_{number} (parts_{number}, rowid, text) VALUES ('delete', ?, ?)",
-            _texts(lines),
-        )
-        connection.execute(_TAKEN, [len(lines), number])
+        if lines:
+            text_index(connection).remove(connection, number, lines)
+            connection.execute(_TAKEN, [len(lines), number])
 
 
-def _texts(lines: Sequence[IndexedLine]) -> list[tuple[int, str]]:
-    return [(event_id, text) for event_id, text, _ in lines]
-
-
-def _add_counts(connection: sqlite3.Connection, counts: _Counts, sign: int) -> None:
+def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:
     for table, counted in counts.items():
         rows = [(*key, *(sign * count for count in found)) for key, found in counted.items()]
         connection.executemany(_COUNT[table], sorted(rows))  # neighbours share a page

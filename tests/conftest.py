@@ -9,6 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.kit.needs import ResourceWatch, needs
+from tests.kit.stores import stores
+
+__all__ = ["stores"]
 
 settings.register_profile(
     "any machine",

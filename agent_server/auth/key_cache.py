@@ -48,7 +48,7 @@ class ApiKeyCache:
 
     @asynccontextmanager
     async def refreshing(self, database: Database) -> AsyncIterator[None]:
-        """Read the keys, and again whenever the file has changed. Raises Unavailable."""
+        """Read the keys, and again whenever somebody has changed them. Raises Unavailable."""
         await self._read(Keys(database))
         async with asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._keep_reading(database))
@@ -58,12 +58,11 @@ class ApiKeyCache:
                 reader.cancel()
 
     async def _keep_reading(self, database: Database) -> None:
-        seen, keys = None, Keys(database)
+        keys = Keys(database)
         while True:
             try:
-                if (version := await database.version()) != seen:
+                async for _ in database.changes():
                     await self._read(keys)
-                    seen = version
             except Unavailable as error:
                 log.warning("keys.unread", error=str(error))
             await asyncio.sleep(PAUSE)

@@ -10,12 +10,11 @@ from storage.chat_log.event import Event
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 
-POLL = 0.2  # seconds between two looks at the file's version
 _BATCH = 200
 
 
 class LogChangeNotifier:
-    """Tells any number of readers that the log's file has changed; one poll serves them all."""
+    """Tells any number of readers that the log has changed; one look serves them all."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -23,14 +22,9 @@ class LogChangeNotifier:
         self._closed = False
 
     async def watch(self) -> None:
-        """Look at the file for ever."""
-        seen = await self._database.version()
-        while True:
-            await asyncio.sleep(POLL)
-            version = await self._database.version()
-            if version != seen:
-                seen = version
-                self._wake()
+        """Wait for changes for ever."""
+        async for _ in self._database.changes():
+            self._wake()
 
     def close(self) -> None:
         """End every reader's stream: the server is stopping."""

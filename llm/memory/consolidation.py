@@ -109,7 +109,7 @@ class Consolidator:
         """Make one episode of a room's oldest notes."""
         room = job.payload["room"]
         memories = self._services.memories
-        while len(notes := await memories.newest(room, MemoryKind.NOTE, -1)) >= MOST_NOTES:
+        while len(notes := await memories.newest(room, MemoryKind.NOTE)) >= MOST_NOTES:
             oldest = notes[:CONDENSED]
             await self._rooms.replace_notes(oldest, await self._merge(room, oldest))
         await self._embed(room)

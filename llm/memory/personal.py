@@ -104,7 +104,7 @@ class PersonalMemory:
 
     async def notes(self) -> list[Memory]:
         """Return the notes that the person had taken, oldest first. Raises StorageError."""
-        notes = await self._memories.newest(self._room, MemoryKind.NOTE, -1)
+        notes = await self._memories.newest(self._room, MemoryKind.NOTE)
         return [note for note in notes if note.subject == self._subject]
 
     async def forget(self, key: str | None = None) -> int:

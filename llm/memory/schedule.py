@@ -76,7 +76,7 @@ class MemoryScheduler:
             sizes = await services.rooms.sizes(room, start)
             for each in pending_jobs(watermarks, sizes, bool(await services.rooms.gaps(room))):
                 await self._add(room, each)
-        notes = await services.memories.newest(room, MemoryKind.NOTE, -1)
+        notes = await services.memories.newest(room, MemoryKind.NOTE)
         if len(notes) >= MOST_NOTES:
             await self._add(room, PendingJob(JobKind.CONDENSE, 0, str(notes[0].id)))
         if services.embeds and (missing := await services.vectors.missing(room, 1)):

@@ -9,12 +9,24 @@ insertion; whoever follows goes by that. It has the last 20,000 events (`event_t
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import dataclass
 
 from storage.chat_log.event import Event
 from storage.chat_log.event_table import event_of
 from storage.chat_log.query import Query, channels_in, conditions
+from storage.connection import Connection, Dialect
+
+# PostgreSQL's own sequence is ahead of what is committed, and a reader would miss what is between.
+_LAST = {
+    Dialect.SQLITE: "SELECT seq FROM sqlite_sequence WHERE name = 'arrivals'",
+    Dialect.POSTGRES: "SELECT coalesce(max(seq), 0) FROM arrivals",
+}
+# In SQLite a CROSS JOIN is also an order.
+_JOINED = {
+    Dialect.SQLITE: "arrivals CROSS JOIN events e ON e.id = event_id",
+    Dialect.POSTGRES: "arrivals JOIN events e ON e.id = event_id",
+}
+_IN_CHANNELS = "channel_id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +45,26 @@ class LogEnd:
     newest_id: int
 
 
-def end(connection: sqlite3.Connection) -> LogEnd:
+def end(connection: Connection) -> LogEnd:
     """Return where the log ends at the moment."""
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'arrivals'").fetchone()
+    row = connection.execute(_LAST[connection.dialect]).fetchone()
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
     return LogEnd(int(row[0]) if row else 0, int(newest))
 
 
-def position_of(connection: sqlite3.Connection, event_id: int) -> int | None:
+def position_of(connection: Connection, event_id: int) -> int | None:
     """Return the position of an event; None of one that is older than the table or was imported."""
     sql = "SELECT seq FROM arrivals WHERE event_id = ?"
     row = connection.execute(sql, [event_id]).fetchone()
     return int(row[0]) if row else None
 
 
-def after(connection: sqlite3.Connection, query: Query, position: int) -> Arrivals:
+def after(connection: Connection, query: Query, position: int) -> Arrivals:
     """Return the events that fit `query` and came after `position`, `query.limit` at most."""
     channels = channels_in(connection, query)
     where, values = conditions(connection, query)
     rows = connection.execute(
-        "SELECT e.*, seq FROM arrivals CROSS JOIN events e ON e.id = event_id"
-        " WHERE seq > ? AND channel_id IN (SELECT value FROM json_each(?))"
+        f"SELECT e.*, seq FROM {_JOINED[connection.dialect]} WHERE seq > ? AND {_IN_CHANNELS}"
         f" AND {where} ORDER BY seq LIMIT ?",
         [position, json.dumps(list(channels.rows)), *values, query.limit],
     ).fetchall()
@@ -62,12 +73,12 @@ def after(connection: sqlite3.Connection, query: Query, position: int) -> Arriva
     return Arrivals(events, position)
 
 
-def newest_id(connection: sqlite3.Connection, query: Query) -> int:
+def newest_id(connection: Connection, query: Query) -> int:
     """Return the id of the last event to come that fits `query`; 0 when there is none."""
     channels = channels_in(connection, query)
     row = connection.execute(
-        "SELECT event_id FROM arrivals CROSS JOIN events e ON e.id = event_id"
-        " WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY seq DESC LIMIT 1",
+        f"SELECT event_id FROM {_JOINED[connection.dialect]}"
+        f" WHERE {_IN_CHANNELS} ORDER BY seq DESC LIMIT 1",
         [json.dumps(list(channels.rows))],
     ).fetchone()
     return int(row[0]) if row else 0

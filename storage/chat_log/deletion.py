@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from functools import partial
 
 from storage import log_index
-from storage.db.database import Database
+from storage.connection import Dialect
+from storage.db.database import Connection, Database
 
 _EMPTY = """
 SELECT id FROM channels c
-WHERE private AND NOT EXISTS (SELECT 1 FROM events WHERE channel_id = c.id)"""
+WHERE private = 1 AND NOT EXISTS (SELECT 1 FROM events WHERE channel_id = c.id)"""
 _STEP = 500  # events of one transaction, which others wait for
 
 
@@ -32,10 +32,10 @@ async def remove(database: Database, ids: Sequence[int]) -> int:
 async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
     wanted = json.dumps(ids)
 
-    def remove_all(db: sqlite3.Connection) -> int:
-        sql = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?))"
+    def remove_all(db: Connection) -> int:
+        sql = "SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         rows = db.execute(sql, [wanted]).fetchall()
-        private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private")}
+        private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private = 1")}
         log_index.remove_events(db, rows, private)
         for table, key in (("events", "id"), ("arrivals", "event_id")):
             db.executemany(f"DELETE FROM {table} WHERE {key} = ?", [row[:1] for row in rows])
@@ -59,7 +59,7 @@ async def scrub(database: Database) -> None:
 
 
 async def _drop(database: Database, number: int) -> None:
-    def drop(db: sqlite3.Connection) -> None:
+    def drop(db: Connection) -> None:
         sql = "SELECT 1 FROM partitions WHERE number = ? AND lines = 0"
         if db.execute(sql, [number]).fetchone():  # nothing has been written meanwhile
             log_index.drop(db, number)
@@ -68,7 +68,10 @@ async def _drop(database: Database, number: int) -> None:
 
 
 async def _merge(database: Database, number: int) -> None:
-    def step(db: sqlite3.Connection, begin: bool) -> bool:
+    if database.dialect is Dialect.POSTGRES:
+        await database.execute_outside_transaction(f"VACUUM words_{int(number)}")
+
+    def step(db: Connection, begin: bool) -> bool:
         more = log_index.merge(db, number, begin=begin)
         if not more:
             db.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,26 +23,25 @@ from typing import Any
 
 from storage import log_index
 from storage.chat_log.event import Event, EventType, is_private
-from storage.db.database import Row, from_micros, to_micros
+from storage.db.database import Connection, Row, from_micros, to_micros
 
 LATE = 300_000  # milliseconds that a line may be on its way: a net split, a slow server
 CLOCK = 86_400_000  # milliseconds that the time of a line may be behind although it is said now
 ARRIVALS = 20_000  # events whose order of insertion is known
 INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
-_CHANNEL = "INSERT OR IGNORE INTO channels (network, name, private) VALUES (?, ?, ?)"
+_CHANNELS = "SELECT id, network, name, private FROM channels"
+_CHANNEL = "INSERT INTO channels (network, name, private) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _NEAR = 1_024  # ids looked at behind each time to find one that is free
 _TAKEN = (
     "SELECT DISTINCT events.id FROM json_each(?) t"
-    " JOIN events ON events.id BETWEEN t.value AND t.value + ?"
+    " JOIN events ON events.id BETWEEN CAST(t.value AS BIGINT) AND CAST(t.value AS BIGINT) + ?"
 )
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _CACHED = 512  # events: the next prompt has most lines of the last one
 _TYPES = {kind.value: kind for kind in EventType}
 
 
-def insert(
-    connection: sqlite3.Connection, events: Sequence[Event], *, live: bool = False
-) -> Sequence[int]:
+def insert(connection: Connection, events: Sequence[Event], *, live: bool = False) -> Sequence[int]:
     """Store events inside the transaction of `connection` and return their ids, in the same order.
 
     An event that is much older than the newest one is history: its id goes back in time. Those who
@@ -64,7 +62,7 @@ def insert(
     return placed.ids
 
 
-def _note_arrivals(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+def _note_arrivals(connection: Connection, ids: Sequence[int]) -> None:
     """Note events in the order in which they came, for those who follow the log."""
     connection.executemany("INSERT INTO arrivals (event_id) VALUES (?)", [[each] for each in ids])
     oldest = "(SELECT max(seq) FROM arrivals) - ?"
@@ -72,13 +70,21 @@ def _note_arrivals(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
 
 
 def _channels(
-    connection: sqlite3.Connection, events: Sequence[Event]
+    connection: Connection, events: Sequence[Event]
 ) -> tuple[dict[tuple[str, str], int], set[int]]:
     """Return the ids of all channels by network and folded name, and those that are private; new
     channels of `events` are added."""
     names = {(event.network, event.channel) for event in events}
-    connection.executemany(_CHANNEL, [(*name, is_private(name[1])) for name in names])
-    rows = connection.execute("SELECT id, network, name, private FROM channels").fetchall()
+    ids, private = _known_channels(connection)
+    new = [name for name in names if (name[0], log_index.fold_name(name[1])) not in ids]
+    if new:
+        connection.executemany(_CHANNEL, [(*name, is_private(name[1])) for name in new])
+        ids, private = _known_channels(connection)
+    return ids, private
+
+
+def _known_channels(connection: Connection) -> tuple[dict[tuple[str, str], int], set[int]]:
+    rows = connection.execute(_CHANNELS).fetchall()
     ids = {(row[1], log_index.fold_name(row[2])): row[0] for row in rows}
     return ids, {row[0] for row in rows if row[3]}
 
@@ -162,9 +168,7 @@ class AllocatedIds:
     drift: int
 
 
-def allocate_ids(
-    connection: sqlite3.Connection, times: Sequence[int], late: int = LATE
-) -> AllocatedIds:
+def allocate_ids(connection: Connection, times: Sequence[int], late: int = LATE) -> AllocatedIds:
     """Return ids for events with these times (microseconds), in the transaction that stores them.
 
     An event that is more than `late` milliseconds older than the newest one is history.
@@ -194,7 +198,7 @@ def allocate_ids(
 class _FreeIds:
     """Free ids among those of the file and of the batch."""
 
-    def __init__(self, connection: sqlite3.Connection, taken: set[int]) -> None:
+    def __init__(self, connection: Connection, taken: set[int]) -> None:
         self._connection = connection
         self._taken = taken
 

@@ -8,7 +8,6 @@ and a line that was said three times in a minute is kept three times.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from itertools import groupby
 
 from storage.chat_log.event import Event
 from storage.chat_log.event_table import insert, storable
-from storage.db.database import Database, to_micros
+from storage.db.database import Connection, Database, to_micros
 
 _MINUTE, _SECOND = 60_000_000, 1_000_000  # microseconds
 _REMEMBERED = timedelta(days=1)  # a source may go back in time by so much
@@ -70,7 +69,7 @@ class FileImport:
         """
         events = [ImportedEvent(storable(old.event), old.exact) for old in events]
 
-        def add_new(db: sqlite3.Connection) -> int:
+        def add_new(db: Connection) -> int:
             known = _count_known(db, events)
             new = []
             for old in events:
@@ -93,9 +92,7 @@ class FileImport:
         self._seen = Counter(kept)
 
 
-def _count_known(
-    connection: sqlite3.Connection, events: Sequence[ImportedEvent]
-) -> Counter[_DedupKey]:
+def _count_known(connection: Connection, events: Sequence[ImportedEvent]) -> Counter[_DedupKey]:
     """Count the events of the log that are like these."""
 
     def by_place(old: ImportedEvent) -> tuple[str, str, int]:

@@ -6,11 +6,10 @@ An opt-out binds a services account or, of somebody who is not logged in, the wh
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, replace
 
 from storage.chat_log.event import SPOKEN, Event, EventType, Identity
-from storage.db.database import Database
+from storage.db.database import Connection, Database
 
 MARK = "[nolog]"
 """A line that has this in it, in any case, is not kept."""
@@ -76,9 +75,11 @@ class OptOutRules:
         return not who.account and (*name_of(network, who.nick), _ANY, _ANY) in self.masks
 
 
-def rules(connection: sqlite3.Connection) -> OptOutRules:
+def rules(connection: Connection) -> OptOutRules:
     """Return the rules as of now."""
-    rows = connection.execute("SELECT network, account, nick, user, host FROM unlogged").fetchall()
+    rows = connection.execute(
+        'SELECT network, account, nick, "user", host FROM unlogged'
+    ).fetchall()
     return OptOutRules(
         accounts=frozenset((network, account) for network, account, *_ in rows if account),
         masks=frozenset((network, *mask) for network, account, *mask in rows if not account),
@@ -106,8 +107,8 @@ class OptOuts:
             row = (*name_of(network, who.nick), "", "", name_of(network, who.account)[1])
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT OR IGNORE INTO unlogged (network, nick, user, host, account)"
-                " VALUES (?, ?, ?, ?, ?)",
+                'INSERT INTO unlogged (network, nick, "user", host, account)'
+                " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 row,
             )
         await self.load()
@@ -119,7 +120,7 @@ class OptOuts:
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "DELETE FROM unlogged WHERE network = ?1 AND (account = ?5 OR account = ''"
-                " AND nick = ?2 AND user = ?3 AND host = ?4)",
+                ' AND nick = ?2 AND "user" = ?3 AND host = ?4)',
                 [*mask_of(network, who), account],
             )
         left = (await self.load()).nicks

@@ -7,7 +7,6 @@ which channels it may look at, and looks at no others.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,10 +17,10 @@ from typing import Any
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import CHANNEL_PREFIXES, Event, EventType, Scope
 from storage.chat_log.event_table import event_of
-from storage.db.database import Row, to_micros
+from storage.db.database import Connection, Row, to_micros
 
 # The sign as well: a row that says it is public is not believed.
-_PUBLIC = f"NOT c.private AND substr(c.name, 1, 1) IN ({', '.join(map(repr, CHANNEL_PREFIXES))})"
+_PUBLIC = f"c.private = 0 AND substr(c.name, 1, 1) IN ({', '.join(map(repr, CHANNEL_PREFIXES))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +69,13 @@ def _visible(scope: Scope) -> tuple[str, list[Any]]:
         return "TRUE" if scope.private else _PUBLIC, []
     if not scope.places:
         return "FALSE", []
-    pairs = ", ".join("(?, ?)" for _ in scope.places)
+    pairs = ", ".join("(?, CAST(? AS CITEXT))" for _ in scope.places)  # without case
     values = [part for place in scope.places for part in (place.network, place.channel)]
     ids = f"SELECT v.id FROM channels v WHERE (v.network, v.name) IN (VALUES {pairs})"
     return f"c.id IN ({ids})", values
 
 
-def channels_in(connection: sqlite3.Connection, query: Query) -> VisibleChannels:
+def channels_in(connection: Connection, query: Query) -> VisibleChannels:
     """Return the channels that a query may see and asks for."""
     where, values = _visible(query.scope)
     for column, value in (("network", query.network), ("name", query.channel)):
@@ -89,14 +88,14 @@ def channels_in(connection: sqlite3.Connection, query: Query) -> VisibleChannels
     return VisibleChannels(seen, others, all(row["seen"] != row["private"] for row in rows))
 
 
-def find(connection: sqlite3.Connection, query: Query, *, newest: bool) -> list[Event]:
+def find(connection: Connection, query: Query, *, newest: bool) -> list[Event]:
     """Return the newest (or oldest) events that fit, in order of time either way."""
     if query.limit == 0:
         return []
     return _events(connection, query, channels_in(connection, query), newest=newest)
 
 
-def newest(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Event]]:
+def newest(connection: Connection, queries: Sequence[Query]) -> list[list[Event]]:
     """Return the newest events that fit each query, in order of time."""
     known: dict[tuple[Any, ...], VisibleChannels] = {}
 
@@ -110,7 +109,7 @@ def newest(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[lis
 
 
 def _events(
-    connection: sqlite3.Connection, query: Query, channels: VisibleChannels, *, newest: bool
+    connection: Connection, query: Query, channels: VisibleChannels, *, newest: bool
 ) -> list[Event]:
     rows = query_rows(connection, query, channels, newest=newest)
     events = [event_of(row, channels.rows[row["channel_id"]]) for row in rows]
@@ -118,7 +117,7 @@ def _events(
 
 
 def query_rows(
-    connection: sqlite3.Connection,
+    connection: Connection,
     query: Query,
     channels: VisibleChannels,
     *,
@@ -146,14 +145,14 @@ def query_rows(
     return list(islice(ordered, query.limit))
 
 
-def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[Any]]:
+def conditions(connection: Connection, query: Query) -> tuple[str, list[Any]]:
     """Return the condition on `events` of all that a query asks for but its channels."""
     parts, values = ["TRUE"], []
     begin, end = id_range(connection, query)
     for sql, value in (
         ("nick = ?", query.nick),
         ("account = ?", query.account),
-        ("user = ?", query.user),
+        ('"user" = ?', query.user),
         ("host = ?", query.host),
         ("own = ?", query.own),
         ("time >= ?", query.since and to_micros(query.since)),
@@ -165,15 +164,15 @@ def conditions(connection: sqlite3.Connection, query: Query) -> tuple[str, list[
             parts.append(sql)
             values.append(value)
     if query.ids is not None:
-        parts.append("id IN (SELECT value FROM json_each(?))")
+        parts.append("id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))")
         values.append(json.dumps(sorted(query.ids)))
     if query.types is not None:
-        parts.append(f"type IN ({', '.join('?' for _ in query.types)})")
+        parts.append(f"type IN ({', '.join('?' for _ in query.types) or 'NULL'})")
         values.extend(sorted(query.types))
     return " AND ".join(parts), values
 
 
-def id_range(connection: sqlite3.Connection, query: Query) -> tuple[int | None, int | None]:
+def id_range(connection: Connection, query: Query) -> tuple[int | None, int | None]:
     """Return the first and the last id that can fit a query, None where it asks for no end.
 
     An id is its event's time in milliseconds or a little more (see `storage.chat_log.event_table`).

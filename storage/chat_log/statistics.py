@@ -6,7 +6,6 @@ All count spoken lines, and all times are UTC unless a zone is named.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any
 
 from storage.chat_log.event import SPOKEN, Place, Scope
 from storage.chat_log.query import Query, VisibleChannels, channels_in, conditions, query_rows
-from storage.db.database import Row, from_micros, to_micros
+from storage.db.database import Connection, Row, from_micros, to_micros
 from storage.log_index import EVERYWHERE, fold_name
 
 _HOUR = 3_600_000_000  # microseconds
@@ -74,14 +73,15 @@ HeatMap = tuple[tuple[int, ...], ...]
 """Seven rows, Monday first, of the lines in each of 24 hours."""
 
 
-def channels(connection: sqlite3.Connection, scope: Scope) -> list[ChannelStats]:
+def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
     """Return the places in scope, the most recently active first."""
     seen = channels_in(connection, Query(scope=scope)).rows
     rows = connection.execute(
         "SELECT channel_id, events,"
         " (SELECT time FROM events e WHERE e.channel_id = t.channel_id ORDER BY id DESC LIMIT 1)"
-        " AS last FROM totals t WHERE channel_id IN (SELECT value FROM json_each(?))"
-        " ORDER BY last DESC",
+        " AS last FROM totals t WHERE channel_id IN"
+        " (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+        " ORDER BY last DESC NULLS LAST",
         [json.dumps(list(seen))],
     )
     return [
@@ -90,7 +90,7 @@ def channels(connection: sqlite3.Connection, scope: Scope) -> list[ChannelStats]
     ]
 
 
-def stats(connection: sqlite3.Connection, query: Query, top: int) -> Stats:
+def stats(connection: Connection, query: Query, top: int) -> Stats:
     """Return totals of the spoken lines that fit, and the `top` most talkative."""
     seen = channels_in(connection, query)
     if _timeless(query):
@@ -105,7 +105,7 @@ def stats(connection: sqlite3.Connection, query: Query, top: int) -> Stats:
     return Stats(lines, people, replies, first, last, tuple(best))
 
 
-def heat_map(connection: sqlite3.Connection, query: Query) -> HeatMap:
+def heat_map(connection: Connection, query: Query) -> HeatMap:
     """Count lines by weekday and hour on the channels of `query`, whatever else it says."""
     ids = _counted_as(channels_in(connection, query))
     rows = connection.execute(
@@ -115,7 +115,7 @@ def heat_map(connection: sqlite3.Connection, query: Query) -> HeatMap:
     return tuple(tuple(lines.get(day * 24 + hour, 0) for hour in range(24)) for day in range(7))
 
 
-def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[DayStats]:
+def days(connection: Connection, query: Query, zone: tzinfo) -> list[DayStats]:
     """Return the days of `zone` on which something was said, in order: on the channels of `query`,
     between its `since` and `until`. An hour that midnight divides belongs to the day before."""
     ids = _counted_as(channels_in(connection, query))
@@ -140,7 +140,7 @@ def days(connection: sqlite3.Connection, query: Query, zone: tzinfo) -> list[Day
 
 
 def sparklines(
-    connection: sqlite3.Connection, scope: Scope, until: datetime, count: int
+    connection: Connection, scope: Scope, until: datetime, count: int
 ) -> dict[Place, tuple[int, ...]]:
     """For each place in scope the lines of each of the last `count` days of 24 hours, the newest
     last, which ends at `until`; places that were silent are left out."""
@@ -157,7 +157,7 @@ def sparklines(
     return {_place(seen[channel_id]): tuple(each) for channel_id, each in lines.items()}
 
 
-def person(connection: sqlite3.Connection, scope: Scope, nick: str) -> PersonStats | None:
+def person(connection: Connection, scope: Scope, nick: str) -> PersonStats | None:
     """Return the statistics of a nick in scope, None if it never spoke there."""
     query = Query(scope=scope, nick=nick, types=SPOKEN, limit=1)
     seen = channels_in(connection, query)
@@ -200,7 +200,7 @@ def _timeless(query: Query) -> bool:
 
 
 def _of_all_time(
-    connection: sqlite3.Connection, query: Query, seen: VisibleChannels, top: int
+    connection: Connection, query: Query, seen: VisibleChannels, top: int
 ) -> tuple[int, int, int, list[tuple[str, int]]]:
     """Lines, our answers among them, people and the most talkative, from what is counted."""
     if query.nick is not None:
@@ -219,15 +219,13 @@ def _of_all_time(
     if query.own is not None:
         where, values = f"{where} AND own = ?", [*values, query.own]
     people = connection.execute(
-        f"SELECT count(*) FROM (SELECT DISTINCT nick FROM people WHERE {where})", values
+        f"SELECT count(*) FROM (SELECT DISTINCT nick FROM people WHERE {where}) AS nicks", values
     ).fetchone()[0]
     lines = {None: total, True: own, False: total - own}[query.own]
     return lines, 0 if query.own is False else replies, people, _top(connection, where, values, top)
 
 
-def _top(
-    connection: sqlite3.Connection, where: str, values: list[Any], top: int
-) -> list[tuple[str, int]]:
+def _top(connection: Connection, where: str, values: list[Any], top: int) -> list[tuple[str, int]]:
     """Return the most talkative nicks. One that has been ours and somebody else's counts once."""
     alone = where.startswith("channel_id IN (?)")  # then an index has them in order
     said = "lines" if alone else "sum(lines)"
@@ -245,7 +243,7 @@ def _top(
 
 
 def _lines_by_nick(
-    connection: sqlite3.Connection, query: Query, seen: VisibleChannels
+    connection: Connection, query: Query, seen: VisibleChannels
 ) -> list[tuple[str, int, int]]:
     """Count lines, and our answers among them, by nick, the most talkative first.
 
@@ -269,7 +267,7 @@ def _lines_by_nick(
 
 
 def _lines_by_nick_on(
-    connection: sqlite3.Connection, query: Query, where: str, values: list[Any]
+    connection: Connection, query: Query, where: str, values: list[Any]
 ) -> list[tuple[str, int, int]]:
     """Like `_lines_by_nick`, from the days that `where` chooses."""
     for column, value in (("nick", query.nick), ("own", query.own)):
@@ -284,7 +282,7 @@ def _lines_by_nick_on(
 
 
 def _in_log(
-    connection: sqlite3.Connection, queries: Sequence[Query], seen: VisibleChannels
+    connection: Connection, queries: Sequence[Query], seen: VisibleChannels
 ) -> list[tuple[str, int, int]]:
     """Like `_lines_by_nick`, from the log itself."""
     rows: list[tuple[str, int, int]] = []
@@ -292,9 +290,10 @@ def _in_log(
         types = SPOKEN if query.types is None else SPOKEN & query.types
         where, values = conditions(connection, replace(query, types=types))
         rows += connection.execute(
-            "SELECT nick, count(*), sum(own AND reply_to IS NOT NULL) FROM events"
-            # The unary plus: read the range of ids, not all that each channel or nick has said.
-            f" WHERE {where} AND +channel_id IN ({_marks(seen.rows)}) GROUP BY +nick",
+            "SELECT nick || '', count(*), count(*) FILTER (WHERE own = 1 AND reply_to IS NOT NULL)"
+            " FROM events"
+            # The plus and the ||: read the range of ids, not all that a channel or nick has said.
+            f" WHERE {where} AND +channel_id IN ({_marks(seen.rows)}) GROUP BY 1",
             [*values, *seen.rows],
         )
     return _together(rows)
@@ -334,7 +333,7 @@ def _counted_as(seen: VisibleChannels) -> list[int]:
 
 
 def _marks(values: Collection[object]) -> str:
-    return ", ".join("?" * len(values))
+    return ", ".join("?" * len(values)) or "NULL"
 
 
 def _place(row: Row) -> Place:

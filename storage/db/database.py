@@ -1,54 +1,34 @@
-"""The SQLite database: its connections, transactions and durability."""
+"""The database of a tendril, whichever kind it is."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import sqlite3
-import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
-from queue import Empty, LifoQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import aiosqlite
-import stamina
-
+from storage.connection import AsyncConnection, Connection, Dialect, Row, Values
+from storage.db.address import PREFIX, Address, PostgresSchema
+from storage.db.backend import Backend
 from storage.db.errors import Unavailable
-from storage.db.integrity import reading_address, require_sound, unusable
-from storage.db.migration import migrate, require_newest
-from storage.db.private_files import make_file, make_folder, tighten
-from terrarium.cancellation import await_shielded
+from storage.db.neighbours import SCHEMAS, other_files
+from storage.db.sqlite import SqliteBackend
+
+__all__ = [
+    "Address",
+    "AsyncConnection",
+    "Connection",
+    "Database",
+    "Row",
+    "from_micros",
+    "to_micros",
+]
 
 _PATIENCE = 5.0  # seconds to wait for another process that writes
-_CHUNK = 64  # rows that a cursor fetches at once
-_CHECKPOINT = 100  # inline writes, of ten pages or so each: SQLite's own limit is 1000 pages
-_WRITING = 2  # threads: one that writes, and one that waits for the disk
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
-_READERS = 3  # threads, each with a connection once it has been needed
-_INLINE_LIMIT = 0.004
-"""Seconds that inline work may take: more than reading the lines of a prompt needs, and less than
-the event loop would miss."""
-_CLOCK_STEPS = 1_000  # instructions of SQLite's virtual machine between two looks at the clock
-_READING = (
-    "PRAGMA query_only = ON",
-    "PRAGMA mmap_size = 17179869184",  # a big log is read from where the system caches it
-)
-_INLINE_WRITING = (
-    "PRAGMA synchronous = NORMAL",
-    "PRAGMA wal_autocheckpoint = 0",  # a checkpoint waits for the disk
-    "PRAGMA foreign_keys = ON",
-)
 
 T = TypeVar("T")
-Row = sqlite3.Row
-Values = Sequence[Any] | Mapping[str, Any]
 
 
 def to_micros(time: datetime) -> int:
@@ -62,156 +42,95 @@ def from_micros(micros: int) -> datetime:
 
 
 class Database:
-    """An SQLite file in WAL mode. Get one with `open`.
+    """An SQLite file in WAL mode, or a schema of PostgreSQL. Get one with `open`.
 
     Its verbs are `transaction`, `write`, `read`, `fetch_all` and `fetch_one`. All of them raise
-    Unavailable when SQLite cannot do it.
-
-    A process has up to seven connections to a file, all opened here:
-
-    - two that write. The main one serves `transaction` and `write`, one caller at a time under a
-      lock. The inline one serves `write(inline=True)` in the event loop's own thread, and gives
-      way to the main one when the file is busy. SQLite lets one of them, or another process,
-      write at a time; the others wait (`patience` seconds, the inline one not at all).
-    - five that read, beside any writer, each on its own snapshot: one for `fetch_all` and
-      `fetch_one`, up to three in the threads of `read`, one for `read(inline=True)`. They are
-      opened read-only.
-
-    A commit is in the write-ahead log, where every reader sees it, and survives the end of this
-    process. It is durable, that is, safe from a power cut, once the log has been fsynced:
-
-    - `transaction` and `write` return after their fsync;
-    - `write(durable=False)`, inline or not, returns before it. The next `sync`, or the next
-      durable commit of the main connection, makes it durable with all that came before it.
+    Unavailable when the database cannot do it. One transaction writes at a time, whichever process
+    or machine it is of.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        writer: aiosqlite.Connection,
-        connection: sqlite3.Connection,
-        reader: aiosqlite.Connection,
-        reader_pool: _ReaderPool,
-        inline: _InlineConnections,
-        threads: ThreadPoolExecutor,
-    ) -> None:
-        self._path = path
-        self._writer = writer
-        self._connection = connection  # the one that `writer` wraps
-        self._reader = reader
-        self._reader_pool = reader_pool
-        self._inline = inline
-        self._threads = threads
-        self._lock = asyncio.Lock()
-        self._syncs = 0  # that are running
-        self._inline_writes = 0  # since the last checkpoint
+    def __init__(self, address: Address, backend: Backend) -> None:
+        self._address = address
+        self._backend = backend
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls,
-        path: Path,
+        address: Address,
         *,
         patience: float = _PATIENCE,
         checked: bool = False,
         read_only: bool = False,
     ) -> AsyncIterator[Database]:
-        """Open `path`, creating it and migrating its tables. Raises StorageError.
+        """Open what is at `address`, creating it and migrating its tables. Raises StorageError.
 
         `patience` is how many seconds a transaction waits for another process that writes. With
         `checked` a damaged file is refused; whoever lives in a file begins so. With `read_only`
         nothing is written, not even beside it: for media that cannot be written.
         """
-        if checked:
-            await asyncio.to_thread(require_sound, path)
-        target = await asyncio.to_thread(reading_address, path) if read_only else path
-        connection = await asyncio.to_thread(_connect, target, patience)
-        async with aiosqlite.Connection(lambda: connection, _CHUNK) as writer:
-            if read_only:
-                await asyncio.to_thread(require_newest, connection, path)
-            else:
-                await asyncio.to_thread(_prepare, connection, path, patience)
-            with ThreadPoolExecutor(_WRITING, thread_name_prefix="writer") as threads:
-                async with (
-                    _reader(target) as reader,
-                    _ReaderPool.open(target, patience) as reader_pool,
-                ):
-                    with closing(_InlineConnections(target)) as inline:
-                        yield cls(path, writer, connection, reader, reader_pool, inline, threads)
+        opening: AbstractAsyncContextManager[Backend]
+        if isinstance(address, Path):
+            opening = SqliteBackend.open(
+                address, patience=patience, checked=checked, read_only=read_only
+            )
+        else:
+            try:
+                from storage.db.postgres import PostgresBackend
+            except ImportError as error:
+                raise Unavailable(
+                    "storage on PostgreSQL needs the extra: pip install 'terrarium[postgres]'"
+                ) from error
+            opening = PostgresBackend.open(address, patience=patience)
+        async with opening as backend:
+            yield cls(address, backend)
 
     def __repr__(self) -> str:
-        return f"<Database {self._path}>"
+        return f"<Database {self._address}>"
 
     @property
-    def path(self) -> Path:
-        """The file."""
-        return self._path
+    def address(self) -> Address:
+        """Where it is."""
+        return self._address
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[aiosqlite.Connection]:
-        """Yield the main writing connection in BEGIN IMMEDIATE ... COMMIT; durable.
+    @property
+    def dialect(self) -> Dialect:
+        """The kind of database."""
+        return Dialect.SQLITE if isinstance(self._address, Path) else Dialect.POSTGRES
 
-        Any error rolls it back. Raises Unavailable.
+    def transaction(
+        self, *, exclusive: bool = True
+    ) -> AbstractAsyncContextManager[AsyncConnection]:
+        """Yield a connection in a transaction; durable. Any error rolls it back.
+
+        One that is not `exclusive` may run beside others, where the database can do that: it has to
+        lock the rows that it changes. Raises Unavailable.
         """
-        async with self._lock:
-            try:
-                await self._writer.execute("BEGIN IMMEDIATE")
-                yield self._writer
-                await self._writer.execute("COMMIT")
-            except sqlite3.Error as error:
-                await self._roll_back()
-                raise _unwritable(error) from error
-            except BaseException:
-                await self._roll_back()
-                raise
+        return self._backend.transaction(exclusive=exclusive)
 
     async def write(
-        self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True, inline: bool = False
+        self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
     ) -> T:
         """Return the result of `work`, run in one transaction; any error rolls it back.
 
-        It runs in a thread; with `inline` in the caller's, which is faster for a few rows. Inline
-        work must not be `durable`, because the event loop would wait for the disk. It runs again,
-        in a thread, where it takes too long or the file is busy. Raises Unavailable.
+        It runs in a thread; with `inline` in the caller's, where that is faster for a few rows and
+        the database can do it; inline work must not be `durable`. What is not durable is once
+        `sync` has returned. Raises Unavailable.
         """
-        if inline:
-            if durable:
-                raise ValueError("an inline write cannot be durable")
-            # While an fsync of this file runs, a write to it could block the event loop.
-            if not self._syncs:
-                with contextlib.suppress(sqlite3.Error):
-                    result = self._inline.write(work)
-                    self._inline_writes += 1
-                    return result
-        call = partial(_run_transaction, self._connection, work, durable=durable)
-        async with self._lock:
-            running = asyncio.get_running_loop().run_in_executor(self._threads, call)
-            try:
-                return await await_shielded(running)  # until it ends, a thread has the connection
-            except sqlite3.Error as error:
-                raise _unwritable(error) from error
+        return await self._backend.write(work, durable=durable, inline=inline)
 
-    async def read(self, work: Callable[[sqlite3.Connection], T], *, inline: bool = False) -> T:
-        """Return the result of `work`; all its queries see one snapshot of the file.
+    async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
+        """Return the result of `work`; all its queries see one snapshot.
 
-        It runs in a thread with a connection of its own, so that it may take long; with `inline`
-        in the caller's, which is faster for a few rows. Inline work runs again, in a thread, where
-        it fails or takes too long. Raises Unavailable.
+        It runs in a thread with a connection of its own, so that it may take long; with `inline` in
+        the caller's, where that is faster for a few rows and the database can do it. Raises
+        Unavailable.
         """
-        if inline:
-            with contextlib.suppress(sqlite3.Error):
-                return self._inline.read(work)
-        try:
-            return await self._reader_pool.run(work)
-        except sqlite3.Error as error:
-            raise _unreadable(error) from error
+        return await self._backend.read(work, inline=inline)
 
     async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
         """Return every row of a query. Raises Unavailable."""
-        try:
-            return list(await self._reader.execute_fetchall(sql, values))
-        except sqlite3.Error as error:
-            raise _unreadable(error) from error
+        return await self._backend.fetch_all(sql, values)
 
     async def fetch_one(self, sql: str, values: Values = ()) -> Row | None:
         """Return the first row of a query, or None. Raises Unavailable."""
@@ -220,229 +139,25 @@ class Database:
 
     async def sync(self) -> None:
         """Make durable all that has been committed so far. Raises Unavailable."""
-        loop = asyncio.get_running_loop()
-        self._syncs += 1
-        try:
-            await loop.run_in_executor(self._threads, _fsync_wal, f"{self._path}-wal")
-        except OSError as error:
-            raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
-        finally:
-            self._syncs -= 1
-        # The inline connection never checkpoints, so the log would grow without end.
-        if self._inline_writes > _CHECKPOINT:
-            self._inline_writes = 0
-            await self.execute_outside_transaction("PRAGMA wal_checkpoint(PASSIVE)")
+        await self._backend.sync()
+
+    def changes(self) -> AsyncGenerator[None, None]:
+        """Yield whenever lines may have been logged, whoever did it, for ever. Changes that follow
+        one another closely are one."""
+        return self._backend.changes()
+
+    async def neighbours(self, folder: Path) -> dict[str, Address]:
+        """Return where other tendrils keep things, by name: files in `folder`, or other schemas of
+        the database. Raises Unavailable."""
+        address = self._address
+        if isinstance(address, Path):
+            return {path.name: path for path in other_files(folder, address)}
+        names = [str(row[0]).removeprefix(PREFIX) for row in await self.fetch_all(SCHEMAS)]
+        return {name: PostgresSchema(address.url, name) for name in names if name != address.name}
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Return the rows of a statement that no transaction may contain, as PRAGMA or VACUUM, run
-        on the main writing connection. Raises Unavailable."""
-        async with self._lock:
-            try:
-                return list(await self._writer.execute_fetchall(statement))
-            except sqlite3.Error as error:
-                raise _unwritable(error) from error
+        """Return the rows of a statement that no transaction may contain, as PRAGMA or VACUUM.
 
-    async def version(self) -> int:
-        """Return a number that changes whenever the file has been written; cheap to poll."""
-        row = await self.fetch_one("PRAGMA data_version")
-        return int(row[0]) if row else 0
-
-    async def _roll_back(self) -> None:
-        # Also after a cancelled BEGIN, which has begun a transaction all the same.
-        with contextlib.suppress(sqlite3.Error):
-            await asyncio.shield(self._writer.rollback())
-
-
-class _ReaderPool:
-    """Reading connections in threads of their own, opened when they are first needed."""
-
-    def __init__(self, path: Path | str, patience: float) -> None:
-        self._path = path
-        self._patience = patience
-        self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
-        self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, path: Path | str, patience: float) -> AsyncIterator[_ReaderPool]:
-        """Open a pool of readers that wait `patience` seconds for a lock; closed on leaving."""
-        reader_pool = cls(path, patience)
-        try:
-            yield reader_pool
-        finally:
-            await asyncio.to_thread(reader_pool._close)
-
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of `work`, run in a thread on one snapshot of the file."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._run, work)
-
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            connection = self._idle.get_nowait()
-        except Empty:
-            connection = _open_connection(self._path, self._patience, _READING)
-        try:
-            return _read_snapshot(connection, work)
-        finally:
-            self._idle.put(connection)
-
-    def _close(self) -> None:
-        self._threads.shutdown()
-        while not self._idle.empty():
-            self._idle.get_nowait().close()
-
-
-class _InlineConnections:
-    """A reading and a writing connection for work in the caller's thread.
-
-    Each is opened when it is first needed. The methods raise sqlite3.Error, with nothing done, when
-    the work fails, takes longer than `_INLINE_LIMIT` or would have to wait for a lock.
-    """
-
-    def __init__(self, path: Path | str) -> None:
-        self._path = path
-        self._reader: sqlite3.Connection | None = None
-        self._writer: sqlite3.Connection | None = None
-        self._until = 0.0
-
-    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of `work`, which reads a few rows."""
-        self._reader = self._reader or self._open(_READING)
-        self._until = time.monotonic() + _INLINE_LIMIT
-        return _read_snapshot(self._reader, work)
-
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of `work`, which writes a few rows; not durable before an fsync."""
-        self._writer = self._writer or self._open(_INLINE_WRITING)
-        self._until = time.monotonic() + _INLINE_LIMIT
-        return _commit_transaction(self._writer, work)
-
-    def close(self) -> None:
-        """Close the connections that are open."""
-        for connection in filter(None, (self._reader, self._writer)):
-            connection.close()
-
-    def _open(self, settings: Sequence[str]) -> sqlite3.Connection:
-        # No busy timeout: where another connection writes, the work is handed to a thread instead.
-        connection = _open_connection(self._path, 0, settings)
-        connection.set_progress_handler(lambda: time.monotonic() > self._until, _CLOCK_STEPS)
-        return connection
-
-
-def _run_transaction(
-    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], *, durable: bool
-) -> T:
-    """Return the result of `work`, run in one transaction of the main writing connection.
-
-    Unless `durable`, the commit does not fsync: every reader sees it and it survives the end of
-    this process, but a power cut may undo it until `_fsync_wal`.
-    """
-    if durable:
-        return _commit_transaction(connection, work)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    try:
-        return _commit_transaction(connection, work)
-    finally:
-        connection.execute("PRAGMA synchronous = FULL")
-
-
-def _commit_transaction(
-    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]
-) -> T:
-    """Return the result of `work`, run in BEGIN IMMEDIATE ... COMMIT; rolled back on any error."""
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        result = work(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.rollback()
-        raise
-    return result
-
-
-def _read_snapshot(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Return the result of `work`; all its queries see the same state of the file."""
-    try:
-        connection.execute("BEGIN")
-        return work(connection)
-    finally:
-        connection.rollback()
-
-
-def _fsync_wal(wal: str) -> None:
-    """Flush a write-ahead log to the disk. Raises OSError.
-
-    It is what SQLite itself does at the end of a commit with `synchronous = FULL`
-    (https://www.sqlite.org/pragma.html#pragma_synchronous).
-    """
-    # Without a log, commits have gone to the file itself, and have waited for the disk.
-    with contextlib.suppress(FileNotFoundError):
-        descriptor = os.open(wal, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _open_connection(
-    path: Path | str, patience: float, settings: Sequence[str]
-) -> sqlite3.Connection:
-    """Open a connection that any thread may use, one at a time; `path` may also be an address."""
-    connection = sqlite3.connect(
-        path, patience, isolation_level=None, check_same_thread=False, uri=True
-    )
-    connection.row_factory = sqlite3.Row
-    for setting in settings:
-        connection.execute(setting)
-    return connection
-
-
-def _unwritable(error: sqlite3.Error) -> Unavailable:
-    return Unavailable(f"the database cannot be written: {error}")
-
-
-def _unreadable(error: sqlite3.Error) -> Unavailable:
-    return Unavailable(f"the database cannot be read: {error}")
-
-
-def _connect(path: Path | str, patience: float) -> sqlite3.Connection:
-    """Open the main writing connection, which any thread may use, one at a time.
-
-    The file is for the user only; SQLite gives the files beside it the same mode.
-    """
-    try:
-        if isinstance(path, Path):
-            make_folder(path.parent)
-            make_file(path)
-            for beside in ("-wal", "-shm"):
-                tighten(path.with_name(path.name + beside))
-        return _open_connection(path, patience, ())
-    except (OSError, sqlite3.Error) as error:
-        raise Unavailable(f"{path}: cannot be opened: {error}") from error
-
-
-def _prepare(connection: sqlite3.Connection, path: Path, patience: float) -> None:
-    try:
-        # Where two begin a new file at once, SQLite refuses one of them without waiting.
-        for attempt in stamina.retry_context(
-            on=_is_busy, attempts=None, timeout=patience, wait_initial=0.01, wait_jitter=0.05
-        ):
-            with attempt:
-                connection.executescript(_WRITER)
-        migrate(connection, path)
-    except sqlite3.Error as error:
-        raise unusable(path, error) from error
-
-
-def _is_busy(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
-
-
-@asynccontextmanager
-async def _reader(path: Path | str) -> AsyncIterator[aiosqlite.Connection]:
-    async with aiosqlite.connect(path, isolation_level=None, timeout=_PATIENCE, uri=True) as reader:
-        reader.row_factory = sqlite3.Row
-        await reader.execute("PRAGMA query_only = ON")
-        yield reader
+        Raises Unavailable.
+        """
+        return await self._backend.execute_outside_transaction(statement)

@@ -1,9 +1,10 @@
 """Errors of storage.
 
 StorageError
-├── Unavailable       the file cannot be opened or written
+├── Unavailable       the database cannot be opened, read or written
+│   └── Conflict      another transaction has taken what has to be unique
 ├── UnusableFile      somebody has to do something first: to try again is no use
-│   ├── NewerSchema   a newer Terrarium has written the file
+│   ├── NewerSchema   a newer Terrarium has written the database
 │   └── DamagedFile   the file is damaged, or no database
 └── BadCursor         a search was asked to go on from where it never was
 """
@@ -14,11 +15,15 @@ from pathlib import Path
 
 
 class StorageError(Exception):
-    """Something is wrong with a database file; the message says which and what to do."""
+    """Something is wrong with a database; the message says which and what to do."""
 
 
 class Unavailable(StorageError):
-    """The file cannot be opened or written."""
+    """The database cannot be opened, read or written."""
+
+
+class Conflict(Unavailable):
+    """Another transaction has taken what has to be unique, in the same moment."""
 
 
 class UnusableFile(StorageError):

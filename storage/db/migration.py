@@ -12,6 +12,7 @@ import structlog
 from storage import log_index
 from storage.db.errors import NewerSchema, Unavailable
 from storage.db.migration_copy import copy_before
+from storage.db.sqlite_connection import SqliteConnection
 
 _INDEXED = 4  # the migration from which on events are indexed and counted as they are written
 
@@ -20,13 +21,13 @@ _WAIT = 600_000  # milliseconds to wait for another process that migrates the sa
 _log = structlog.get_logger()
 
 
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
+def migrate(connection: SqliteConnection, path: Path) -> None:
     """Run the numbered migrations that the file has not seen, all in one transaction; a file that
     has been used is copied first (`storage.db.migration_copy`).
 
     Nothing is written to a file that has seen all. Raises NewerSchema, Unavailable, sqlite3.Error.
     """
-    scripts = _migrations()
+    scripts = migrations()
     if _version(connection, path, len(scripts)) == len(scripts):
         return
     (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
@@ -46,9 +47,9 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
-def require_newest(connection: sqlite3.Connection, path: Path) -> None:
+def require_newest(connection: SqliteConnection, path: Path) -> None:
     """Check that a file needs no migration. Raises NewerSchema, Unavailable."""
-    newest = len(_migrations())
+    newest = len(migrations())
     try:
         version = _version(connection, path, newest)
     except sqlite3.Error as error:
@@ -60,7 +61,7 @@ def require_newest(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
+def _version(connection: SqliteConnection, path: Path, newest: int) -> int:
     """Return how many migrations a file has seen. Raises NewerSchema."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > newest:
@@ -71,17 +72,17 @@ def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
     return version
 
 
-def _run(connection: sqlite3.Connection, scripts: Sequence[str], version: int) -> None:
+def _run(connection: SqliteConnection, scripts: Sequence[str], version: int) -> None:
     for script in scripts[version:]:
-        for statement in _statements(script):
+        for statement in statements(script):
             connection.execute(statement)
     if 0 < version < _INDEXED:
         log_index.rebuild(connection)
     connection.execute(f"PRAGMA user_version = {len(scripts)}")
 
 
-def _statements(script: str) -> Iterator[str]:
-    """The statements of a script; `executescript` would end our transaction."""
+def statements(script: str) -> Iterator[str]:
+    """Yield the statements of a script; `executescript` would end our transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -90,7 +91,8 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def _migrations() -> list[str]:
+def migrations() -> list[str]:
+    """Return the numbered scripts in order."""
     folder = files("storage") / "migrations"
     scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
     return [scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)]

@@ -3,6 +3,10 @@
 A small file is written anew. A big one is not, as nobody can write meanwhile: what is deleted, and
 every free page, is overwritten; only in the corners of pages that were once divided may a piece of
 what was deleted be left, until somebody writes the file anew (`terrarium logs vacuum`).
+
+PostgreSQL writes a small schema anew as well (`VACUUM FULL`), and takes the dead rows out of a big
+one. Its write-ahead log, its archives and its backups are the server's: docs/postgres.md says how
+long they keep what was deleted.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
+from storage.connection import Dialect
+from storage.db.address import Address
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.db.migration_copy import copies
@@ -33,6 +39,10 @@ async def secure_delete(database: Database, small: int = SMALL) -> AsyncIterator
 
     A file of at most `small` bytes is rewritten whole. Raises Unavailable.
     """
+    if database.dialect is Dialect.POSTGRES:
+        yield
+        await _vacuum_tables(database, full=await _schema_size(database) <= small)
+        return
     await database.execute_outside_transaction("PRAGMA secure_delete = ON")
     try:
         yield
@@ -46,18 +56,23 @@ async def secure_delete(database: Database, small: int = SMALL) -> AsyncIterator
 
 
 async def vacuum(database: Database) -> None:
-    """Write the whole file anew; others who write wait for it. Raises Unavailable."""
+    """Write all of it anew; others who write wait for it. Raises Unavailable."""
+    if database.dialect is Dialect.POSTGRES:
+        await _vacuum_tables(database, full=True)
+        return
     await database.execute_outside_transaction("VACUUM")
     await _empty_wal(database)
 
 
-def remove_copies(log_file: Path, data: Path, older_than: timedelta = timedelta(0)) -> None:
+def remove_copies(log: Address, data: Path, older_than: timedelta = timedelta(0)) -> None:
     """Remove the copies of the log and of the files in `data` that are at least so old.
 
     Raises Unavailable.
     """
     until = time.time() - older_than.total_seconds()
-    found = {*copies(log_file), *data.glob("*.db.before-*")}
+    found = set(data.glob("*.db.before-*"))
+    if isinstance(log, Path):
+        found.update(copies(log))
     try:
         for copy in found:
             with suppress(FileNotFoundError):  # another process removes them too
@@ -65,6 +80,28 @@ def remove_copies(log_file: Path, data: Path, older_than: timedelta = timedelta(
                     copy.unlink()
     except OSError as error:
         raise Unavailable(f"{error.filename}: cannot be removed: {error.strerror}") from error
+
+
+async def _vacuum_tables(database: Database, *, full: bool) -> None:
+    """Take dead rows out of every table of a schema; with `full` each is written into a new file,
+    and locked meanwhile."""
+    rows = await database.fetch_all(
+        "SELECT quote_ident(tablename) AS name FROM pg_tables"
+        " WHERE schemaname = current_schema() ORDER BY 1"
+    )
+    options = "FULL, ANALYZE" if full else "ANALYZE"
+    for row in rows:
+        await database.execute_outside_transaction(f"VACUUM ({options}) {row['name']}")
+    if full:  # samples of what columns hold, taken by every ANALYZE
+        await database.execute_outside_transaction("VACUUM FULL pg_catalog.pg_statistic")
+
+
+async def _schema_size(database: Database) -> int:
+    row = await database.fetch_one(
+        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
+        " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+    )
+    return int(row[0] or 0) if row else 0
 
 
 async def _empty_wal(database: Database) -> None:

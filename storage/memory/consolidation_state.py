@@ -8,16 +8,22 @@ was forgotten is not stored: `version` has grown meanwhile.
 from __future__ import annotations
 
 import json
-import sqlite3
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import aiosqlite
-
-from storage.db.database import Database, Row, from_micros, to_micros
+from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
 from storage.memory.conversations import Message
-from storage.memory.memories import Memory, MemoryKind, add, facts_in, found_in, person_of
+from storage.memory.memories import (
+    Memory,
+    MemoryKind,
+    add,
+    facts_in,
+    found_in,
+    in_network,
+    person_of,
+)
 
 EPISODES = 20
 """That are kept of a room."""
@@ -29,18 +35,19 @@ _MOST = 1_000  # turns looked at at once
 
 _PROGRESS = """
 SELECT room, folded, told, studied, version, wanted FROM memory_rooms WHERE room = ?"""
-_TURNS = """
+_TURNS = f"""
 SELECT t.id, t.time, t.messages, length(t.messages) AS size, c.name, c.person
 FROM conversations c JOIN turns t ON t.conversation_id = c.id
 WHERE c.room = ?1 AND t.id > ?2 AND t.id <= ?3 AND c.person NOT IN (
-    SELECT nick FROM unlogged WHERE ?1 LIKE network || '/%')
+    SELECT nick FROM unlogged WHERE {in_network("c.room")})
 ORDER BY t.id LIMIT ?4"""
 _SINCE = """
-SELECT sum(t.id > ?2) AS count, max(t.id) AS newest, max(t.time) AS time
+SELECT count(*) FILTER (WHERE t.id > ?2) AS count, max(t.id) AS newest, max(t.time) AS time
 FROM conversations c JOIN turns t ON t.conversation_id = c.id
-AND t.id >= min(?2, (SELECT max(id) FROM turns WHERE conversation_id = c.id))
+AND t.id >= (SELECT CASE WHEN max(id) < ?2 THEN max(id) ELSE ?2 END FROM turns
+    WHERE conversation_id = c.id)
 WHERE c.room = ?1"""
-_OPTED_OUT = "SELECT nick FROM unlogged WHERE ? LIKE network || '/%'"
+_OPTED_OUT = f"SELECT nick FROM unlogged WHERE {in_network('?1')}"
 _LAST = 1 << 62
 
 
@@ -115,7 +122,8 @@ class ConsolidationStore:
         async with self._database.transaction() as db:
             # No two rows have the same version, so that one which was deleted is never met again.
             await db.execute(
-                "INSERT OR IGNORE INTO memory_rooms (room, version) VALUES (?, random())", [room]
+                "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                [room, secrets.randbits(62)],
             )
         row = await self._database.fetch_one(_PROGRESS, [room])
         return Watermarks(*row) if row else Watermarks(room)
@@ -208,14 +216,14 @@ class ConsolidationStore:
             for fact in facts:
                 if fact.subject not in opted_out:
                     await add(db, fact)
-            learnt = "room = ? AND layer = 'fact' AND NOT manual"
+            learnt = "room = ? AND layer = 'fact' AND manual = 0"
             await db.execute(
                 f"DELETE FROM memories WHERE {learnt} AND time < ?",
                 [watermarks.room, to_micros(oldest)],
             )
             await db.execute(
                 f"DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {learnt}"
-                " ORDER BY time DESC, id DESC LIMIT -1 OFFSET ?)",
+                " ORDER BY time DESC, id DESC LIMIT 1000000000 OFFSET ?)",
                 [watermarks.room, LEARNT_FACTS],
             )
             return True
@@ -224,13 +232,15 @@ class ConsolidationStore:
         """Put one episode in the place of notes. False: some of them are gone meanwhile."""
         ids = json.dumps([note.id for note in notes])
         async with self._database.transaction() as db:
-            sql = "SELECT count(*) FROM memories WHERE id IN (SELECT value FROM json_each(?))"
+            which = "id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+            sql = f"SELECT count(*) FROM memories WHERE {which}"
             async with db.execute(sql, [ids]) as rows:
                 row = await rows.fetchone()
             if row is None or row[0] < len(notes):
                 return False
             await db.execute(
-                "DELETE FROM memories WHERE id IN (SELECT value FROM json_each(?))", [ids]
+                f"DELETE FROM memories WHERE {which}",
+                [ids],
             )
             await _add_made(db, episode, {(note.conversation, note.source) for note in notes})
             await _keep_newest(db, episode.room)
@@ -244,7 +254,7 @@ class ConsolidationStore:
         At most `most` memories have some of the `words`.
         """
 
-        def reading(db: sqlite3.Connection) -> RoomMemorySnapshot:
+        def reading(db: Connection) -> RoomMemorySnapshot:
             row = db.execute(
                 "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?", [room]
             ).fetchone()
@@ -275,7 +285,7 @@ class ConsolidationStore:
             return True
 
 
-async def _current(db: aiosqlite.Connection, watermarks: Watermarks, mark: str = "version") -> bool:
+async def _current(db: AsyncConnection, watermarks: Watermarks, mark: str = "version") -> bool:
     """Return True if nothing was forgotten since the reading, and a watermark is where it was."""
     sql = f"SELECT version, {mark} FROM memory_rooms WHERE room = ?"
     async with db.execute(sql, [watermarks.room]) as rows:
@@ -283,7 +293,7 @@ async def _current(db: aiosqlite.Connection, watermarks: Watermarks, mark: str =
     return row is not None and tuple(row) == (watermarks.version, getattr(watermarks, mark))
 
 
-async def _move(db: aiosqlite.Connection, watermarks: Watermarks, mark: str, to: int) -> bool:
+async def _move(db: AsyncConnection, watermarks: Watermarks, mark: str, to: int) -> bool:
     """Move a mark on, unless what was read is void."""
     if not await _current(db, watermarks, mark):
         return False
@@ -295,7 +305,7 @@ def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
     return {(turn.conversation, turn.person) for turn in turns}
 
 
-async def _sources(db: aiosqlite.Connection, room: str) -> set[tuple[str, str]]:
+async def _sources(db: AsyncConnection, room: str) -> set[tuple[str, str]]:
     """Return the people whose words are in the summary."""
     async with db.execute(
         "SELECT s.conversation, s.person FROM memories JOIN memory_sources s ON memory_id = id"
@@ -306,7 +316,7 @@ async def _sources(db: aiosqlite.Connection, room: str) -> set[tuple[str, str]]:
 
 
 async def _add_made(
-    db: aiosqlite.Connection, memory: Memory, sources: Iterable[tuple[str, str]]
+    db: AsyncConnection, memory: Memory, sources: Iterable[tuple[str, str]]
 ) -> None:
     memory_id = await add(db, memory)
     await db.executemany(
@@ -316,17 +326,17 @@ async def _add_made(
 
 
 async def _add_episode(
-    db: aiosqlite.Connection, episode: Memory | None, made_of: Sequence[RoomTurn]
+    db: AsyncConnection, episode: Memory | None, made_of: Sequence[RoomTurn]
 ) -> None:
     if episode:
         await _add_made(db, episode, _sources_in(made_of))
         await _keep_newest(db, episode.room)
 
 
-async def _keep_newest(db: aiosqlite.Connection, room: str) -> None:
+async def _keep_newest(db: AsyncConnection, room: str) -> None:
     await db.execute(
         "DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE room = ? AND layer = ?"
-        " ORDER BY last_turn DESC, id DESC LIMIT -1 OFFSET ?)",
+        " ORDER BY last_turn DESC, id DESC LIMIT 1000000000 OFFSET ?)",
         [room, MemoryKind.EPISODE, EPISODES],
     )
 

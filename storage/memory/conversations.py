@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from storage.db.database import Database, from_micros, to_micros
+from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
 from storage.memory.memories import person_of, said_in
 
@@ -27,7 +26,7 @@ INSERT INTO turns (conversation_id, anchor, time, messages, related)
 SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id"""
 _OLDEST = """
 DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c
-ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT -1 OFFSET ?)"""
+ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT 1000000000 OFFSET ?)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Conversations:
             name,
         ]
 
-        def insert(db: sqlite3.Connection) -> int:
+        def insert(db: Connection) -> int:
             db.execute(_CONVERSATION, [name, room or name, person_of(person)])
             row = db.execute(_TURN, values).fetchone()
             said_in(db, name, row[0], turn.time)
@@ -98,7 +97,7 @@ class Conversations:
         """Return where the prompt of this conversation begins, and its turns from there on, in
         order."""
 
-        def both(db: sqlite3.Connection) -> tuple[PromptWindow, list[Turn]]:
+        def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
             window = _window(db, name)
             return window, _turns(db, name, window.turn_start, KEPT)
 
@@ -128,14 +127,14 @@ class Conversations:
             return cursor.rowcount
 
 
-def _window(db: sqlite3.Connection, name: str) -> PromptWindow:
+def _window(db: Connection, name: str) -> PromptWindow:
     row = db.execute(
         "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
     ).fetchone()
     return PromptWindow(row["log_start"], row["turn_start"]) if row else PromptWindow()
 
 
-def _turns(db: sqlite3.Connection, name: str, start: int, limit: int) -> list[Turn]:
+def _turns(db: Connection, name: str, start: int, limit: int) -> list[Turn]:
     rows = db.execute(
         "SELECT t.* FROM turns t JOIN conversations c ON c.id = t.conversation_id"
         " WHERE c.name = ? AND t.id >= ? ORDER BY t.id DESC LIMIT ?",

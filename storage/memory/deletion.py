@@ -10,9 +10,8 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-import aiosqlite
-
-from storage.db.database import Database
+from storage.connection import Dialect
+from storage.db.database import AsyncConnection, Database
 from storage.memory.memories import Memory, MemoryKind, forget_shown, memory_of, person_of
 from storage.queues.jobs import Jobs
 
@@ -31,7 +30,7 @@ class DeletedTurn:
     conversation: str
 
 
-async def forget_conversation(db: aiosqlite.Connection, name: str) -> None:
+async def forget_conversation(db: AsyncConnection, name: str) -> None:
     """Remove whatever came from a conversation, inside the transaction that removes its turns."""
     async with db.execute(
         "SELECT id FROM memories WHERE conversation = ?1 UNION"
@@ -82,14 +81,14 @@ async def redact(database: Database, network: str, name: str) -> None:
         database.transaction() as db,
         db.execute(
             "SELECT memory_id FROM memory_sources JOIN memories ON id = memory_id"
-            " WHERE person = ? AND room LIKE ? || '/%'",
+            " WHERE person = ?1 AND lower(substr(room, 1, length(?2) + 1)) = lower(?2) || '/'",
             [person_of(name), network],
         ) as rows,
     ):
         await _remove(db, [row[0] for row in await rows.fetchall()])
 
 
-async def forget_before(db: aiosqlite.Connection, oldest: int) -> None:
+async def forget_before(db: AsyncConnection, oldest: int) -> None:
     """Remove what was made of anything older than a time, in microseconds since 1970."""
     async with db.execute("SELECT DISTINCT room FROM memories WHERE begun < ?", [oldest]) as rows:
         rooms = [row[0] for row in await rows.fetchall()]
@@ -109,7 +108,8 @@ async def scrub(database: Database) -> None:
         )
         await _forget_empty(db)
         await db.execute("DELETE FROM jobs WHERE kind LIKE 'memory.%'")  # their keys name rooms
-        await db.execute("INSERT INTO memory_text (memory_text) VALUES ('rebuild')")
+        if database.dialect is Dialect.SQLITE:
+            await db.execute("INSERT INTO memory_text (memory_text) VALUES ('rebuild')")
     await Jobs(database).add(TEND, {})
 
 
@@ -134,33 +134,34 @@ def _came_from(memory: Memory, turns: Sequence[DeletedTurn], sources: set[tuple[
     )
 
 
-async def _fetch_memories(db: aiosqlite.Connection) -> list[Memory]:
-    cursor = await db.execute("SELECT * FROM memories")
-    names = [column[0] for column in cursor.description]
-    return [memory_of(dict(zip(names, row, strict=True))) for row in await cursor.fetchall()]
+async def _fetch_memories(db: AsyncConnection) -> list[Memory]:
+    async with db.execute("SELECT * FROM memories") as rows:
+        return [memory_of(row) for row in await rows.fetchall()]
 
 
-async def _sources(db: aiosqlite.Connection) -> dict[int, set[tuple[str, str]]]:
+async def _sources(db: AsyncConnection) -> dict[int, set[tuple[str, str]]]:
     found: dict[int, set[tuple[str, str]]] = {}
     async with db.execute("SELECT memory_id, conversation, person FROM memory_sources") as rows:
-        async for memory_id, conversation, person in rows:
+        for memory_id, conversation, person in await rows.fetchall():
             found.setdefault(memory_id, set()).add((conversation, person))
     return found
 
 
-async def _remove(db: aiosqlite.Connection, ids: Sequence[int]) -> None:
+async def _remove(db: AsyncConnection, ids: Sequence[int]) -> None:
     """Remove memories; those that were made of turns are to be made again."""
     wanted = json.dumps(ids)
-    which = "id IN (SELECT value FROM json_each(?))"
+    which = "id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
     async with db.execute(f"SELECT DISTINCT room FROM memories WHERE {which}", [wanted]) as rows:
         rooms = [row[0] for row in await rows.fetchall()]
     await db.execute(
-        "INSERT OR REPLACE INTO memory_gaps SELECT room, first_turn, last_turn FROM memories"
-        f" WHERE layer = 'episode' AND key = '' AND {which}",
+        "INSERT INTO memory_gaps SELECT room, first_turn, max(last_turn) FROM memories"
+        f" WHERE layer = 'episode' AND key = '' AND {which} GROUP BY room, first_turn"
+        " ON CONFLICT (room, first_turn) DO UPDATE SET last_turn = excluded.last_turn",
         [wanted],
     )
     await db.execute(
-        "UPDATE memory_rooms SET wanted = max(wanted, folded), folded = 0 WHERE room IN"
+        "UPDATE memory_rooms SET folded = 0,"
+        " wanted = CASE WHEN folded > wanted THEN folded ELSE wanted END WHERE room IN"
         f" (SELECT room FROM memories WHERE layer = 'summary' AND {which})",
         [wanted],
     )
@@ -169,7 +170,7 @@ async def _remove(db: aiosqlite.Connection, ids: Sequence[int]) -> None:
         await forget_shown(db, room)
 
 
-async def _forget_empty(db: aiosqlite.Connection) -> None:
+async def _forget_empty(db: AsyncConnection) -> None:
     """Drop what is known of rooms that have neither turns nor memories."""
     for table in ("memory_gaps", "memory_rooms"):
         await db.execute(

@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-import aiosqlite
-
 from storage.chat_log.opt_outs import name_of
-from storage.db.database import Database, from_micros, to_micros
+from storage.connection import Dialect
+from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
+from storage.text_index.bm25 import rank
 
 MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
 """How sure a fact is: somebody asked for it to be remembered about themselves; said so; another
 one did."""
 
+_ALL = 1 << 40  # more than there are
 _MOST_WORDS = 24  # of a search
 _WORD = re.compile(r"\w{2,}")
+
+
+def in_network(room: str) -> str:
+    """Return the condition that the column `room` is a room on `network`, a column too."""
+    return f"lower(substr({room}, 1, length(network) + 1)) = lower(network) || '/'"
+
 
 # A surer fact stays: nobody but the person can replace what they have said of themselves.
 _ADD = """
@@ -39,10 +45,10 @@ ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
     confidence = excluded.confidence, conversation = excluded.conversation,
     first_turn = excluded.first_turn, last_turn = excluded.last_turn,
     begun = excluded.begun, time = excluded.time
-WHERE excluded.confidence >= confidence"""
+WHERE excluded.confidence >= memories.confidence"""
 # Whoever has opted out is not spoken of, and nothing is shown that has words of theirs in it.
-_SEEN = """
-NOT EXISTS (SELECT 1 FROM unlogged WHERE memories.room LIKE network || '/%' AND nick IN (
+_SEEN = f"""
+NOT EXISTS (SELECT 1 FROM unlogged WHERE {in_network("memories.room")} AND nick IN (
     SELECT memories.subject UNION SELECT memories.source UNION
     SELECT person FROM memory_sources WHERE memory_id = memories.id))"""
 _FOUND = f"""
@@ -102,7 +108,7 @@ class Memories:
         async with self._database.transaction() as db:
             return await add(db, memory) > 0
 
-    async def newest(self, room: str, layer: MemoryKind, limit: int) -> list[Memory]:
+    async def newest(self, room: str, layer: MemoryKind, limit: int = _ALL) -> list[Memory]:
         """Return the newest of a layer, in order."""
         rows = await self._database.fetch_all(
             f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {_SEEN}"
@@ -111,7 +117,7 @@ class Memories:
         )
         return [memory_of(row) for row in reversed(rows)]
 
-    async def facts(self, room: str, subject: str | None = None, limit: int = -1) -> list[Memory]:
+    async def facts(self, room: str, subject: str | None = None, limit: int = _ALL) -> list[Memory]:
         """Facts about one person, or all: those that were asked for first, then the surest, then
         the newest."""
         return await self._database.read(lambda db: facts_in(db, room, subject, limit))
@@ -127,7 +133,8 @@ class Memories:
     async def those(self, room: str, ids: Collection[int]) -> list[Memory]:
         """Memories by id."""
         rows = await self._database.fetch_all(
-            "SELECT * FROM memories WHERE room = ? AND id IN (SELECT value FROM json_each(?))"
+            "SELECT * FROM memories WHERE room = ? AND id IN"
+            " (SELECT CAST(value AS BIGINT) FROM json_each(?))"
             f" AND {_SEEN}",
             [room, json.dumps(list(ids))],
         )
@@ -151,7 +158,7 @@ class Memories:
 
 
 def facts_in(
-    db: sqlite3.Connection, room: str, subject: str | None = None, limit: int = -1
+    db: Connection, room: str, subject: str | None = None, limit: int = _ALL
 ) -> list[Memory]:
     """Run `Memories.facts` in a reading transaction."""
     rows = db.execute(
@@ -163,23 +170,29 @@ def facts_in(
     return [memory_of(row) for row in rows]
 
 
-def found_in(
-    db: sqlite3.Connection, room: str, text: str, limit: int
-) -> list[tuple[Memory, float]]:
+def found_in(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
     """Run `Memories.search` in a reading transaction."""
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
+    if not words:
+        return []
+    if db.dialect is Dialect.POSTGRES:
+        known = db.execute(f"SELECT * FROM memories WHERE room = ? AND {_SEEN}", [room]).fetchall()
+        ranked = rank([f"{row['key']} {row['text']}" for row in known], words)
+        return [(memory_of(known[place]), score) for place, score in ranked[:limit]]
     match = " OR ".join(f'"{word}"' for word in words)
-    rows = db.execute(_FOUND, [match, room, limit]) if words else ()
+    rows = db.execute(_FOUND, [match, room, limit])
     return [(memory_of(row), float(row["score"])) for row in rows]
 
 
-async def add(db: aiosqlite.Connection, memory: Memory) -> int:
+async def add(db: AsyncConnection, memory: Memory) -> int:
     """Run `Memories.add` in a transaction; its id, 0 when a surer one stays."""
-    cursor = await db.execute(_FACT if memory.layer == MemoryKind.FACT else _ADD, _values(memory))
-    return (cursor.lastrowid or 0) if cursor.rowcount > 0 else 0
+    sql = _FACT if memory.layer == MemoryKind.FACT else _ADD
+    async with db.execute(f"{sql} RETURNING id", _values(memory)) as added:
+        row = await added.fetchone()
+    return int(row[0]) if row else 0
 
 
-def said_in(db: sqlite3.Connection, conversation: str, turn: int, time: datetime) -> None:
+def said_in(db: Connection, conversation: str, turn: int, time: datetime) -> None:
     """Say which turn it was in which something was remembered."""
     db.execute(
         "UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2"
@@ -188,7 +201,7 @@ def said_in(db: sqlite3.Connection, conversation: str, turn: int, time: datetime
     )
 
 
-async def forget_shown(db: aiosqlite.Connection, room: str) -> None:
+async def forget_shown(db: AsyncConnection, room: str) -> None:
     """Let prompts in the room be made of what there is now, and void what was read before."""
     await db.execute(
         "UPDATE memory_rooms SET shown = '', shown_turn = 0, version = version + 1 WHERE room = ?",
@@ -196,7 +209,7 @@ async def forget_shown(db: aiosqlite.Connection, room: str) -> None:
     )
 
 
-def memory_of(row: Mapping[str, Any] | sqlite3.Row) -> Memory:
+def memory_of(row: Mapping[str, Any] | Row) -> Memory:
     """Return a row as a memory."""
     return Memory(
         layer=MemoryKind(row["layer"]),

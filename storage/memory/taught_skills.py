@@ -6,9 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-import aiosqlite
-
-from storage.db.database import Database, to_micros
+from storage.db.database import AsyncConnection, Database, to_micros
 
 FILES = ""
 """The room of skills that come as files: they are everywhere."""
@@ -71,8 +69,8 @@ class SkillTable:
                 "INSERT INTO skills SELECT :room, :name, '', '', '', 0, 1,"
                 " 0.5 + (:well - 0.5) * :new WHERE :room = '' OR EXISTS"
                 " (SELECT 1 FROM skills WHERE room = :room AND name = :name)"
-                " ON CONFLICT DO UPDATE SET uses = uses + 1,"
-                " score = score + (:well - score) * :new",
+                " ON CONFLICT (room, name) DO UPDATE SET uses = skills.uses + 1,"
+                " score = skills.score + (:well - skills.score) * :new",
                 rows,
             )
 
@@ -107,10 +105,10 @@ class SkillTable:
             return cursor.rowcount
 
 
-async def _upsert(db: aiosqlite.Connection, room: str, skill: TaughtSkill, time: int) -> None:
+async def _upsert(db: AsyncConnection, room: str, skill: TaughtSkill, time: int) -> None:
     await db.execute(
         "INSERT INTO skills (room, name, description, body, teacher, time)"
-        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (room, name) DO UPDATE SET"
         " description = excluded.description, body = excluded.body,"
         " teacher = excluded.teacher, time = excluded.time",
         [room, skill.name, skill.description, skill.body, skill.teacher, time],
@@ -118,6 +116,6 @@ async def _upsert(db: aiosqlite.Connection, room: str, skill: TaughtSkill, time:
     await db.execute(
         "DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills"
         " WHERE room = ?1 ORDER BY time = ?2 DESC, uses * score DESC, time DESC"
-        " LIMIT -1 OFFSET ?3)",
+        " LIMIT 1000000000 OFFSET ?3)",
         [room, time, MOST],
     )

@@ -32,8 +32,9 @@ class MemoryVectors:
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM memory_vectors WHERE model <> ?", [model])
             await db.executemany(
-                "INSERT OR REPLACE INTO memory_vectors (model, vector, memory_id)"
-                " SELECT ?, ?, id FROM memories WHERE id = ?",
+                "INSERT INTO memory_vectors (model, vector, memory_id)"
+                " SELECT ?, ?, id FROM memories WHERE id = ? ON CONFLICT (memory_id) DO UPDATE SET"
+                " model = excluded.model, vector = excluded.vector",
                 rows,
             )
 

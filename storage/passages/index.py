@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
 from storage.chat_log.query import id_range
+from storage.connection import Connection, Dialect
+from storage.db.interrupting import Interrupted, interruptible
 from storage.log_index import PARTITION_BITS, nick_tag
 from storage.passages.question_words import QuestionWord, is_number
 from storage.passages.score import WeighedQuestion
 from storage.passages.word_forms import index_terms
 from storage.search.planner import LineConditions
 from storage.search.scanner import LAST_ID
+from storage.text_index.choice import text_index
+from storage.text_index.model import IdRange, Phrase, WordMatch
 
 _CHOSEN = 220  # lines that are looked at
 _LEAST_SHARE = 0.5  # of what the best line has, that a line must have to be looked at
@@ -29,22 +32,20 @@ _SAMPLED = 40_000  # lines, about, in which the words are counted
 _COUNTED = 3_000  # lines of a partition with a word that are counted at most
 _READ = 40_000  # lines with a rare word that are read from the whole index, about
 _LEAST_READ = 200  # the same from a partition
-_BUDGET = 0.08  # seconds of work; a busy machine makes no answer partial
+# Seconds of work; with SQLite, which works in our thread, a busy machine makes no answer partial.
+_BUDGETS = {Dialect.SQLITE: 0.08, Dialect.POSTGRES: 0.24}
 _FURTHER = 0.03  # of which for related words, at most
 _PATIENCE = 0.5  # seconds in all
 _HEAVIEST = 7.0  # weight of a word
 _NUMBER = 3.0  # of a number, which is about anything
 _PRIOR = 3_000  # lines of ordinary English that count beside those of the log
 _RELATED = 3  # words that may stand for one of the question
-_STEPS = 2_000  # instructions of SQLite's machine between two looks at the clock
 
 
 class PassageIndex:
     """The index of words, asked for the lines that a search may find."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, filtering: LineConditions, *, oldest: bool
-    ) -> None:
+    def __init__(self, connection: Connection, filtering: LineConditions, *, oldest: bool) -> None:
         self._connection = connection
         self._sign = 1 if oldest else -1
         self._have, self._lack = filtering.tags()
@@ -58,7 +59,10 @@ class PassageIndex:
         self._partitions = [(row["number"], row["lines"]) for row in rows]
         self._indexed = sum(int(lines) for _, lines in self._partitions) or 1
         self.lines = self._within(filtering)
-        self._until = time.thread_time() + _BUDGET
+        self._index = text_index(connection)
+        # SQLite works in our thread; another database works while we wait.
+        self._clock = time.thread_time if connection.dialect is Dialect.SQLITE else time.monotonic
+        self._until = self._clock() + _BUDGETS[connection.dialect]
         self._patience = time.monotonic() + _PATIENCE
 
     def _within(self, filtering: LineConditions) -> int:
@@ -67,7 +71,8 @@ class PassageIndex:
         if not filtering.channels.others:
             return whole
         rows = self._connection.execute(
-            "SELECT sum(lines) FROM totals WHERE channel_id IN (SELECT value FROM json_each(?))",
+            "SELECT sum(lines) FROM totals WHERE channel_id IN"
+            " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
             [json.dumps(list(filtering.channels.rows))],
         )
         return min(whole, int(rows.fetchone()[0] or 0))
@@ -87,12 +92,8 @@ class PassageIndex:
         sampled = 0
         for number, lines in self._partitions:
             for word in words:
-                sql = (
-                    f"SELECT count(*) FROM (SELECT 1 FROM words_{number}"
-                    f" WHERE words_{number} MATCH ? LIMIT {_COUNTED})"
-                )
-                match = f"text : ({_any(index_terms(word.forms[0]))})"
-                counts[word.root] += self._connection.execute(sql, [match]).fetchone()[0]
+                match = WordMatch((index_terms(word.forms[0]),))
+                counts[word.root] += self._index.count(self._connection, number, match, _COUNTED)
             sampled += lines
             if sampled > _SAMPLED:
                 break
@@ -107,7 +108,7 @@ class PassageIndex:
         sums: dict[int, float] = {}
         reached = self._collect(sums, plans)
         if reached is None and max(sums.values(), default=0) < enough:
-            self._until = min(self._until, time.thread_time() + _FURTHER)
+            self._until = min(self._until, self._clock() + _FURTHER)
             self._collect(sums, further)
         least = _LEAST_SHARE * max(sums.values(), default=0)
         hopeful = [each for each, weight in sums.items() if weight >= least]
@@ -118,16 +119,12 @@ class PassageIndex:
         """Add what plans find to `sums` by id; down to which id there was time, None for all."""
         reached: int | None = None
         try:
-            self._connection.set_progress_handler(self._late, _STEPS)
-            for number, lines in self._partitions[:: -self._sign]:
-                self._add(sums, number, plans, max(_LEAST_READ, _READ * lines // self._indexed))
-                reached = number << PARTITION_BITS
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-                raise
-            return reached or self._last
-        finally:
-            self._connection.set_progress_handler(None, 0)
+            with interruptible(self._connection, self._late):
+                for number, lines in self._partitions[:: -self._sign]:
+                    self._add(sums, number, plans, max(_LEAST_READ, _READ * lines // self._indexed))
+                    reached = number << PARTITION_BITS
+        except Interrupted:
+            return reached or min(self._last, (self._partitions[0][0] + 1) << PARTITION_BITS)
         return None
 
     def _add(
@@ -136,25 +133,21 @@ class PassageIndex:
         first = max(self._first, number << PARTITION_BITS)
         last = min(self._last, ((number + 1) << PARTITION_BITS) - 1)
         order = "ASC" if self._sign > 0 else "DESC"
-        sql = (
-            f"SELECT rowid FROM words_{number} WHERE words_{number} MATCH ?"
-            f" AND rowid BETWEEN ? AND ? ORDER BY rowid {order} LIMIT ?"
-        )
+        id_range = IdRange(number, first, last)
         for plan in plans:
+            if self._late():
+                raise Interrupted
             match = self._match(plan)
-            rows = self._connection.execute(sql, [match, first, last, most])
-            for (event_id,) in rows:
+            ids = self._index.matching(self._connection, id_range, match, order, most)
+            for event_id in ids:
                 sums[event_id] = sums.get(event_id, 0.0) + plan.weight
 
-    def _match(self, plan: IndexPlan) -> str:
-        wanted = [f"text : ({terms})" for terms in plan.terms]
-        wanted += [f"tags : ({tag})" for tag in self._have]
-        wanted += [f'tags : "{nick_tag(plan.nick)}"'] if plan.nick else []
-        lack = " OR ".join(f'tags : "{tag}"' for tag in self._lack)
-        return f"({' AND '.join(wanted)})" + (f" NOT ({lack})" if lack else "")
+    def _match(self, plan: IndexPlan) -> WordMatch:
+        nick = ((nick_tag(plan.nick),),) if plan.nick else ()
+        return WordMatch(plan.terms, (*self._have, *nick), no_tags=self._lack)
 
     def _late(self) -> bool:
-        return time.thread_time() > self._until or time.monotonic() > self._patience
+        return self._clock() > self._until or time.monotonic() > self._patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +155,7 @@ class IndexPlan:
     """Lines that have any of each of `terms`, of `nick` where it is said, and what that is
     worth."""
 
-    terms: tuple[str, ...]
+    terms: tuple[tuple[Phrase, ...], ...]
     weight: float
     nick: str = ""
 
@@ -179,12 +172,12 @@ def plans(
     share = _READ / max(asking.lines, _READ)
     for word in words:
         own, others = index_terms(word.forms[0]), _other_terms(words, word)
-        terms: tuple[str, ...] = (_any(own),)
+        terms: tuple[tuple[Phrase, ...], ...] = (own,)
         if others and counts[word.root] > share * max(counted, 1):
-            terms = (_any(own), _any(others))
+            terms = (own, others)
         yield IndexPlan(terms, asking.weights[word.root])
         if word.root in nicks and others:
-            yield IndexPlan((_any(others),), asking.weights[word.root], word.forms[0])
+            yield IndexPlan((others,), asking.weights[word.root], word.forms[0])
 
 
 def related_plans(asking: WeighedQuestion) -> Iterator[IndexPlan]:
@@ -195,12 +188,13 @@ def related_plans(asking: WeighedQuestion) -> Iterator[IndexPlan]:
         related, others = list(word.related.items())[:_RELATED], _other_terms(words, word)
         if related and others:
             likeness = sum(share for _, share in related) / len(related)
-            terms = [term for root, _ in related for term in index_terms(root)]
-            yield IndexPlan((_any(terms), _any(others)), asking.weights[word.root] * likeness)
+            terms = tuple(term for root, _ in related for term in index_terms(root))
+            yield IndexPlan((terms, others), asking.weights[word.root] * likeness)
 
 
-def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> list[str]:
-    return [term for each in words if each is not word for term in index_terms(each.forms[0])]
+def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> tuple[Phrase, ...]:
+    others = (each for each in words if each is not word)
+    return tuple(term for each in others for term in index_terms(each.forms[0]))
 
 
 def weight_of(word: QuestionWord, count: int, counted: int) -> float:
@@ -208,7 +202,3 @@ def weight_of(word: QuestionWord, count: int, counted: int) -> float:
     expected = _PRIOR * math.exp(-word.rarity)
     heaviest = _NUMBER if is_number(word.root) else _HEAVIEST
     return min(heaviest, math.log((counted + _PRIOR) / (count + expected)))
-
-
-def _any(terms: Iterable[str]) -> str:
-    return " OR ".join(dict.fromkeys(terms))

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 import re
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 
 from storage.chat_log.query import Query
+from storage.connection import Connection
 from storage.passages.passages import (
     MOST_OF_QUESTION,
     PEOPLE,
@@ -72,7 +72,7 @@ _FIRST_PERSON = re.compile(r"\b(?:i|i['’]?m|i['’]?ve|me|my|we|our)\b", re.IG
 
 
 def find_nearest(
-    connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
+    connection: Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
 ) -> Passages:
     """Return the lines nearest to `question`, `within.limit` at most, each with the chance that it
     is the answer: among the newest lines, and those from further back that the index has for its

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +17,7 @@ from datetime import datetime
 from storage.chat_log.event import SPOKEN, Event
 from storage.chat_log.event_table import event_of
 from storage.chat_log.query import Query, find, query_rows
-from storage.db.database import Row, from_micros
+from storage.db.database import Connection, Row, from_micros
 from storage.passages.index import PassageIndex, plans, related_plans, weight_of
 from storage.passages.question_words import QuestionWords, asks, question_words, shows
 from storage.passages.replies import NEXT, replies
@@ -47,7 +46,9 @@ _FOLLOWED = 5  # questions whose replies are looked at
 _LACKING = 0.3  # of a reply without what is asked for
 _MEANWHILE = 3_600_000  # of ids, milliseconds, until a reply
 _COVERAGE = FEATURES.index("exact")
-_ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
+_ROWS = """
+SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
+ORDER BY id DESC"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ PEOPLE = LineFilter()
 
 
 def find_passages(
-    connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
+    connection: Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
 ) -> Passages:
     """Return the lines that answer `question` likeliest: `within.limit` at most.
 
@@ -115,7 +116,7 @@ def find_passages(
 
 
 def looked_at(
-    connection: sqlite3.Connection, question: str, within: Query
+    connection: Connection, question: str, within: Query
 ) -> list[tuple[Event, list[float]]]:
     """Return the lines that `find_passages` scores, each with its features: to fit the weights."""
     search = PassageSearch.prepare(connection, question, within, PEOPLE)
@@ -127,7 +128,7 @@ class PassageSearch:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         filtering: LineConditions,
         asked: QuestionWords,
         line_filter: LineFilter,
@@ -145,7 +146,7 @@ class PassageSearch:
 
     @classmethod
     def prepare(
-        cls, connection: sqlite3.Connection, question: str, within: Query, line_filter: LineFilter
+        cls, connection: Connection, question: str, within: Query, line_filter: LineFilter
     ) -> PassageSearch | None:
         """Return the search for a question, None where there is nothing to look for: no word that
         says anything, no channel in scope, no line wanted."""

@@ -10,6 +10,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from storage.text_index.model import Phrase
+
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _VOWELS = frozenset("aeiouy")
@@ -159,15 +161,15 @@ def forms(word: str) -> tuple[str, ...]:
 
 
 @lru_cache(4_096)
-def index_terms(word: str) -> tuple[str, ...]:
-    """Return the few FTS5 terms that find all forms of a plain word.
+def index_terms(word: str) -> tuple[Phrase, ...]:
+    """Return the few terms of the index that find all forms of a plain word.
 
     A prefix finds a bit more, and costs less than many forms.
     """
     root = stem(word)
     if root in _FORMS or not root.isascii() or not root.isalpha() or len(root) < _SHORTEST_PREFIX:
-        return tuple(f'"{form}"' for form in forms(word))
-    terms = [f'"{root}" *']
+        return tuple(map(Phrase, forms(word)))
+    terms = [Phrase(root, prefix=True)]
     if root.endswith("y"):
-        terms += [f'"{root[:-1]}ies"', f'"{root[:-1]}ied"']
+        terms += [Phrase(f"{root[:-1]}ies"), Phrase(f"{root[:-1]}ied")]
     return tuple(terms)

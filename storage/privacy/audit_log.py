@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import aiosqlite
-
 from storage.chat_log.event import Place
-from storage.db.database import Database, from_micros, to_micros
+from storage.db.database import AsyncConnection, Database, from_micros, to_micros
 
 FORGOTTEN = "(forgotten)"
 """Stands in place of a person who is forgotten."""
@@ -70,7 +68,9 @@ class AuditLog:
         """
         people = {name.lower() for name in names}, {host.lower() for host in hosts}
         rows = await self._database.fetch_all(
-            "SELECT rowid, target, reason FROM audit WHERE ?1 IS NULL OR network = ?1", [network]
+            "SELECT rowid, target, reason FROM audit"
+            " WHERE CAST(?1 AS TEXT) IS NULL OR network = ?1",
+            [network],
         )
 
         def stripped(text: str, *, is_quote: bool = False) -> str:
@@ -89,7 +89,7 @@ class AuditLog:
                 )
 
 
-async def insert_entry(db: aiosqlite.Connection, entry: AuditEntry) -> None:
+async def insert_entry(db: AsyncConnection, entry: AuditEntry) -> None:
     """Write down a deed of this moment, inside a transaction."""
     await db.execute(
         "INSERT INTO audit (time, network, channel, actor, action, target, reason)"

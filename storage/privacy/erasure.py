@@ -21,9 +21,8 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
-import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -31,7 +30,7 @@ import structlog
 
 from storage.chat_log.event import EVERYTHING, Event, Scope
 from storage.chat_log.opt_outs import name_of
-from storage.db.database import Database
+from storage.db.database import Address, Connection, Database
 from storage.db.errors import StorageError, Unavailable
 from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
@@ -148,7 +147,7 @@ async def forget(
     `actor` is who the audit log says has done it. Raises StorageError when that could not even be
     recorded: then nothing is removed. After any later error the result is not finished.
     """
-    folder = data or database.path.parent
+    folder = data or _folder_of(database)
     erasure = await _plan(database, log, person, folder, actor)
     number = await PendingErasures(database).add(erasure) if erasure else 0
     try:
@@ -179,19 +178,19 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
     return finished
 
 
-async def resume_erasures(log_file: Path, data: Path) -> bool:
-    """Go on with what is not finished in the log of a file, if there is one; return True unless
-    something is left then. Raises StorageError."""
-    if not await asyncio.to_thread(has_pending_erasures, log_file):
+async def resume_erasures(log: Address, data: Path) -> bool:
+    """Go on with what is not finished in a log, if there is one; return True unless something is
+    left then. Raises StorageError."""
+    if isinstance(log, Path) and not await asyncio.to_thread(has_pending_erasures, log):
         return True
-    async with Database.open(log_file) as database:
+    async with Database.open(log) as database:
         finished = await finish_erasures(database, ChatLog(database), data)
     return all(each.is_finished for each in finished.values())
 
 
-def other_files(data: Path, log: Path) -> list[Path]:
-    """Return the files in the data folder, beside the log, in which tendrils keep things."""
-    return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
+def _folder_of(database: Database) -> Path:
+    address = database.address
+    return address.parent if isinstance(address, Path) else Path("data")
 
 
 async def _plan(
@@ -200,8 +199,8 @@ async def _plan(
     """Return what is to be done in order to forget a person; None if there is nothing."""
     detector = QuoteDetector()
     events = await _events_of(log, person, detector)
-    others = other_files(data, database.path)
-    if not events and not await _has_reminders(database, person, others):
+    others = await database.neighbours(data)
+    if not events and not await _has_reminders(database, person, others.values()):
         return None
     ids = frozenset(event.id for event in events)
     names = _names_of(person, events)
@@ -216,7 +215,7 @@ async def _plan(
         events=ids,
         replies=frozenset(replies),
         detector=detector,
-        steps=(*(path.name for path in others), _COPIES, _RECORDS, _EVENTS),
+        steps=(*others, _COPIES, _RECORDS, _EVENTS),
         removed_events=len(ids),
         removed_replies=len(replies),
     )
@@ -252,7 +251,7 @@ async def _carry_out(
     pending = PendingErasures(database)
     in_log = [step for step in erasure.steps if step in (_RECORDS, _EVENTS)]
     if not in_log:
-        erasure = await _forget_in_files(pending, database.path, data, erasure)
+        erasure = await _forget_elsewhere(pending, database, data, erasure)
         if erasure.steps:
             return _forgotten(erasure, is_finished=False)
     async with secure_delete(database):
@@ -263,28 +262,29 @@ async def _carry_out(
             await log.remove(sorted(erasure.events | erasure.replies))
             await log.scrub()
             erasure = await _tick_off(pending, erasure, _EVENTS)
-        erasure = await _forget_in_files(pending, database.path, data, erasure)
+        erasure = await _forget_elsewhere(pending, database, data, erasure)
         if not erasure.steps:
             await pending.make_nameless(erasure.id)
     if erasure.steps:
         return _forgotten(erasure, is_finished=False)
     # Another process may have made a copy since they were removed.
-    await asyncio.to_thread(remove_copies, database.path, data)
+    await asyncio.to_thread(remove_copies, database.address, data)
     await pending.finish(erasure)
     return _forgotten(erasure, is_finished=True)
 
 
-async def _forget_in_files(
-    pending: PendingErasures, log_file: Path, data: Path, erasure: PendingErasure
+async def _forget_elsewhere(
+    pending: PendingErasures, database: Database, data: Path, erasure: PendingErasure
 ) -> PendingErasure:
-    """Do the steps outside the log's file. One that fails stays, and the others are done."""
+    """Do the steps outside the log's database. One that fails stays, and the others are done."""
+    others = await database.neighbours(data)
     for step in erasure.steps:
         try:
             turns = 0
             if step == _COPIES:
-                await asyncio.to_thread(remove_copies, log_file, data)
-            elif (path := data / step).exists():
-                turns = await _forget_elsewhere(path, erasure)
+                await asyncio.to_thread(remove_copies, database.address, data)
+            elif step in others:
+                turns = await _forget_in(others[step], erasure)
             erasure = await _tick_off(pending, erasure, step, turns)
         except StorageError as error:
             _log.error("erasure.step_failed", step=step, error=str(error))
@@ -327,13 +327,13 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> int:
 
 
 async def _has_reminders(
-    database: Database, person: Person | NamedPerson, others: Sequence[Path]
+    database: Database, person: Person | NamedPerson, others: Iterable[Address]
 ) -> bool:
     """Return True if a person who has said nothing may have reminders, there or in other files."""
     if isinstance(person, NamedPerson) or await Reminders(database).for_owner(person.owner):
         return True
-    for path in others:
-        async with Database.open(path) as other:
+    for address in others:
+        async with Database.open(address) as other:
             if await Reminders(other).for_owner(person.owner):
                 return True
     return False
@@ -425,7 +425,7 @@ async def _turns_of(
 ) -> list[DeletedTurn]:
     """Return the turns that one of the events began, or that quote."""
 
-    def select(db: sqlite3.Connection) -> list[DeletedTurn]:
+    def select(db: Connection) -> list[DeletedTurn]:
         rows = db.execute(
             "SELECT t.id, anchor, messages, room, name FROM turns t"
             " JOIN conversations c ON c.id = conversation_id"
@@ -484,9 +484,9 @@ async def _forget_texts(
             await db.executemany("DELETE FROM outbox WHERE id = ?", gone_messages)
 
 
-async def _forget_elsewhere(path: Path, erasure: PendingErasure) -> int:
-    """Remove the person from the file of another tendril; return how many turns there were."""
-    async with Database.open(path) as database, secure_delete(database):
+async def _forget_in(address: Address, erasure: PendingErasure) -> int:
+    """Remove the person from the database of another tendril; return how many turns there were."""
+    async with Database.open(address) as database, secure_delete(database):
         return await _forget_records(database, erasure)
 
 
@@ -520,17 +520,3 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _is_ours(path: Path) -> bool:
-    """Return True if a file has the tables of a tendril: other programs may keep files there too.
-
-    One that cannot be read just now is taken for ours; what is to be done there will fail as well,
-    and be tried again.
-    """
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            found = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'").fetchone()
-    except sqlite3.Error as error:
-        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
-    return found is not None

@@ -16,9 +16,12 @@ from storage.db.database import Database, Row, to_micros
 from storage.privacy.audit_log import AuditEntry, insert_entry
 from storage.privacy.quote_detector import QuoteDetector
 
+_ADD = """
+INSERT INTO erasures (time, actor, network, person, names, hosts, events, replies, quote_key,
+    quotes, steps, removed_events, removed_replies, removed_turns)"""
 _NAMELESS = """
-UPDATE erasures SET person = '', names = '[]', hosts = '[]', events = x'', replies = x'',
-    quote_key = x'', quotes = x'' WHERE id = ?"""
+UPDATE erasures SET person = '', names = '[]', hosts = '[]', events = ?1, replies = ?1,
+    quote_key = ?1, quotes = ?1 WHERE id = ?2"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,13 @@ class PendingErasures:
             json.dumps(erasure.steps),
             *(erasure.removed_events, erasure.removed_replies, erasure.removed_turns),
         ]
-        sql = f"INSERT INTO erasures VALUES (NULL, {', '.join('?' * len(values))})"
-        async with self._database.transaction() as db:
-            cursor = await db.execute(sql, values)
-            assert cursor.lastrowid is not None
-            return cursor.lastrowid
+        async with (
+            self._database.transaction() as db,
+            db.execute(
+                f"{_ADD} VALUES ({', '.join('?' * len(values))}) RETURNING id", values
+            ) as added,
+        ):
+            return int((await added.fetchone())[0])
 
     async def list_all(self) -> list[PendingErasure]:
         """Return all that are not finished, the oldest first."""
@@ -81,17 +86,18 @@ class PendingErasures:
     async def tick_off(self, erasure_id: int, step: str, turns: int) -> None:
         """Record that a step is done, in which so many turns were removed."""
         async with self._database.transaction() as db:
+            async with db.execute("SELECT steps FROM erasures WHERE id = ?", [erasure_id]) as found:
+                row = await found.fetchone()
+            steps = json.loads(row[0]) if row else []
             await db.execute(
-                "UPDATE erasures SET removed_turns = removed_turns + ?, steps ="
-                " (SELECT json_group_array(value) FROM json_each(steps) WHERE value != ?)"
-                " WHERE id = ?",
-                [turns, step, erasure_id],
+                "UPDATE erasures SET removed_turns = removed_turns + ?, steps = ? WHERE id = ?",
+                [turns, json.dumps([each for each in steps if each != step]), erasure_id],
             )
 
     async def make_nameless(self, erasure_id: int) -> None:
         """Remove from the row whose erasure it is; what is left needs no name."""
         async with self._database.transaction() as db:
-            await db.execute(_NAMELESS, [erasure_id])
+            await db.execute(_NAMELESS, [b"", erasure_id])
 
     async def finish(self, erasure: PendingErasure) -> None:
         """Remove the row, and write into the audit log how much was removed, not whose it was."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from storage.chat_log.event import EVERYTHING, Place
 from storage.db.database import Database, to_micros
@@ -22,7 +23,9 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
     """Remove the events that are older than they may be, and what the bot's memory has of then;
     how many events. Copies that were made before a migration go after a week. Raises
     StorageError."""
-    await asyncio.to_thread(remove_copies, database.path, database.path.parent, KEPT)
+    address = database.address
+    if isinstance(address, Path):
+        await asyncio.to_thread(remove_copies, address, address.parent, KEPT)
     removed = 0
     for channel in await log.channels(EVERYTHING):
         if days := settings.days_of(channel.place):

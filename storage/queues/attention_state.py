@@ -102,9 +102,9 @@ class AttentionStore:
         events."""
         async with self._database.transaction() as db:
             await db.execute(
-                "DELETE FROM signals WHERE (?1 IS NULL OR network = ?1) AND person COLLATE NOCASE"
-                " IN (SELECT value FROM json_each(?2))"
-                " OR anchor IN (SELECT value FROM json_each(?3))",
+                "DELETE FROM signals WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1) AND person"
+                " IN (SELECT CAST(value AS CITEXT) FROM json_each(?2))"
+                " OR anchor IN (SELECT CAST(value AS BIGINT) FROM json_each(?3))",
                 [network, json.dumps(list(names)), json.dumps(list(anchors))],
             )
 
@@ -113,8 +113,9 @@ class AttentionStore:
         until = to_micros(what.until) if what.until else None
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT OR REPLACE INTO put_off (kind, network, channel, value, until)"
-                " VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO put_off (kind, network, channel, value, until)"
+                " VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, network, channel) DO UPDATE SET"
+                " value = excluded.value, until = excluded.until",
                 [what.kind, what.place.network, what.place.channel, _VALUE, until],
             )
 
@@ -130,7 +131,8 @@ class AttentionStore:
         """The tendril ran unasked there."""
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT OR REPLACE INTO contacts VALUES (?, ?, ?)",
+                "INSERT INTO contacts VALUES (?, ?, ?)"
+                " ON CONFLICT (network, channel) DO UPDATE SET time = excluded.time",
                 [place.network, place.channel, to_micros(time)],
             )
 

@@ -35,6 +35,6 @@ class ChannelSettings:
             else:
                 await db.execute(
                     "INSERT INTO channel_settings VALUES (?, ?, ?, ?)"
-                    " ON CONFLICT DO UPDATE SET value = excluded.value",
+                    " ON CONFLICT (network, channel, key) DO UPDATE SET value = excluded.value",
                     [*where, value],
                 )

@@ -22,5 +22,7 @@ class Schedule:
         """Remember that the job has run for `time`."""
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT OR REPLACE INTO schedule VALUES (?, ?)", [job, to_micros(time)]
+                "INSERT INTO schedule VALUES (?, ?)"
+                " ON CONFLICT (job) DO UPDATE SET last_run = excluded.last_run",
+                [job, to_micros(time)],
             )

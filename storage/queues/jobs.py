@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import aiosqlite
-
-from storage.db.database import Database, from_micros, to_micros
+from storage.connection import Dialect
+from storage.db.database import AsyncConnection, Database, Row, from_micros, to_micros
+from storage.db.errors import Conflict
 
 LEASE = timedelta(minutes=30)
 """How long a claimed job is its worker's; one that runs longer counts as crashed."""
@@ -44,13 +43,14 @@ WHERE id = (
         AND kind IN (SELECT value FROM json_each(:kinds))
         AND (lane = '' OR NOT EXISTS (
             SELECT 1 FROM jobs AS other WHERE other.lane = next.lane AND other.state = 'running'))
-    ORDER BY priority, run_at, id LIMIT 1)
+    ORDER BY priority, run_at, id LIMIT 1 {lock})
 RETURNING *"""
+_LOCK = {Dialect.SQLITE: "", Dialect.POSTGRES: "FOR UPDATE SKIP LOCKED"}
 
 # A job and all that depends on it, also over others.
 _BELOW = """
 WITH RECURSIVE below (id) AS (
-    SELECT ? UNION SELECT jobs.id FROM jobs JOIN below ON depends_on = below.id)"""
+    SELECT CAST(? AS BIGINT) UNION SELECT jobs.id FROM jobs JOIN below ON depends_on = below.id)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,14 @@ class Jobs:
             "now": to_micros(now),
             "lease": to_micros(now + LEASE),
         }
-        async with self._database.transaction() as db:
-            cursor = await db.execute(_CLAIM, values)
-            row = await cursor.fetchone()
-            names = [column[0] for column in cursor.description]
-        return _job(dict(zip(names, row, strict=True))) if row else None
+        sql = _CLAIM.format(lock=_LOCK[self._database.dialect])
+        while True:
+            try:
+                async with self._database.transaction(exclusive=False) as db:
+                    row = await _fetch_row(db, sql, values)
+            except Conflict:  # another worker has claimed one of the same lane in this moment
+                continue
+            return _job(row) if row else None
 
     async def finish(self, job: Job, result: object = None) -> bool:
         """Say that a claimed job is done: what waited for it is free. False: it was no longer the
@@ -229,14 +232,14 @@ class Jobs:
         """A job whose worker crashed has failed an attempt; whoever it crashes each time, dies."""
         rows = await self._database.fetch_all(
             "SELECT * FROM jobs WHERE state = 'running' AND lease <= ?1"
-            " AND (?2 IS NULL OR worker = ?2)",
+            " AND (CAST(?2 AS TEXT) IS NULL OR worker = ?2)",
             [to_micros(before), worker],
         )
         for job in map(_job, rows):
             await self.fail(job, "its worker crashed")
 
 
-async def _start(db: aiosqlite.Connection, depends_on: int | None) -> tuple[str, str]:
+async def _start(db: AsyncConnection, depends_on: int | None) -> tuple[str, str]:
     """Return the state in which a job begins, and why it is over already."""
     if depends_on is None:
         return "pending", ""
@@ -248,14 +251,15 @@ async def _start(db: aiosqlite.Connection, depends_on: int | None) -> tuple[str,
 
 
 async def _fetch_row(
-    db: aiosqlite.Connection, sql: str, values: Mapping[str, Any] | Sequence[Any]
-) -> sqlite3.Row | tuple[Any, ...] | None:
+    db: AsyncConnection, sql: str, values: Mapping[str, Any] | Sequence[Any]
+) -> Row | None:
     async with db.execute(sql, values) as cursor:
-        return await cursor.fetchone()
+        row: Row | None = await cursor.fetchone()
+        return row
 
 
 async def _finish(
-    db: aiosqlite.Connection,
+    db: AsyncConnection,
     job: Job,
     state: str,
     now: datetime,
@@ -272,7 +276,7 @@ async def _finish(
 
 
 async def _retry(
-    db: aiosqlite.Connection, job: Job, until: datetime, error: str, *, attempts: int
+    db: AsyncConnection, job: Job, until: datetime, error: str, *, attempts: int
 ) -> bool:
     cursor = await db.execute(
         "UPDATE jobs SET state = 'pending', run_at = ?, error = ?, attempts = ?, lease = NULL"
@@ -282,7 +286,7 @@ async def _retry(
     return cursor.rowcount > 0
 
 
-async def _fail_below(db: aiosqlite.Connection, job_id: int, now: datetime) -> None:
+async def _fail_below(db: AsyncConnection, job_id: int, now: datetime) -> None:
     """Fail whatever waits for a job that came to nothing."""
     await db.execute(
         f"{_BELOW} UPDATE jobs SET state = 'failed', finished = ?,"
@@ -292,7 +296,7 @@ async def _fail_below(db: aiosqlite.Connection, job_id: int, now: datetime) -> N
     )
 
 
-def _job(row: Mapping[str, Any] | sqlite3.Row) -> Job:
+def _job(row: Row) -> Job:
     return Job(
         row["id"],
         row["kind"],

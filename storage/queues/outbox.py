@@ -39,8 +39,8 @@ class Outbox:
         repeated. A place without a network is on the first one of that tendril."""
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT OR IGNORE INTO outbox (key, tendril, network, channel, text, time)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO outbox (key, tendril, network, channel, text, time)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [key, tendril, place.network, place.channel, text, to_micros(datetime.now(UTC))],
             )
 

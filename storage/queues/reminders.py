@@ -44,8 +44,8 @@ class Reminder:
 
 
 _OWN = (
-    "network = :network AND (account = :account COLLATE NOCASE OR account IS NULL"
-    " AND nick = :nick AND user = :user AND host = :host)"
+    "network = :network AND (account = :account OR account IS NULL"
+    ' AND nick = :nick AND "user" = :user AND host = :host)'
 )
 
 
@@ -60,7 +60,7 @@ class Reminders:
         row = _values(reminder)
         async with self._database.transaction() as db:
             cursor = await db.execute(
-                "INSERT INTO reminders (network, channel, private, nick, user, host, account,"
+                'INSERT INTO reminders (network, channel, private, nick, "user", host, account,'
                 " text, due, rule, zone, anchor, asks) SELECT :network, :channel, :private, :nick,"
                 " :user, :host, :account, :text, :due, :rule, :zone, :anchor, :asks"
                 f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MOST}"
@@ -115,8 +115,9 @@ class Reminders:
         """Remove all under a nick, an account, or both, of one network or of all; how many."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
-                "DELETE FROM reminders WHERE (?1 IS NULL OR network = ?1)"
-                " AND (?2 IS NULL OR nick = ?2) AND (?3 IS NULL OR account = ?3)",
+                "DELETE FROM reminders WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"
+                " AND (CAST(?2 AS TEXT) IS NULL OR nick = CAST(?2 AS CITEXT))"
+                " AND (CAST(?3 AS TEXT) IS NULL OR account = CAST(?3 AS CITEXT))",
                 [network, nick, account],
             )
             return cursor.rowcount

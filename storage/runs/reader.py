@@ -1,17 +1,18 @@
-"""The runs of all tendrils, read from their files as they stand."""
+"""The runs of all tendrils, read from their tables as they stand."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from storage.db.database import from_micros, to_micros
+from storage.db.address import PostgresSchema
+from storage.db.database import Row, from_micros, to_micros
 from storage.runs.runs import Step
 
 _PATIENCE = 2.0  # seconds to wait for who writes
@@ -51,40 +52,59 @@ class RunRecord:
         return self.outcome == "answered" and self.iterations == 0
 
 
-async def newest_runs(folder: Path, limit: int, before: datetime | None = None) -> list[RunRecord]:
-    """Return the newest runs of the tendrils whose files are in `folder`, the newest first: those
-    that began `before` a time. Files that cannot be read are left out."""
-    return await asyncio.to_thread(_newest_runs, folder, limit, before)
+async def newest_runs(
+    place: Path | PostgresSchema, limit: int, before: datetime | None = None
+) -> list[RunRecord]:
+    """Return the newest runs of the tendrils, the newest first: those that began `before` a time.
+
+    Their files are in the folder `place`, or their tables beside that schema. What cannot be read
+    is left out.
+    """
+    return await asyncio.to_thread(_newest_runs, place, limit, before)
 
 
-async def read_run(folder: Path, name: str) -> RunRecord | None:
+async def read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     """Return the run of that id with its steps, if there is one."""
-    return await asyncio.to_thread(_read_run, folder, name)
+    return await asyncio.to_thread(_read_run, place, name)
 
 
-def _newest_runs(folder: Path, limit: int, before: datetime | None) -> list[RunRecord]:
+def _newest_runs(
+    place: Path | PostgresSchema, limit: int, before: datetime | None
+) -> list[RunRecord]:
     sql = "SELECT * FROM runs WHERE started < ? ORDER BY started DESC LIMIT ?"
     until = to_micros(before) if before else 2**62
     found = [
-        _run(path.stem, row)
-        for path in folder.glob("*.db")
-        for row in _rows(path, sql, [until, limit])
+        _run(tendril, row)
+        for tendril, rows in _all_rows(place, sql, [until, limit]).items()
+        for row in rows
     ]
     return heapq.nlargest(limit, found, key=lambda run: run.started)
 
 
-def _read_run(folder: Path, name: str) -> RunRecord | None:
+def _read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     tendril, _, number = name.rpartition("-")
-    paths = {path.stem: path for path in folder.glob("*.db")}
-    if tendril not in paths or not number.isdecimal() or len(number) > 18:
+    if not number.isdecimal() or len(number) > 18:
         return None
-    rows = _rows(paths[tendril], "SELECT * FROM runs WHERE id = ?", [int(number)])
+    rows = _all_rows(place, "SELECT * FROM runs WHERE id = ?", [int(number)]).get(tendril)
+    if not rows:
+        return None
     sql = "SELECT * FROM run_steps WHERE run_id = ? ORDER BY number"
-    steps = map(_step, _rows(paths[tendril], sql, [int(number)]))
-    return _run(tendril, rows[0], tuple(steps)) if rows else None
+    steps = map(_step, _all_rows(place, sql, [int(number)])[tendril])
+    return _run(tendril, rows[0], tuple(steps))
 
 
-def _rows(path: Path, sql: str, values: Sequence[int]) -> list[sqlite3.Row]:
+def _all_rows(
+    place: Path | PostgresSchema, sql: str, values: Sequence[int]
+) -> Mapping[str, Sequence[Row]]:
+    """Return the rows of a query by tendril."""
+    if isinstance(place, Path):
+        return {path.stem: _rows(path, sql, values) for path in place.glob("*.db")}
+    from storage.db.postgres_reading import read_schemas  # needs the extra
+
+    return read_schemas(place, "runs", sql, values)
+
+
+def _rows(path: Path, sql: str, values: Sequence[int]) -> list[Row]:
     """Return the rows of a query; none of a file without runs, or one that cannot be read."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
@@ -95,12 +115,12 @@ def _rows(path: Path, sql: str, values: Sequence[int]) -> list[sqlite3.Row]:
         return []
 
 
-def _step(row: sqlite3.Row) -> Step:
+def _step(row: Row) -> Step:
     _run, _number, kind, name, ok, *rest = row
     return Step(kind, name, bool(ok), *rest)
 
 
-def _run(tendril: str, row: sqlite3.Row, steps: tuple[Step, ...] = ()) -> RunRecord:
+def _run(tendril: str, row: Row, steps: tuple[Step, ...] = ()) -> RunRecord:
     private = bool(row["private"])
     return RunRecord(
         id=f"{tendril}-{row['id']}",

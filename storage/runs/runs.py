@@ -6,12 +6,11 @@ and answer where that is configured.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 
-from storage.db.database import Database, to_micros
+from storage.db.database import Connection, Database, to_micros
 from storage.db.errors import Unavailable
 
 _BEGIN = """
@@ -21,7 +20,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)
 ON CONFLICT (key) DO UPDATE SET outcome = 'running', ended = NULL, reason = ''"""
 _END = """
 UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
-    iterations = ?, forced = ?, answer = CASE WHEN worded THEN ? ELSE '' END WHERE key = ?"""
+    iterations = ?, forced = ?, answer = CASE WHEN worded = 1 THEN ? ELSE '' END WHERE key = ?"""
 _ID = "(SELECT id FROM runs WHERE key = ?)"
 _MOST = 20_000  # rows; beyond, the oldest go, however many a day there are
 
@@ -106,7 +105,7 @@ class Runs:
             run.question if worded else "",
         ]
 
-        def insert(db: sqlite3.Connection) -> list[Effect]:
+        def insert(db: Connection) -> list[Effect]:
             db.execute(_BEGIN, values)
             sql = f"SELECT key, tool, result FROM effects WHERE run_id = {_ID}"
             return [Effect(*row) for row in db.execute(sql, [run.key])]
@@ -121,7 +120,8 @@ class Runs:
         """
         async with self._database.transaction() as db:
             cursor = await db.execute(
-                "INSERT OR REPLACE INTO effects SELECT id, ?, ?, NULL FROM runs WHERE key = ?",
+                "INSERT INTO effects SELECT id, ?, ?, NULL FROM runs WHERE key = ?"
+                " ON CONFLICT (run_id, key) DO UPDATE SET tool = excluded.tool, result = NULL",
                 [effect.key, effect.tool, run],
             )
             if cursor.rowcount == 0:
@@ -145,7 +145,7 @@ class Runs:
         time, *rest = astuple(ended)
         rows = [(number, *astuple(step), run) for number, step in enumerate(steps)]
 
-        def update(db: sqlite3.Connection) -> None:
+        def update(db: Connection) -> None:
             db.execute(_END, [to_micros(time), *rest, run])
             db.execute(f"DELETE FROM run_steps WHERE run_id = {_ID}", [run])
             db.executemany(
@@ -194,16 +194,19 @@ class Runs:
         """
         folded = {name.lower() for name in names}
         rows = await self._database.fetch_all(
-            "SELECT id, anchor, conversation, question, answer,"
-            " (SELECT group_concat(coalesce(result, ''), char(10)) FROM effects"
-            " WHERE run_id = runs.id) AS results FROM runs"
+            "SELECT id, anchor, conversation, question, answer FROM runs"
         )
+        results: dict[int, list[str]] = {}
+        for row in await self._database.fetch_all(
+            "SELECT run_id, result FROM effects WHERE result IS NOT NULL"
+        ):
+            results.setdefault(row["run_id"], []).append(row["result"])
         gone = [
             [row["id"]]
             for row in rows
             if row["anchor"] in anchors
             or _is_of(row["conversation"], network, folded)
-            or quotes("\n".join([row["question"], row["answer"], row["results"] or ""]))
+            or quotes("\n".join([row["question"], row["answer"], *results.get(row["id"], ())]))
         ]
         if gone:
             async with self._database.transaction() as db:

@@ -6,12 +6,12 @@ It reads text as the index does: words are letters and digits, case and accents 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from math import log1p
 
 from storage.search.models import MatchSnippet
-from storage.search.query_parser import Term, TermKind, words
+from storage.search.query_parser import Term, TermKind
+from storage.text_index.words import fold, fold_with_offsets, words
 
 _WIDTH = 300  # characters of a snippet
 _BEFORE = 80  # characters that a snippet of a long line shows before the first mark
@@ -32,7 +32,7 @@ class Matcher:
 
     def matches(self, text: str) -> bool:
         """Return True if any of the terms occurs."""
-        return self._any is not None and self._any.search(_plain(text)) is not None
+        return self._any is not None and self._any.search(fold(text)) is not None
 
     def score(self, text: str, age: float) -> float:
         """Score how well a line answers.
@@ -40,7 +40,7 @@ class Matcher:
         By how often and how closely the terms occur, in how short a line, and how new it is; `age`
         is 0 for the newest and 1 for the oldest that is ranked.
         """
-        plain = _plain(text)
+        plain = fold(text)
         often = sum(log1p(len(each.findall(plain))) for each in self._each)
         close = self._together is not None and self._together.search(plain) is not None
         return often / (1 + len(plain) / _SHORT) + _ADJACENT * close + _RECENT * (1 - age)
@@ -61,7 +61,7 @@ class Matcher:
     def _marks(self, text: str) -> list[tuple[int, int]]:
         if self._any is None:
             return []
-        plain, places = _fold_with_offsets(text)
+        plain, places = fold_with_offsets(text)
         found = (match.span() for match in self._any.finditer(plain))
         return [(places[begin], places[end - 1] + 1) for begin, end in found if end > begin]
 
@@ -72,27 +72,8 @@ def contains(text: str, part: str) -> bool:
 
 
 def _pattern(term: Term) -> str:
-    plain = _plain(term.text)
+    plain = fold(term.text)
     if term.kind is TermKind.PART:
         return re.escape(plain)
     end = r"\w*" if term.kind is TermKind.PREFIX else r"(?![^\W_])"
     return r"(?<![^\W_])" + r"[\W_]+".join(map(re.escape, words(plain))) + end
-
-
-def _plain(text: str) -> str:
-    return text.lower() if text.isascii() else _fold_with_offsets(text)[0]
-
-
-def _fold_with_offsets(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text without case and accents, and from where in the text each of its characters
-    is."""
-    if text.isascii():
-        return text.lower(), range(len(text))
-    plain: list[str] = []
-    places: list[int] = []
-    for place, char in enumerate(text):
-        for part in unicodedata.normalize("NFD", char.lower()):
-            if not unicodedata.combining(part):
-                plain.append(part)
-                places.append(place)
-    return "".join(plain), places

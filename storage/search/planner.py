@@ -1,37 +1,28 @@
-"""A parsed search as questions to the index. User text is always quoted: nothing that people type
-can be an operator of FTS5 or an error."""
+"""A parsed search as questions to the index."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from storage import log_index
 from storage.chat_log.event import SPOKEN, EventType
 from storage.chat_log.query import Query, VisibleChannels, channels_in, query_rows
-from storage.db.database import Row, to_micros
+from storage.db.database import Connection, Row, to_micros
 from storage.log_index import fold_name
 from storage.search.matcher import Matcher, contains
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
+from storage.text_index.choice import text_index
+from storage.text_index.model import IdRange, Phrase, WordMatch
 
 _MOST_CHANNELS = 24  # that are asked of the index; of more, each hit is looked at
-_MOST_TRIGRAMS = 12  # of one part: with so many next to nothing else is found
-
-
-@dataclass(frozen=True, slots=True)
-class IdRange:
-    """A range of ids, both ends with it, of one partition of the index."""
-
-    number: int
-    first: int
-    last: int
+_SHORTEST_PART = 3  # letters of a part that the index knows
 
 
 class LineConditions:
     """Which lines a search may find at all, whatever their words."""
 
-    def __init__(self, connection: sqlite3.Connection, within: Query, parsed: ParsedQuery) -> None:
+    def __init__(self, connection: Connection, within: Query, parsed: ParsedQuery) -> None:
         self.query = _narrow(within, parsed)
         self.channels = _choose_channels(channels_in(connection, self.query), parsed)
         self._nicks = {fold_name(nick) for nick in parsed.nicks}
@@ -71,29 +62,31 @@ class LineConditions:
             )
         )
 
-    def tags(self) -> tuple[list[str], list[str]]:
-        """Return the tags that lines must have and must lack, as FTS5 expressions."""
+    def tags(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+        """Return the groups of tags of which lines must have one each, and the tags that they must
+        lack."""
         types = self.query.types or frozenset()
-        have, lack = [], [log_index.nick_tag(nick) for nick in self._others]
+        have: list[tuple[str, ...]] = []
+        lack = [log_index.nick_tag(nick) for nick in self._others]
         inside, outside = self.channels.rows, self.channels.others
         # Of all public channels, the private ones are the few; else those inside mostly are.
         if not self.channels.public and len(inside) <= _MOST_CHANNELS:
-            have.append(_any(map(log_index.channel_tag, inside)))
+            have.append(tuple(map(log_index.channel_tag, inside)))
         elif len(outside) <= _MOST_CHANNELS:
             lack += map(log_index.channel_tag, outside)
         if self._nicks:
-            have.append(_any(map(log_index.nick_tag, self._nicks)))
+            have.append(tuple(map(log_index.nick_tag, self._nicks)))
         if self.query.nick is not None:
-            have.append(_any([log_index.nick_tag(self.query.nick)]))
+            have.append((log_index.nick_tag(self.query.nick),))
         if EventType.PRIVMSG not in types:
-            have.append(_any(log_index.type_tag(kind) for kind in types))
+            have.append(tuple(log_index.type_tag(kind) for kind in types))
         else:
             lack += [log_index.type_tag(kind) for kind in SPOKEN - types]
         if self.query.own:
-            have.append(_any([log_index.OWN_TAG]))
+            have.append((log_index.OWN_TAG,))
         elif self.query.own is not None:
             lack.append(log_index.OWN_TAG)
-        return have, lack
+        return tuple(have), tuple(lack)
 
 
 class ClausePlan:
@@ -109,7 +102,7 @@ class ClausePlan:
         self._lack = [term.text for term in clause.lack if term.kind is TermKind.PART]
         wordy = [term for term in clause.lack if term.kind is not TermKind.PART]
         self._words = _words_match(clause, filtering)
-        self._parts = _parts_match(self._have)
+        self._parts = [part for part in self._have if len(part) >= _SHORTEST_PART]
         self._lacking = Matcher(wordy) if wordy and not self._words else None
         self.whole = any(term.kind is TermKind.PREFIX for term in clause.have)
         """True if a part of a partition takes as long as all of it: so it is with prefixes."""
@@ -118,23 +111,12 @@ class ClausePlan:
         looked_at = self._have or self._lack or self._lacking or not self._words
         self.exact = filtering.exact and not looked_at
 
-    def ids(self, connection: sqlite3.Connection, id_range: IdRange, limit: int) -> list[int]:
+    def ids(self, connection: Connection, id_range: IdRange, limit: int) -> list[int]:
         """Return the newest ids that may fit, newest first."""
         if not self._words and not self._parts:
             return self._scan(connection, id_range, limit)
-        number, bounds = id_range.number, [id_range.first, id_range.last]
-        table, match = (
-            (f"words_{number}", self._words) if self._words else (f"parts_{number}", self._parts)
-        )
-        sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
-        values: list[object] = [match, *bounds]
-        if self._words and self._parts:
-            parts = f"parts_{number}"
-            sql += f" AND rowid IN (SELECT rowid FROM {parts} WHERE {parts} MATCH ?"
-            sql += " AND rowid BETWEEN ? AND ?)"
-            values += [self._parts, *bounds]
-        rows = connection.execute(f"{sql} ORDER BY rowid DESC LIMIT ?", [*values, limit])
-        return [row[0] for row in rows]
+        index = text_index(connection)
+        return index.ids(connection, id_range, self._words, self._parts, limit)
 
     def fits(self, text: str) -> bool:
         """Return True if a text has what the index could not be asked for."""
@@ -144,7 +126,7 @@ class ClausePlan:
             and not (self._lacking is not None and self._lacking.matches(text))
         )
 
-    def _scan(self, connection: sqlite3.Connection, id_range: IdRange, limit: int) -> list[int]:
+    def _scan(self, connection: Connection, id_range: IdRange, limit: int) -> list[int]:
         query = replace(
             self._filter.query,
             after_id=id_range.first - 1,
@@ -152,7 +134,7 @@ class ClausePlan:
             limit=limit,
         )
         # LIKE reads the lines themselves: only for what has neither a word nor three letters.
-        likes = "".join(" AND text LIKE ? ESCAPE '\\'" for _ in self._have)
+        likes = "".join(" AND lower(text) LIKE lower(?) ESCAPE '\\'" for _ in self._have)
         extra = (likes, [f"%{_unlike(part)}%" for part in self._have])
         rows = query_rows(connection, query, self._filter.channels, newest=True, extra=extra)
         return [row["id"] for row in rows]
@@ -189,40 +171,18 @@ def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleC
     return VisibleChannels(rows, others, channels.public and len(rows) == len(channels.rows))
 
 
-def _words_match(clause: Clause, filtering: LineConditions) -> str:
-    """Return the FTS5 query for the index of words, "" when there is no word to begin with."""
-    have = [_phrase(term) for term in clause.have if term.kind is not TermKind.PART]
+def _words_match(clause: Clause, filtering: LineConditions) -> WordMatch | None:
+    """Return what to ask the index of words, None when there is no word to begin with."""
+    have = tuple((_phrase(term),) for term in clause.have if term.kind is not TermKind.PART)
     if not have:
-        return ""
-    tags, lacking_tags = filtering.tags()
-    wanted = [f"text : ({' AND '.join(have)})", *(f"tags : ({tag})" for tag in tags)]
-    lack = [f"text : {_phrase(term)}" for term in clause.lack if term.kind is not TermKind.PART]
-    lack += [f"tags : {_quote(tag)}" for tag in lacking_tags]
-    unwanted = f" NOT ({' OR '.join(lack)})" if lack else ""
-    return f"({' AND '.join(wanted)}){unwanted}"
+        return None
+    tags, no_tags = filtering.tags()
+    lack = tuple(_phrase(term) for term in clause.lack if term.kind is not TermKind.PART)
+    return WordMatch(have, tags, lack, no_tags)
 
 
-def _parts_match(parts: Iterable[str]) -> str:
-    """Return the FTS5 query for the index of parts, "" when all are too short for it."""
-    trigrams: list[str] = []
-    for part in parts:
-        each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
-        step = max(1, len(each) // _MOST_TRIGRAMS)
-        trigrams += each[::step]
-    return " AND ".join(map(_quote, trigrams))
-
-
-def _phrase(term: Term) -> str:
-    return _quote(term.text) + (" *" if term.kind is TermKind.PREFIX else "")
-
-
-def _any(tags: Iterable[str]) -> str:
-    return " OR ".join(map(_quote, tags)) or '"z"'
-
-
-def _quote(text: str) -> str:
-    """Return a string literal of FTS5; a NUL would end the whole query."""
-    return '"' + text.replace('"', '""').replace("\0", " ") + '"'
+def _phrase(term: Term) -> Phrase:
+    return Phrase(term.text, prefix=term.kind is TermKind.PREFIX)
 
 
 def _unlike(text: str) -> str:

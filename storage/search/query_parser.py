@@ -19,12 +19,12 @@ Nothing is an error: what cannot be an operator is a word.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum, StrEnum
 from string import punctuation
+
+from storage.text_index.words import words
 
 _PIECE = re.compile(
     r'(?P<minus>-(?!-))?(?:(?P<key>[a-zA-Z]+):)?(?:"(?P<quoted>[^"]*)"?|(?P<bare>\S+))'
@@ -270,24 +270,6 @@ def _bare_term(text: str) -> Term | None:
     if core.endswith("*") and len(inner) >= _SHORTEST_PREFIX:
         return Term(TermKind.PREFIX, inner)
     return Term(TermKind.PHRASE if len(words(inner)) > 1 else TermKind.WORD, inner)
-
-
-def words(text: str) -> Sequence[str]:
-    """Return the words of a text as FTS5's `unicode61` splits it."""
-    return list(_words(text))
-
-
-def _words(text: str) -> Iterator[str]:
-    word = ""
-    for char in text:
-        category = unicodedata.category(char)
-        if category[0] in "LN" or category == "Co" or (word and category == "Mn"):
-            word += char
-        elif word:
-            yield word
-            word = ""
-    if word:
-        yield word
 
 
 def _is_wordy(text: str) -> bool:

@@ -8,25 +8,45 @@ are quick and shrink when they are slow, so that one can look at the clock in be
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.chat_log.query import id_range
-from storage.db.database import Row
+from storage.connection import Dialect
+from storage.db.database import Connection, Row
 from storage.log_index import PARTITION_BITS
-from storage.search.planner import ClausePlan, IdRange, LineConditions
+from storage.search.planner import ClausePlan, LineConditions
+from storage.text_index.model import IdRange
 
 LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
-_BUDGET = 0.008  # seconds of work: waiting while the machine is busy makes no answer partial
-_PLAIN = 0.04  # the same for whole words, which are quick but for a few
 _PATIENCE = 0.1  # seconds in all: of a disk that is slow there is more to wait for
 _LOOKED_AT = 20_000  # lines
 _FIRST = 10_000  # lines of the first piece, about
-_QUICK, _SLOW = 0.001, 0.004  # seconds of a piece, below and above which the next one differs
 _AT_ONCE = 400  # ids of one piece
-_ROWS = "SELECT * FROM events WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
+_ROWS = """
+SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
+ORDER BY id DESC"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Time that a search may take, in seconds by `clock`: `budget` in all, `plain` for whole words,
+    which are quick but for a few. A piece that took less than `quick` makes the next one bigger,
+    one that took more than `slow` smaller."""
+
+    clock: Callable[[], float]
+    budget: float
+    plain: float
+    quick: float
+    slow: float
+
+
+_PACES = {
+    # SQLite works in our thread: waiting while the machine is busy makes no answer partial.
+    Dialect.SQLITE: _Pace(time.thread_time, 0.008, 0.04, 0.001, 0.004),
+    Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +74,7 @@ class ResultScanner:
     """Reads windows for one search on one connection."""
 
     def __init__(
-        self, connection: sqlite3.Connection, filtering: LineConditions, plans: Sequence[ClausePlan]
+        self, connection: Connection, filtering: LineConditions, plans: Sequence[ClausePlan]
     ) -> None:
         self._connection = connection
         self._filter = filtering
@@ -66,8 +86,10 @@ class ResultScanner:
         self._partitions = connection.execute(
             "SELECT number, lines FROM partitions WHERE lines > 0 ORDER BY number DESC"
         ).fetchall()
-        self._began = time.thread_time()
-        self._budget = _PLAIN if all(plan.plain for plan in plans) else _BUDGET
+        self._pace = _PACES[connection.dialect]
+        self._began = self._pace.clock()
+        plain = all(plan.plain for plan in plans)
+        self._budget = self._pace.plain if plain else self._pace.budget
         self._waited = time.monotonic() + _PATIENCE
 
     def read(self, top: int, size: int) -> ResultWindow:
@@ -100,7 +122,7 @@ class ResultScanner:
             counted += len(piece.ids)
             if counted >= most:
                 return most, True
-            if self._late(piece, _BUDGET) and piece.bottom > self.first:
+            if self._late(piece, self._pace.budget) and piece.bottom > self.first:
                 return counted, False
         return counted, True
 
@@ -116,11 +138,11 @@ class ResultScanner:
             while begin <= end:
                 # FTS5 reads all that begins with a prefix, however few ids are asked for.
                 first = begin if self._whole else max(begin, end - width + 1)
-                began = time.thread_time()
+                began = self._pace.clock()
                 ids, reached = self._ids(IdRange(number, first, end), at_once)
                 looked_at += lines * (end - reached + 1) / (1 << PARTITION_BITS)
                 yield _Batch(ids, reached, looked_at)
-                width = _adapt_width(width, time.thread_time() - began)
+                width = self._adapt_width(width, self._pace.clock() - began)
                 end = reached - 1
 
     def _ids(self, id_range: IdRange, limit: int) -> tuple[Sequence[int], int]:
@@ -152,12 +174,11 @@ class ResultScanner:
     def _late(self, piece: _Batch, budget: float) -> bool:
         if piece.looked_at < _LOOKED_AT:
             return False
-        worked = time.thread_time() - self._began
+        worked = self._pace.clock() - self._began
         return worked > budget or time.monotonic() > self._waited
 
-
-def _adapt_width(width: int, took: float) -> int:
-    """Return the width of the next piece, in ids."""
-    if took < _QUICK:
-        return min(width << 2, 1 << PARTITION_BITS)
-    return max(width >> 1, 1 << 20) if took > _SLOW else width
+    def _adapt_width(self, width: int, took: float) -> int:
+        """Return the width of the next piece, in ids."""
+        if took < self._pace.quick:
+            return min(width << 2, 1 << PARTITION_BITS)
+        return max(width >> 1, 1 << 20) if took > self._pace.slow else width

@@ -7,7 +7,6 @@ so that a page holds the same lines whenever it is asked for, whatever is said m
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from storage.chat_log.event import Place
 from storage.chat_log.event_table import event_of
 from storage.chat_log.query import VisibleChannels
-from storage.db.database import Row, from_micros
+from storage.db.database import Connection, Row, from_micros
 from storage.db.errors import BadCursor
 from storage.search.matcher import Matcher
 from storage.search.models import Facets, Hit, Order, SearchPage, SearchQuery
@@ -52,7 +51,7 @@ class _Cursor:
         return cls(*map(int, parts))
 
 
-def search(connection: sqlite3.Connection, search_query: SearchQuery) -> SearchPage:
+def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
     """Return a page of what was found. Raises BadCursor."""
     parsed = parse(
         search_query.text, search_query.mode, now=datetime.now(UTC), zone=search_query.zone

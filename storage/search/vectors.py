@@ -8,7 +8,6 @@ be missing.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,14 +17,15 @@ from typing import Any
 from storage.chat_log import query as log_query
 from storage.chat_log.event_table import event_of
 from storage.chat_log.query import Query
-from storage.db.database import Database, Row, from_micros
+from storage.connection import Dialect
+from storage.db.database import Connection, Database, Row, from_micros
 from storage.db.errors import Unavailable
 from storage.search.models import Hit, MatchSnippet, SearchPage
 
 SHORTEST = 12  # characters of a line that means something by itself
 _BLOCK = 8_192  # vectors compared at once: 12 MiB
 _BUDGET = 0.4  # seconds that a search may compare
-_WANTED = f"events.type IN ('PRIVMSG', 'ACTION') AND NOT own AND length(text) >= {SHORTEST}"
+_WANTED = f"events.type IN ('PRIVMSG', 'ACTION') AND own = 0 AND length(text) >= {SHORTEST}"
 
 
 class VectorIndex:
@@ -69,8 +69,9 @@ class VectorIndex:
             rows.append([(whole / (np.linalg.norm(whole) or 1)).tobytes(), event_id])
         async with self._database.transaction() as db:
             await db.executemany(
-                "INSERT OR REPLACE INTO vectors (vector, event_id)"
-                " SELECT ?, id FROM events WHERE id = ?",
+                "INSERT INTO vectors (vector, event_id)"
+                " SELECT ?, id FROM events WHERE id = ?"
+                " ON CONFLICT (event_id) DO UPDATE SET vector = excluded.vector",
                 rows,
             )
 
@@ -97,7 +98,7 @@ def numpy() -> Any:
     return np
 
 
-def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Query) -> SearchPage:
+def _nearest(connection: Connection, vector: Sequence[float], query: Query) -> SearchPage:
     np = numpy()
     asked = np.asarray(vector, dtype=np.float32)
     asked = asked / (np.linalg.norm(asked) or 1)
@@ -121,15 +122,17 @@ def _nearest(connection: sqlite3.Connection, vector: Sequence[float], query: Que
 
 
 def _blocks(
-    connection: sqlite3.Connection, query: Query, channels: log_query.VisibleChannels
-) -> Iterator[list[Row]]:
+    connection: Connection, query: Query, channels: log_query.VisibleChannels
+) -> Iterator[Sequence[Row]]:
     """The vectors of the lines that fit, newest first."""
     where, values = log_query.conditions(connection, query)
     if channels.others:
-        marks = ", ".join("?" for _ in channels.rows)
+        marks = ", ".join("?" for _ in channels.rows) or "NULL"
         where, values = f"{where} AND channel_id IN ({marks})", [*values, *channels.rows]
+    # In SQLite a CROSS JOIN is also an order: a vector first, and then its event.
+    join = "CROSS JOIN" if connection.dialect is Dialect.SQLITE else "JOIN"
     rows = connection.execute(
-        "SELECT event_id, vector FROM vectors CROSS JOIN events ON id = event_id"
+        f"SELECT event_id, vector FROM vectors {join} events ON id = event_id"
         f" WHERE {where} ORDER BY event_id DESC",
         values,
     )
@@ -138,7 +141,7 @@ def _blocks(
 
 
 def _hits(
-    connection: sqlite3.Connection,
+    connection: Connection,
     best: Sequence[tuple[float, int]],
     channels: log_query.VisibleChannels,
 ) -> tuple[Hit, ...]:
@@ -150,7 +153,7 @@ def _hits(
     return tuple(hits)
 
 
-def _searched_back_to(connection: sqlite3.Connection, last: int | None) -> datetime | None:
+def _searched_back_to(connection: Connection, last: int | None) -> datetime | None:
     """Return how far back was compared: to the event `last`, or else as far as there are
     vectors."""
     if last is None and not _complete(connection):
@@ -161,6 +164,6 @@ def _searched_back_to(connection: sqlite3.Connection, last: int | None) -> datet
     return from_micros(row["time"])
 
 
-def _complete(connection: sqlite3.Connection) -> bool:
+def _complete(connection: Connection) -> bool:
     row = connection.execute("SELECT complete FROM vector_model").fetchone()
     return row is not None and bool(row["complete"])

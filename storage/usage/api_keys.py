@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from storage.connection import NOTIFY, AsyncConnection, Dialect
 from storage.db.database import Database, Row, from_micros, to_micros
 from storage.db.errors import StorageError
 
@@ -78,28 +78,32 @@ class Keys:
         """Issue a new key and return its secret, which cannot be had again. Raises KeyExists."""
         secret = _new_secret()
         async with self._database.transaction() as db:
-            try:
-                await db.execute(_INSERT, _values(key, secret, is_launch=False))
-            except sqlite3.IntegrityError:
-                raise KeyExists(f"there is a key {key.name} already; revoke it first") from None
+            cursor = await db.execute(
+                f"{_INSERT} ON CONFLICT DO NOTHING", _values(key, secret, is_launch=False)
+            )
+            if cursor.rowcount == 0:
+                raise KeyExists(f"there is a key {key.name} already; revoke it first")
+            await _announce(db)
         return secret
 
     async def replace_launch_keys(self, keys: Sequence[Key]) -> Mapping[str, str]:
         """Put new launch keys in the place of all earlier ones; return their secrets by name."""
         made = {key.name: _new_secret() for key in keys}
         async with self._database.transaction() as db:
-            await db.execute("DELETE FROM keys WHERE launch")
+            await db.execute("DELETE FROM keys WHERE launch = 1")
             for key in keys:
                 await db.execute(_INSERT, _values(key, made[key.name], is_launch=True))
+            await _announce(db)
         return made
 
     async def revoke(self, name: str) -> bool:
         """End the issued key called `name`; whether there was one."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
-                "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL AND NOT launch",
+                "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL AND launch = 0",
                 [to_micros(datetime.now(UTC)), name],
             )
+            await _announce(db)
             return cursor.rowcount > 0
 
     async def active(self) -> Mapping[bytes, Key]:
@@ -122,7 +126,7 @@ class Keys:
 
     async def exist(self) -> bool:
         """Return True if a key was ever issued, revoked ones included."""
-        row = await self._database.fetch_one("SELECT 1 FROM keys WHERE NOT launch LIMIT 1")
+        row = await self._database.fetch_one("SELECT 1 FROM keys WHERE launch = 0 LIMIT 1")
         return row is not None
 
 
@@ -143,6 +147,12 @@ def _values(key: Key, secret: str, *, is_launch: bool) -> Mapping[str, Any]:
         "created": to_micros(datetime.now(UTC)),
         "launch": is_launch,
     }
+
+
+async def _announce(db: AsyncConnection) -> None:
+    """Tell the agent servers that keys have changed; that of a file looks by itself."""
+    if db.dialect is Dialect.POSTGRES:
+        await db.execute(NOTIFY)
 
 
 def _key(row: Row) -> Key:

@@ -12,17 +12,19 @@ from storage.usage.usage import UsageAmount
 _ADD = """
 INSERT INTO spending VALUES
     (:day, :room, :conversation, :purpose, :requests, :prompt, :cached, :completion)
-ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
-    prompt = prompt + excluded.prompt, cached = cached + excluded.cached,
-    completion = completion + excluded.completion
+ON CONFLICT (day, room, conversation, purpose) DO UPDATE SET
+    requests = spending.requests + excluded.requests, prompt = spending.prompt + excluded.prompt,
+    cached = spending.cached + excluded.cached,
+    completion = spending.completion + excluded.completion
 """
 _SUM = "sum(requests), sum(prompt), sum(cached), sum(completion)"
 _NAMELESS = f"""
 INSERT INTO spending SELECT day, '', '', purpose, {_SUM} FROM spending
 WHERE (room, conversation) != ('', '') AND {{which}} GROUP BY day, purpose
-ON CONFLICT DO UPDATE SET requests = requests + excluded.requests,
-    prompt = prompt + excluded.prompt, cached = cached + excluded.cached,
-    completion = completion + excluded.completion
+ON CONFLICT (day, room, conversation, purpose) DO UPDATE SET
+    requests = spending.requests + excluded.requests, prompt = spending.prompt + excluded.prompt,
+    cached = spending.cached + excluded.cached,
+    completion = spending.completion + excluded.completion
 """
 
 
@@ -81,7 +83,7 @@ class Spending:
 
         Raises Unavailable.
         """
-        await self._make_nameless(":value", True)
+        await self._make_nameless(":value = 1", 1)
 
     async def forget_before(self, day: date) -> None:
         """Move the spending of conversations until the day before `day` to nobody.
@@ -90,7 +92,7 @@ class Spending:
         """
         await self._make_nameless("day < :value", day.isoformat())
 
-    async def _make_nameless(self, which: str, value: str | bool) -> None:
+    async def _make_nameless(self, which: str, value: str | int) -> None:
         async with self._database.transaction() as db:
             await db.execute(_NAMELESS.format(which=which), {"value": value})
             await db.execute(

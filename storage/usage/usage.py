@@ -10,8 +10,10 @@ from storage.db.database import Database
 
 _ADD = """
 INSERT INTO usage VALUES (:day, :tendril, :model, :requests, :prompt, :cached, :completion, :cost)
-ON CONFLICT DO UPDATE SET requests = requests + :requests, prompt = prompt + :prompt,
-    cached = cached + :cached, completion = completion + :completion, cost = cost + :cost
+ON CONFLICT (day, tendril, model) DO UPDATE SET
+    requests = usage.requests + excluded.requests, prompt = usage.prompt + excluded.prompt,
+    cached = usage.cached + excluded.cached, completion = usage.completion + excluded.completion,
+    cost = usage.cost + excluded.cost
 """
 
 

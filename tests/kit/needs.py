@@ -25,6 +25,7 @@ KIT = {
     "tests.kit.agent_server": {"server"},
     "tests.kit.irc_script": {"server"},
     "tests.kit.ports": {"server"},
+    "tests.kit.postgres": {"postgres", "process"},
     "tests.kit.serving": {"server"},
     "tests.kit.web_site": {"server"},
 }

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import storage
+from storage.db.sqlite_connection import SqliteConnection
 
 MIGRATIONS = Path(storage.__file__).parent / "migrations"
 
@@ -18,9 +19,9 @@ def newest_version() -> int:
 
 
 @contextmanager
-def file_of_version(path: Path, version: int) -> Iterator[sqlite3.Connection]:
+def file_of_version(path: Path, version: int) -> Iterator[SqliteConnection]:
     """A new file with the tables of `version`, to be filled; committed and closed on leaving."""
-    with closing(sqlite3.connect(path)) as file:
+    with closing(sqlite3.connect(path, factory=SqliteConnection)) as file:
         file.execute("PRAGMA journal_mode = WAL")
         for script in sorted(MIGRATIONS.glob("*.sql"))[:version]:
             file.executescript(script.read_text(encoding="utf-8"))

@@ -25,9 +25,11 @@ NEEDED = {
     "atheme-services": "tests of logging in to an IRC network's services",
     "znc": "tests behind ZNC, a bouncer",
     "bip": "tests behind bip, a bouncer that knows no capabilities",
+    "postgresql": "tests of storage on PostgreSQL",
     "chromium": "tests of the web pages in a browser",
 }
 _SBIN = "/usr/sbin:/usr/local/sbin"  # where IRC servers are, and people's PATH is not
+_PROGRAMS = {"postgresql": "pg_createcluster"}  # of packages without one of their name
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _APT = ("apt-get", "-q", "-o", "Acquire::Retries=2", "-o", "DPkg::Lock::Timeout=120")
 
@@ -35,7 +37,7 @@ _APT = ("apt-get", "-q", "-o", "Acquire::Retries=2", "-o", "DPkg::Lock::Timeout=
 def missing() -> list[str]:
     """The programs of `NEEDED` that are not installed."""
     path = f"{os.environ.get('PATH', '')}:{_SBIN}"
-    return [name for name in NEEDED if shutil.which(name, path=path) is None]
+    return [name for name in NEEDED if shutil.which(_PROGRAMS.get(name, name), path=path) is None]
 
 
 def obstacle() -> str | None:

@@ -18,6 +18,7 @@ from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import MOST_QUEUED, ChatLog, Query
 from tests.kit.patience import PATIENCE
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOME = Place("irc", "#home")
@@ -37,8 +38,8 @@ def said(text: str, *, place: Place = HOME, minute: int = 0, nick: str = "alice"
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def database(stores: Stores) -> AsyncIterator[Database]:
+    async with Database.open(stores("irc")) as database:
         yield database
 
 
@@ -179,22 +180,22 @@ async def test_a_reader_is_not_held_up_by_a_transaction_that_is_open(
         assert texts(await log.find(Query(scope=HERE))) == ["before"]
 
 
-async def test_a_line_waits_until_another_process_lets_go_of_the_file(
-    tmp_path: Path, log: ChatLog
-) -> None:
-    other = sqlite3.connect(tmp_path / "irc.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    stored = log.append(said("patient"))
-    await asyncio.sleep(0)
-    assert not stored.done()
-    other.execute("COMMIT")
-    other.close()
-    event_id = await stored
-    assert await log.get(HERE, event_id) is not None
+async def test_a_line_waits_until_another_process_has_written(stores: Stores) -> None:
+    async with (
+        Database.open(stores("irc")) as database,
+        Database.open(stores("irc")) as other,
+        ChatLog.open(database) as log,
+    ):
+        async with other.transaction():
+            stored = log.append(said("patient"))
+            await asyncio.sleep(0)
+            assert not stored.done()
+        event_id = await stored
+        assert await log.get(HERE, event_id) is not None
 
 
-async def test_an_answer_knows_its_question_that_is_put_in_line_just_before(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+async def test_an_answer_knows_its_question_that_is_put_in_line_just_before(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         for _ in range(3):
             question = log.write(said("why?"))
             answer = log.write(replace(said("so", nick="Terra"), own=True), question)
@@ -209,8 +210,8 @@ async def test_an_answer_knows_its_question_that_is_put_in_line_just_before(tmp_
             assert found.reply_to == ids[1] < ids[0] < ids[2]
 
 
-async def test_an_answer_to_what_was_not_kept_answers_nothing(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+async def test_an_answer_to_what_was_not_kept_answers_nothing(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         question = log.write(None)
         answer = log.write(replace(said("so", nick="Terra"), own=True), question)
         found = await log.get(PUBLIC, await answer.wait_visible())
@@ -218,8 +219,8 @@ async def test_an_answer_to_what_was_not_kept_answers_nothing(tmp_path: Path) ->
         assert found.reply_to is None
 
 
-async def test_what_keeps_nothing_is_behind_all_that_was_said_before(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+async def test_what_keeps_nothing_is_behind_all_that_was_said_before(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         for number in range(20):
             log.write(said(str(number)))
         assert await log.write(None).wait_visible() == 0
@@ -227,9 +228,9 @@ async def test_what_keeps_nothing_is_behind_all_that_was_said_before(tmp_path: P
 
 
 async def test_what_was_said_before_a_line_is_known_before_the_line_is_written(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with Database.open(tmp_path / "log.db") as database, ChatLog.open(database) as log:
+    async with Database.open(stores("log")) as database, ChatLog.open(database) as log:
         first = log.write(said("first"))
         assert await first.preceding_id() == first.id
         unlogged, second = log.write(None), log.write(said("second"))
@@ -256,9 +257,9 @@ async def test_what_is_written_is_read_by_others_and_what_is_settled_is_on_the_d
 
 
 async def test_who_no_longer_waits_for_a_line_does_not_keep_it_from_the_log(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         pending_event = log.write(said("hello"))
         waiting = asyncio.create_task(pending_event.wait_visible())
         await asyncio.sleep(0)

@@ -77,6 +77,7 @@ def _received(mine: Connection) -> Iterator[int]:
             yield NUMBER.unpack(mine.recv_bytes())[0]
 
 
+@pytest.mark.server
 @pytest.mark.timeout(600)
 def test_every_acknowledged_line_is_there_once_after_each_of_two_hundred_kills(
     tmp_path: Path,

@@ -121,7 +121,7 @@ class TendrilMedium(TendrilResources):
     async def _log_database(self) -> AsyncIterator[Database]:
         """Open the file of the log, unless it is the tendril's own. Raises StorageError."""
         path = log_path(self.config)
-        if path == self.database.path:
+        if path == self.database.address:
             yield self.database
         else:
             async with Database.open(path) as database:

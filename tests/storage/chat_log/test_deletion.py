@@ -15,6 +15,7 @@ from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.search.models import SearchQuery
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -26,7 +27,13 @@ def said(text: str, *, days: float = 0, nick: str = "ada", channel: str = "#pond
 
 
 @pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
+async def log(stores: Stores) -> AsyncIterator[ChatLog]:
+    async with Database.open(stores("irc")) as database:
+        yield ChatLog(database)
+
+
+@pytest.fixture
+async def file_log(tmp_path: Path) -> AsyncIterator[ChatLog]:
     async with Database.open(tmp_path / "irc.db") as database:
         yield ChatLog(database)
 
@@ -65,8 +72,10 @@ async def test_removing_many_and_adding_again_leaves_the_index_true(log: ChatLog
     assert await count(log, "again") == 10
 
 
-async def test_after_scrubbing_no_word_is_left_in_the_file(tmp_path: Path, log: ChatLog) -> None:
-    path = tmp_path / "irc.db"
+async def test_after_scrubbing_no_word_is_left_in_the_file(
+    tmp_path: Path, file_log: ChatLog
+) -> None:
+    path, log = tmp_path / "irc.db", file_log
     private = said("Xylophonic", nick="Quetzal", channel="Quetzal")
     ids = await log.add([said("Zyzzyva Xylophonic", nick="Quetzal"), private])
     for n in range(50):
@@ -83,7 +92,10 @@ async def test_after_scrubbing_no_word_is_left_in_the_file(tmp_path: Path, log: 
         assert word not in left, word
 
 
-async def test_a_stretch_of_which_nothing_is_left_goes_whole(tmp_path: Path, log: ChatLog) -> None:
+async def test_a_stretch_of_which_nothing_is_left_goes_whole(
+    tmp_path: Path, file_log: ChatLog
+) -> None:
+    log = file_log
     old, _ = await log.add([said("frogs", days=-900), said("frogs")])
     assert len(tables(tmp_path / "irc.db")) == 4
     await log.remove([old])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from storage.chat_log.event import PUBLIC, Event, EventType, Place
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 POND, LAKE = Place("irc", "#pond"), Place("irc", "#lake")
@@ -26,8 +26,8 @@ def said(text: str, *, minute: float = 0, place: Place = POND) -> Event:
 
 
 @pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def log(stores: Stores) -> AsyncIterator[ChatLog]:
+    async with Database.open(stores("irc")) as database:
         yield ChatLog(database)
 
 

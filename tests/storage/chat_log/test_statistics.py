@@ -18,6 +18,7 @@ from storage.chat_log.event import EVERYTHING, PUBLIC, SPOKEN, Event, EventType,
 from storage.chat_log.statistics import DayStats
 from storage.db.database import Database
 from storage.log import ChatLog, Query
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 POND, LAKE, ADA = Place("irc", "#pond"), Place("irc", "#lake"), Place("irc", "ada")
@@ -37,8 +38,8 @@ def said(time: datetime = NOON, *, nick: str = "ada", place: Place = POND) -> Ev
 
 
 @pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def log(stores: Stores) -> AsyncIterator[ChatLog]:
+    async with Database.open(stores("irc")) as database:
         yield ChatLog(database)
 
 

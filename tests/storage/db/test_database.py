@@ -14,8 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import storage
-from storage.db.database import Database, from_micros, to_micros
+from storage.chat_log.event import PUBLIC, Event, EventType
+from storage.chat_log.query import Query
+from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.db.errors import DamagedFile, NewerSchema, Unavailable
+from storage.log import ChatLog
+from tests.kit.patience import PATIENCE
+from tests.kit.stores import Stores
 
 PUT_TEXT = (
     "INSERT INTO outbox (key, network, channel, text, time) VALUES (random(), 'n', 'c', ?, 0)"
@@ -90,7 +95,7 @@ async def test_few_rows_are_looked_at_in_place_and_many_in_a_thread(tmp_path: Pa
             every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
             sql = f"{every} LIMIT {rows}"
 
-            def counted(db: sqlite3.Connection, sql: str = sql) -> tuple[int, int]:
+            def counted(db: Connection, sql: str = sql) -> tuple[int, int]:
                 return len(db.execute(sql).fetchall()), threading.get_ident()
 
             found, thread = await database.read(counted, inline=True)
@@ -102,7 +107,7 @@ async def test_few_rows_are_looked_at_in_place_however_often(tmp_path: Path) -> 
     async with Database.open(tmp_path / "x.db") as database:
         every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n LIMIT 800"
 
-        def thread(db: sqlite3.Connection) -> int:
+        def thread(db: Connection) -> int:
             assert len(db.execute(every).fetchall()) == 800
             return threading.get_ident()
 
@@ -111,7 +116,7 @@ async def test_few_rows_are_looked_at_in_place_however_often(tmp_path: Path) -> 
 
 
 async def test_few_rows_are_put_in_place_unless_somebody_else_writes(tmp_path: Path) -> None:
-    def thread(db: sqlite3.Connection) -> int:
+    def thread(db: Connection) -> int:
         db.execute(PUT)
         return threading.get_ident()
 
@@ -133,11 +138,11 @@ async def test_few_rows_are_put_in_place_unless_somebody_else_writes(tmp_path: P
 async def test_an_inline_write_cannot_be_durable(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "x.db") as database:
         with pytest.raises(ValueError, match="durable"):
-            await database.write(lambda db: db.total_changes, inline=True)
+            await database.write(lambda db: db.execute("SELECT 1"), inline=True)
 
 
 async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> None:
-    def put(db: sqlite3.Connection) -> None:
+    def put(db: Connection) -> None:
         db.execute(PUT_TEXT, ["t" * 4_000])
 
     async with Database.open(tmp_path / "x.db") as database:
@@ -157,13 +162,25 @@ async def test_what_cannot_be_looked_at_is_unavailable(tmp_path: Path) -> None:
             await database.read(lambda db: db.execute("DELETE FROM outbox").fetchall(), inline=True)
 
 
-async def test_the_version_changes_when_somebody_else_has_written(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "x.db") as one, Database.open(tmp_path / "x.db") as two:
-        before = await one.version()
-        assert await one.version() == before
-        async with two.transaction() as db:
-            await db.execute("INSERT INTO schedule VALUES ('job', 1)")
-        assert await one.version() != before
+async def test_changes_are_told_when_somebody_else_has_logged_a_line(stores: Stores) -> None:
+    line = Event(
+        network="n",
+        channel="#c",
+        type=EventType.PRIVMSG,
+        time=datetime(2026, 3, 1, tzinfo=UTC),
+        nick="ada",
+    )
+    async with (
+        Database.open(stores("x")) as one,
+        Database.open(stores("x")) as two,
+        asyncio.timeout(PATIENCE),
+    ):
+        changes = one.changes()
+        await anext(changes)  # as of now
+        await ChatLog(two).add([line])
+        await anext(changes)
+        assert len(await ChatLog(one).find(Query(scope=PUBLIC))) == 1
+        await changes.aclose()
 
 
 async def test_a_file_of_a_newer_terrarium_is_left_alone(tmp_path: Path) -> None:
@@ -221,7 +238,7 @@ async def test_a_write_that_is_cancelled_at_any_moment_leaves_the_file_writable(
 async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
     tmp_path: Path,
 ) -> None:
-    def insert(db: sqlite3.Connection) -> None:
+    def insert(db: Connection) -> None:
         db.execute(PUT)
 
     async with Database.open(tmp_path / "x.db") as database:
@@ -238,7 +255,7 @@ async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
 
 
 async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
-    def fail(db: sqlite3.Connection) -> None:
+    def fail(db: Connection) -> None:
         db.execute("INSERT INTO schedule VALUES ('job', 1)")
         raise ZeroDivisionError
 
@@ -252,7 +269,7 @@ async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
 
 
 async def test_whatever_lasts_waits_for_the_disk_also_after_what_did_not(tmp_path: Path) -> None:
-    def level(db: sqlite3.Connection) -> int:
+    def level(db: Connection) -> int:
         return int(db.execute("PRAGMA synchronous").fetchone()[0])
 
     full, normal = 2, 1

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from storage.db.database import Database
 from storage.memory.conversations import KEPT, Conversations, PromptWindow, Turn
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def database(stores: Stores) -> AsyncIterator[Database]:
+    async with Database.open(stores("irc")) as database:
         yield database
 
 
@@ -97,8 +97,8 @@ async def test_clearing_leaves_no_row_of_a_conversation(
     assert await memory.clear("c") == 0
 
 
-async def test_memory_is_there_after_the_file_was_closed(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "x.db") as database:
+async def test_memory_is_there_after_the_file_was_closed(stores: Stores) -> None:
+    async with Database.open(stores("x")) as database:
         await Conversations(database).add("c", turn("yesterday"))
-    async with Database.open(tmp_path / "x.db") as database:
+    async with Database.open(stores("x")) as database:
         assert texts(await Conversations(database).turns("c")) == ["yesterday"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
 from storage.chat_log.opt_outs import OptOuts
 from storage.chat_log.query import Query
+from storage.db.address import Address
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.memory.consolidation_state import ConsolidationStore, Gap, RoomTurn
@@ -23,6 +24,7 @@ from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.privacy.retention import expire
 from storage.queues.jobs import Jobs
 from storage.settings import StorageSettings
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ROOM = "irc/#frogs"
@@ -107,27 +109,23 @@ class Frogs:
 
     async def texts(self, layer: MemoryKind) -> list[str]:
         """The texts of a layer, in order."""
-        return [memory.text for memory in await self.memories.newest(ROOM, layer, -1)]
+        return [memory.text for memory in await self.memories.newest(ROOM, layer)]
 
 
 @asynccontextmanager
-async def frogs(path: Path) -> AsyncIterator[Frogs]:
+async def frogs(path: Address) -> AsyncIterator[Frogs]:
     async with Database.open(path) as database, ChatLog.open(database) as log:
         place = Frogs(database, log)
         await place.filled()
         yield place
 
 
-def raw(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file())
-
-
-async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(tmp_path: Path) -> None:
-    async with frogs(tmp_path / "irc.db") as place:
-        assert SECRET.encode() in raw(tmp_path)
+async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(stores: Stores) -> None:
+    async with frogs(stores("irc")) as place:
+        assert SECRET.encode() in stores.raw()
         gone = await forget(place.database, place.log, ADA)
         assert gone.turns == 2
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
         facts = await place.memories.facts(ROOM)
         assert [(each.subject, each.key) for each in facts] == [("bob", "pet")]
         assert await place.texts(MemoryKind.NOTE) == []
@@ -135,13 +133,13 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(tmp_path: P
         assert await place.texts(MemoryKind.EPISODE) == ["cid was there"]
         assert await place.memories.search(ROOM, SECRET, 10) == []
         assert len(await place.memories.search(ROOM, "frog", 10)) == 1
-    assert SECRET.encode() not in raw(tmp_path)
+    assert SECRET.encode() not in stores.raw()
 
 
 async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_said(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with frogs(tmp_path / "irc.db") as place:
+    async with frogs(stores("irc")) as place:
         await forget(place.database, place.log, ADA)
         watermarks = await place.rooms.progress(ROOM)
         assert (watermarks.folded, watermarks.wanted, watermarks.told) == (0, 6, 6)
@@ -157,8 +155,9 @@ async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_sai
 
 async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
     tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with frogs(tmp_path / "irc.db") as place:
+    async with frogs(stores("irc")) as place:
         watermarks = await place.rooms.progress(ROOM)
         turns = await place.rooms.turns(ROOM, 6, 8, 100)
         await forget(place.database, place.log, ADA)
@@ -168,38 +167,39 @@ async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
             watermarks, 8, [fact(SECRET, SECRET, "x", 8)], NOON
         )
         assert not await place.rooms.save_prompt_view(watermarks, SECRET, 8)
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
 
 
 async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are_left(
     tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with frogs(tmp_path / "irc.db") as place:
+    async with frogs(stores("irc")) as place:
         ids = [event.id for event in await place.log.find(_everything())]
         await place.log.remove(ids)
         await place.database.execute_outside_transaction("DELETE FROM turns")
         await forget(place.database, place.log, NamedPerson("irc", nick=SECRET.upper()))
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
         assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
 
 
-async def test_in_another_tendrils_file_goes_what_quotes_them(tmp_path: Path) -> None:
+async def test_in_another_tendrils_file_goes_what_quotes_them(stores: Stores) -> None:
     async with (
-        frogs(tmp_path / "irc.db") as place,
-        Database.open(tmp_path / "web.db") as web,
+        frogs(stores("irc")) as place,
+        Database.open(stores("web")) as web,
     ):
         for text in (f"they said: {SECRET} asks 0", "a frog"):
             note = Memory(layer=MemoryKind.NOTE, room="browser/1", text=text, time=NOON)
             await Memories(web).add(note)
         await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
         await forget(place.database, place.log, ADA)
-        left = await Memories(web).newest("browser/1", MemoryKind.NOTE, -1)
+        left = await Memories(web).newest("browser/1", MemoryKind.NOTE)
         assert [memory.text for memory in left] == ["a frog"]
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
 
 
-async def test_a_namesake_keeps_what_they_have_said_of_themselves(tmp_path: Path) -> None:
-    async with frogs(tmp_path / "irc.db") as place:
+async def test_a_namesake_keeps_what_they_have_said_of_themselves(stores: Stores) -> None:
+    async with frogs(stores("irc")) as place:
         other = replace(said("another one asks", SECRET, 20), host="cafe.example", user="~x")
         (anchor,) = await place.log.add([other])
         message = {"role": "user", "content": "another one asks", "name": SECRET}
@@ -213,9 +213,9 @@ async def test_a_namesake_keeps_what_they_have_said_of_themselves(tmp_path: Path
 
 
 async def test_whoever_has_opted_out_is_shown_nowhere_and_nothing_is_learnt_of_them(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with frogs(tmp_path / "irc.db") as place:
+    async with frogs(stores("irc")) as place:
         await OptOuts(place.database).add("irc", Identity(SECRET))
         assert {each.subject for each in await place.memories.facts(ROOM)} == {"bob"}
         assert await place.texts(MemoryKind.SUMMARY) == []
@@ -230,8 +230,8 @@ async def test_whoever_has_opted_out_is_shown_nowhere_and_nothing_is_learnt_of_t
         assert rows == []
 
 
-async def test_memories_go_with_the_time_for_which_things_are_kept(tmp_path: Path) -> None:
-    async with frogs(tmp_path / "irc.db") as place:
+async def test_memories_go_with_the_time_for_which_things_are_kept(stores: Stores) -> None:
+    async with frogs(stores("irc")) as place:
         settings = StorageSettings(retention_days=1)
         late = NOON + timedelta(days=2)
         await place.memories.add(replace(fact("bob", "bob", "new", 99), time=late))
@@ -242,8 +242,8 @@ async def test_memories_go_with_the_time_for_which_things_are_kept(tmp_path: Pat
         assert (await place.rooms.load_for_prompt(ROOM, "bob", "car", 5)).shown == ""
 
 
-async def test_two_jobs_that_read_the_same_turns_store_them_once(tmp_path: Path) -> None:
-    async with frogs(tmp_path / "irc.db") as place:
+async def test_two_jobs_that_read_the_same_turns_store_them_once(stores: Stores) -> None:
+    async with frogs(stores("irc")) as place:
         watermarks = await place.rooms.progress(ROOM)
         turns = await place.rooms.turns(ROOM, 6, 8, 100)
         episode = made(MemoryKind.EPISODE, turns, "once")

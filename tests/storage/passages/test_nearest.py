@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.passages.passages import LineFilter
 from storage.passages.word_vectors import word_vectors
+from tests.kit.stores import Stores
 
 PLACE = Place("irc", "#club")
 SAID = (
@@ -29,8 +29,8 @@ SAID = (
 
 
 @pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def log(stores: Stores) -> AsyncIterator[ChatLog]:
+    async with Database.open(stores("irc")) as database:
         log = ChatLog(database)
         begin = datetime(2026, 11, 1, tzinfo=UTC)
         events = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.passages.passages import LineFilter, Passages
 from storage.passages.question_words import question_words
+from tests.kit.stores import Stores
 from tests.kit.ubuntu import spoken
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -39,8 +39,8 @@ def said(
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def database(stores: Stores) -> AsyncIterator[Database]:
+    async with Database.open(stores("irc")) as database:
         yield database
 
 

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from storage.chat_log.event import EVERYTHING, Event, EventType, Place
+from storage.db.address import Address
 from storage.db.database import Database
+from storage.db.neighbours import other_files
 from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
 from storage.memory.taught_skills import SkillTable, TaughtSkill
-from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget, other_files
+from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget
 from storage.privacy.quote_detector import QuoteDetector
 from storage.queues.attention_state import AttentionStore, Signal
 from storage.queues.outbox import Outbox
@@ -27,6 +29,7 @@ from storage.queues.reminders import Reminder, Reminders
 from storage.runs.runs import Run, Runs
 from storage.usage.token_spending import Spending, TokenSpend
 from storage.usage.usage import UsageAmount
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"
@@ -48,7 +51,7 @@ def said(text: str, minute: int = 0, **values: object) -> Event:
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[tuple[Database, ChatLog]]:
+async def opened(path: Address) -> AsyncIterator[tuple[Database, ChatLog]]:
     async with Database.open(path) as database, ChatLog.open(database) as log:
         yield database, log
 
@@ -111,21 +114,22 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(tmp_path: Path) -> None:
+async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(stores: Stores) -> None:
     expense = TokenSpend(NOON.date(), f"irc/{SECRET}", f"irc/irc/{SECRET}", "answer")
-    async with opened(tmp_path / "irc.db") as (database, log):
+    async with opened(stores("irc")) as (database, log):
         await stored(log, said("hello"))
         await Spending(database).add({expense: UsageAmount(1, 20, 0, 3)})
         await forget(database, log, ADA)
         spent = await Spending(database).by_purpose(NOON.date(), NOON.date())
         assert spent == {"answer": UsageAmount(1, 20, 0, 3)}
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
 
 
 async def test_what_somebody_has_taught_or_is_quoted_in_what_others_taught_goes(
     tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+    async with opened(stores("irc")) as (database, log):
         await stored(log, said(f"the {SECRET} squeaks when it rains"))
         table = SkillTable(database)
         for name, how, teacher in (
@@ -138,11 +142,11 @@ async def test_what_somebody_has_taught_or_is_quoted_in_what_others_taught_goes(
             )
         await forget(database, log, ADA)
         assert [skill.name for skill in await table.list_taught("irc/#frogs")] == ["other"]
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
 
 
-async def test_a_borrowed_nick_erases_nothing(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+async def test_a_borrowed_nick_erases_nothing(stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
         await stored(log, said("mine, ada's"), said("mine too", account="ada"))
         for thief in (
             replace(ADA, host="cafe.example"),
@@ -157,8 +161,8 @@ async def test_a_borrowed_nick_erases_nothing(tmp_path: Path) -> None:
         assert len(await texts(log)) == 2
 
 
-async def test_an_account_takes_along_what_it_said_under_any_nick(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+async def test_an_account_takes_along_what_it_said_under_any_nick(stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
         await stored(
             log,
             said("one", account="ada", nick="ada_", host="elsewhere.example"),
@@ -172,8 +176,8 @@ async def test_an_account_takes_along_what_it_said_under_any_nick(tmp_path: Path
         assert await texts(log) == ["three", "four", "five"]
 
 
-async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
         await stored(
             log,
             said("one", nick="ADA", host="a.example"),
@@ -185,8 +189,8 @@ async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(tmp_path
         assert await texts(log) == ["two"]
 
 
-async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
         await stored(
             log,
             said("hello, who is there", 0, host="cafe.example", channel="ada"),
@@ -203,11 +207,11 @@ async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(tmp_pat
     "room", ["ada", "ada!~ada@home.example", "~adalove", "ada!~ada@gateway/web/home"]
 )
 async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces_and_pastes(
-    room: str, tmp_path: Path
+    room: str, stores: Stores
 ) -> None:
     host = "gateway/web/home" if "/" in room else "home.example"
     person = replace(ADA, host=host, account="AdaLove" if room.startswith("~") else None)
-    async with opened(tmp_path / "irc.db") as (database, log):
+    async with opened(stores("irc")) as (database, log):
         notice = said("Cancelled.", 1, nick="Terra", own=True, channel=room)
         other = replace(notice, channel="bob!~bob@home.example")
         await stored(log, said("hello", 2, host=host), notice, other)
@@ -223,8 +227,8 @@ async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces
             assert await database.fetch_all(f"SELECT * FROM {table}") == []
 
 
-async def test_others_words_stay_also_when_they_sound_alike(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+async def test_others_words_stay_also_when_they_sound_alike(stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
         await stored(
             log,
             said("good morning"),
@@ -277,24 +281,25 @@ async def test_in_a_file_too_big_to_write_anew_it_is_overwritten(tmp_path: Path)
         assert SECRET.encode() not in raw(tmp_path)
 
 
-async def test_erasing_leaves_nothing_of_what_was_deleted_before(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+async def test_erasing_leaves_nothing_of_what_was_deleted_before(stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
         await log.remove(await stored(log, said(SECRET)))
         await log.scrub()
         async with secure_delete(database):
             pass
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
 
 
-async def test_nobody_is_forgotten_when_there_is_nobody(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+async def test_nobody_is_forgotten_when_there_is_nobody(stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
         assert await forget(database, log, ADA) == Forgotten()
 
 
 async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_said_of_them(
     tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+    async with opened(stores("irc")) as (database, log):
         place = Place("irc", "#frogs")
         (asked,) = await stored(log, said(".remind in 1h tea xyzzy"))
         await stored(
@@ -311,17 +316,17 @@ async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_
         assert (await attention.load()).signals == (kept,)
         assert await reminders.all() == []
         assert await texts(log) == []
-        assert b"xyzzy" not in raw(tmp_path)
-        assert b"Ada" not in raw(tmp_path)
+        assert b"xyzzy" not in stores.raw()
+        assert b"Ada" not in stores.raw()
 
 
-async def test_one_who_has_only_reminders_can_be_forgotten_too(tmp_path: Path) -> None:
-    async with opened(tmp_path / "irc.db") as (database, log):
+async def test_one_who_has_only_reminders_can_be_forgotten_too(stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
         reminders = Reminders(database)
         place = Place("irc", "#frogs")
         await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
         assert await forget(database, log, ADA) == Forgotten()
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
         await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
         assert await forget(database, log, NamedPerson(None, "ADA")) == Forgotten()
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()

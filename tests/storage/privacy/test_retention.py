@@ -19,6 +19,7 @@ from storage.privacy.retention import expire
 from storage.runs.runs import Run, RunEnd, Runs
 from storage.settings import StorageSettings
 from tests.docs.reference import ROOT
+from tests.kit.stores import Stores
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MIGRATIONS = ROOT / "storage" / "migrations"
@@ -35,11 +36,11 @@ def said(text: str, channel: str = "#frogs", days: float = 0, nick: str = "ada")
     )
 
 
-async def test_only_what_is_older_than_its_channel_allows_is_removed(tmp_path: Path) -> None:
+async def test_only_what_is_older_than_its_channel_allows_is_removed(stores: Stores) -> None:
     settings = StorageSettings(
         retention_days=30, channel_retention_days={"#Toads": 2, "irc/#keep": 0}
     )
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         events = [
             said(f"{channel} {days}", channel, days)
             for channel in ("#frogs", "#toads", "#keep")
@@ -63,9 +64,9 @@ async def test_only_what_is_older_than_its_channel_allows_is_removed(tmp_path: P
     assert [turn.messages[0]["content"] for turn in turns] == ["3"]
 
 
-async def test_the_trace_of_a_turn_goes_with_its_question(tmp_path: Path) -> None:
+async def test_the_trace_of_a_turn_goes_with_its_question(stores: Stores) -> None:
     settings = StorageSettings(channel_retention_days={"#frogs": 2})
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         runs = Runs(database)
         for days in (3, 1):
             asked = said(f"{days} days ago", days=days)
@@ -76,8 +77,8 @@ async def test_the_trace_of_a_turn_goes_with_its_question(tmp_path: Path) -> Non
         assert [row[0] for row in await database.fetch_all("SELECT key FROM runs")] == ["1"]
 
 
-async def test_what_was_taught_goes_with_the_rest_of_the_memory(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+async def test_what_was_taught_goes_with_the_rest_of_the_memory(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         table = SkillTable(database)
         await table.record_use(FILES, ["dice"], well=True)
         for name, days in (("old", 11), ("new", 9)):
@@ -88,14 +89,14 @@ async def test_what_was_taught_goes_with_the_rest_of_the_memory(tmp_path: Path) 
         assert list(await table.scores(FILES)) == ["dice"]
 
 
-async def test_by_default_everything_stays(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+async def test_by_default_everything_stays(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         await log.append(said("old", days=20_000))
         assert await expire(database, log, StorageSettings(), NOW) == 0
 
 
-async def test_an_opt_out_is_of_the_account_else_of_the_whole_mask(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def test_an_opt_out_is_of_the_account_else_of_the_whole_mask(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database:
         opt_outs = OptOuts(database)
         await opt_outs.add("irc", Identity("Ada[x]", "~Ada", "h.example", "AdaL"))
         await opt_outs.add("irc", Identity("Bob[x]", "~bob", "b.example"))
@@ -123,11 +124,11 @@ async def test_an_opt_out_is_of_the_account_else_of_the_whole_mask(tmp_path: Pat
         assert opt_out_rules.keeps(kept), kept
 
 
-async def test_only_whoever_opted_out_takes_it_back(tmp_path: Path) -> None:
+async def test_only_whoever_opted_out_takes_it_back(stores: Stores) -> None:
     ada = Identity("ada", "a", "a.example", "ada")
     bob = Identity("bob", "b", "b.example")
     mallory = Identity("bob", "m", "m.example")
-    async with Database.open(tmp_path / "irc.db") as database:
+    async with Database.open(stores("irc")) as database:
         opt_outs = OptOuts(database)
         await opt_outs.add("irc", ada)
         await opt_outs.add("irc", replace(ada, account="mallory"))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from storage.db.database import Database
 from storage.queues.cron_runs import Schedule
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-async def test_the_last_run_of_each_job_is_remembered(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "cron.db") as database:
+async def test_the_last_run_of_each_job_is_remembered(stores: Stores) -> None:
+    async with Database.open(stores("cron")) as database:
         schedule = Schedule(database)
         assert await schedule.last_run("digest") is None
         await schedule.record_run("digest", NOON)
         await schedule.record_run("digest", NOON + timedelta(days=1))
         await schedule.record_run("hello", NOON)
-    async with Database.open(tmp_path / "cron.db") as database:
+    async with Database.open(stores("cron")) as database:
         schedule = Schedule(database)
         assert await schedule.last_run("digest") == NOON + timedelta(days=1)
         assert await schedule.last_run("hello") == NOON

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from storage.db.database import Database
 from storage.queues.jobs import LEASE, Job, Jobs
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 RETRY = timedelta(seconds=30)
@@ -40,8 +40,8 @@ class Queue(Jobs):
 
 
 @pytest.fixture
-async def queue(tmp_path: Path) -> AsyncIterator[Queue]:
-    async with Database.open(tmp_path / "jobs.db") as database:
+async def queue(stores: Stores) -> AsyncIterator[Queue]:
+    async with Database.open(stores("jobs")) as database:
         yield Queue(database)
 
 

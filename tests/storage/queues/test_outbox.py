@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from storage.chat_log.event import Place
 from storage.db.database import Database
-from storage.queues.outbox import Outbox, outbox_path
+from storage.queues.outbox import Outbox
+from tests.kit.stores import Stores
 
 HOME = Place("irc", "#home")
 
 
-async def test_messages_wait_in_order_until_they_have_been_said(tmp_path: Path) -> None:
-    async with Database.open(outbox_path(tmp_path)) as database:
+async def test_messages_wait_in_order_until_they_have_been_said(stores: Stores) -> None:
+    async with Database.open(stores("outbox")) as database:
         outbox = Outbox(database)
         await outbox.put("a", HOME, "first")
         await outbox.put("b", Place("oftc", "#away"), "second")
@@ -23,8 +22,8 @@ async def test_messages_wait_in_order_until_they_have_been_said(tmp_path: Path) 
         assert list(await outbox.list_unsent()) == [second]
 
 
-async def test_the_same_key_is_the_same_message_also_after_it_was_said(tmp_path: Path) -> None:
-    async with Database.open(outbox_path(tmp_path)) as database:
+async def test_the_same_key_is_the_same_message_also_after_it_was_said(stores: Stores) -> None:
+    async with Database.open(stores("outbox")) as database:
         outbox = Outbox(database)
         await outbox.put("a", HOME, "first")
         await outbox.put("a", HOME, "again")
@@ -35,8 +34,8 @@ async def test_the_same_key_is_the_same_message_also_after_it_was_said(tmp_path:
         assert list(await outbox.list_unsent()) == []
 
 
-async def test_the_text_of_a_message_that_was_said_is_not_kept(tmp_path: Path) -> None:
-    async with Database.open(outbox_path(tmp_path)) as database:
+async def test_the_text_of_a_message_that_was_said_is_not_kept(stores: Stores) -> None:
+    async with Database.open(stores("outbox")) as database:
         outbox = Outbox(database)
         await outbox.put("a", HOME, "private matter")
         await outbox.mark_sent((await outbox.list_unsent())[0])
@@ -45,11 +44,11 @@ async def test_the_text_of_a_message_that_was_said_is_not_kept(tmp_path: Path) -
 
 
 async def test_one_process_hands_over_to_another_and_a_restart_loses_nothing(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with Database.open(outbox_path(tmp_path)) as sender:
+    async with Database.open(stores("outbox")) as sender:
         await Outbox(sender).put("a", HOME, "hello")
-        async with Database.open(outbox_path(tmp_path)) as receiver:
+        async with Database.open(stores("outbox")) as receiver:
             assert [message.text for message in await Outbox(receiver).list_unsent()] == ["hello"]
-    async with Database.open(outbox_path(tmp_path)) as receiver:
+    async with Database.open(stores("outbox")) as receiver:
         assert [message.text for message in await Outbox(receiver).list_unsent()] == ["hello"]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.reminders import MOST, Owner, Reminder, Reminders
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ADA = Owner("irc", "ada", "~ada", "home.example")
 TEA = Reminder(ADA, Place("irc", "#frogs"), False, "tea", NOON)
 
 
-async def test_reminders_survive_a_restart_the_next_one_first(tmp_path: Path) -> None:
+async def test_reminders_survive_a_restart_the_next_one_first(stores: Stores) -> None:
     late = replace(TEA, due=NOON + timedelta(hours=1), rule="0 9 * * *", zone="Europe/Vienna")
-    async with Database.open(tmp_path / "irc.db") as database:
+    async with Database.open(stores("irc")) as database:
         second, first = [await Reminders(database).add(each) for each in (late, TEA)]
-    async with Database.open(tmp_path / "irc.db") as database:
+    async with Database.open(stores("irc")) as database:
         kept = Reminders(database)
         assert await kept.all() == [first, second]
         assert second is not None
@@ -30,8 +30,8 @@ async def test_reminders_survive_a_restart_the_next_one_first(tmp_path: Path) ->
         assert await kept.all() == [first]
 
 
-async def test_a_borrowed_nick_sees_and_cancels_nothing(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def test_a_borrowed_nick_sees_and_cancels_nothing(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database:
         kept = Reminders(database)
         plain = await kept.add(TEA)
         account = await kept.add(replace(TEA, owner=replace(ADA, account="ada")))
@@ -52,9 +52,9 @@ async def test_a_borrowed_nick_sees_and_cancels_nothing(tmp_path: Path) -> None:
 
 
 async def test_forgotten_reminders_are_those_of_the_person_or_of_all_under_a_name(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+    async with Database.open(stores("irc")) as database:
         kept = Reminders(database)
         owners = [
             ADA,
@@ -72,9 +72,9 @@ async def test_forgotten_reminders_are_those_of_the_person_or_of_all_under_a_nam
 
 
 async def test_nobody_has_more_than_twenty_and_others_have_room_all_the_same(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+    async with Database.open(stores("irc")) as database:
         kept = Reminders(database)
         assert all([await kept.add(TEA) for _ in range(MOST)])
         assert await kept.add(TEA) is None

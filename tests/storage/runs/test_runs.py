@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.privacy.quote_detector import QuoteDetector
 from storage.runs.reader import newest_runs, read_run
 from storage.runs.runs import Effect, Run, RunEnd, Runs, Step
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"
@@ -24,41 +24,36 @@ ENDED = RunEnd(NOON + timedelta(seconds=3), "answered", "", 10, 4, 2, 1, answer=
 STEPS = [Step("model", "terra", True, 900, "1 call", 10, 4, 2), Step("tool", "look", False, 5)]
 
 
-def raw(folder: Path) -> bytes:
-    """Every byte of every database file, with what lies beside it."""
-    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file())
-
-
-async def test_a_run_is_read_back_with_its_steps(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def test_a_run_is_read_back_with_its_steps(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database:
         runs = Runs(database)
         await runs.begin(RUN)
-        [running] = await newest_runs(tmp_path, 5)
+        [running] = await newest_runs(stores.place, 5)
         assert (running.outcome, running.ended, running.took) == ("running", None, None)
         await runs.end("k", ENDED, STEPS)
-    found = await read_run(tmp_path, "irc-1")
+    found = await read_run(stores.place, "irc-1")
     assert found
     assert found.steps == tuple(STEPS)
     assert (found.took, found.prompt, found.cached) == (timedelta(seconds=3), 10, 4)
     assert (found.question, found.answer) == ("", "")
 
 
-async def test_words_are_kept_where_they_may_be_and_never_of_a_private_one(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def test_words_are_kept_where_they_may_be_and_never_of_a_private_one(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database:
         runs = Runs(database)
         for key, private in (("a", False), ("b", True)):
             words = {"worded": True, "question": SECRET, "private": private}
             await runs.begin(replace(RUN, key=key, **words))  # type: ignore[arg-type]
             await runs.end(key, replace(ENDED, answer=f"{key} {SECRET}"), [])
-    first, second = await read_run(tmp_path, "irc-1"), await read_run(tmp_path, "irc-2")
+    first, second = await read_run(stores.place, "irc-1"), await read_run(stores.place, "irc-2")
     assert first
     assert second
     assert (first.question, first.answer) == (SECRET, f"a {SECRET}")
     assert (second.question, second.answer, second.conversation) == ("", "", "")
 
 
-async def test_an_effect_is_known_to_the_next_attempt_at_its_run(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def test_an_effect_is_known_to_the_next_attempt_at_its_run(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database:
         runs = Runs(database)
         assert await runs.begin(RUN) == []
         for key in ("done", "open", "undone"):
@@ -70,8 +65,8 @@ async def test_an_effect_is_known_to_the_next_attempt_at_its_run(tmp_path: Path)
         assert await runs.begin(replace(RUN, key="other")) == []
 
 
-async def test_an_effect_of_a_run_that_is_gone_cannot_begin(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def test_an_effect_of_a_run_that_is_gone_cannot_begin(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database:
         runs = Runs(database)
         await runs.begin(RUN)
         assert await runs.clear("irc/#frogs/ada") == 1
@@ -81,8 +76,8 @@ async def test_an_effect_of_a_run_that_is_gone_cannot_begin(tmp_path: Path) -> N
         assert await database.fetch_all("SELECT * FROM run_steps") == []
 
 
-async def test_old_runs_are_removed_and_those_that_go_on_are_not(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def test_old_runs_are_removed_and_those_that_go_on_are_not(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database:
         runs = Runs(database)
         for days in (20, 15, 13):
             old = replace(RUN, key=str(days), started=NOON - timedelta(days=days))
@@ -95,10 +90,10 @@ async def test_old_runs_are_removed_and_those_that_go_on_are_not(tmp_path: Path)
         assert len(await database.fetch_all("SELECT * FROM run_steps")) == len(STEPS)
         assert await runs.interrupt() == 1
         await runs.expire(NOON, 0)
-        assert len(await newest_runs(tmp_path, 5)) == 2
+        assert len(await newest_runs(stores.place, 5)) == 2
 
 
-async def test_forgetting_somebody_leaves_no_byte_of_their_runs(tmp_path: Path) -> None:
+async def test_forgetting_somebody_leaves_no_byte_of_their_runs(stores: Stores) -> None:
     said = Event(
         network="irc",
         channel="#frogs",
@@ -110,9 +105,9 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(tmp_path: Path) 
         text=f"tell me of {SECRET}",
     )
     async with (
-        Database.open(tmp_path / "irc.db") as database,
+        Database.open(stores("irc")) as database,
         ChatLog.open(database) as log,
-        Database.open(tmp_path / "cron.db") as other,
+        Database.open(stores("cron")) as other,
     ):
         anchor = await log.append(said)
         runs = Runs(database)
@@ -129,17 +124,17 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(tmp_path: Path) 
         await elsewhere.begin(replace(RUN, key="cron", conversation="cron/digest"))
         await elsewhere.begin_effect("cron", Effect("e", "say"))
         await elsewhere.end_effect("cron", Effect("e", "say", f"posted: {SECRET}"))
-        assert SECRET.encode() in raw(tmp_path)
+        assert SECRET.encode() in stores.raw()
         person = Person("irc", "ada", "~ada", "home.example", None)
         await forget(database, log, person)
         kept = await database.fetch_all("SELECT key FROM runs")
         assert [row[0] for row in kept] == ["bob"]
         assert await other.fetch_all("SELECT * FROM effects") == []
-        assert SECRET.encode() not in raw(tmp_path)
+        assert SECRET.encode() not in stores.raw()
 
 
-async def test_who_keeps_the_file_forgets_the_runs_of_a_nick_on_any_network(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+async def test_who_keeps_the_file_forgets_the_runs_of_a_nick_on_any_network(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         runs = Runs(database)
         for key, name in (("a", "irc/ada"), ("b", "oftc/#x/ADA"), ("c", "irc/#ada/bob")):
             await runs.begin(replace(RUN, key=key, conversation=name))

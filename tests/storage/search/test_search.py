@@ -20,6 +20,7 @@ from storage.db.errors import BadCursor
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchPage, SearchQuery
 from storage.search.query_parser import Mode
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 POND, LAKE, ADA = Place("irc", "#pond"), Place("irc", "#lake"), Place("irc", "ada")
@@ -38,8 +39,8 @@ def said(text: str, *, minute: float = 0, nick: str = "ada", place: Place = POND
 
 
 @pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[ChatLog]:
-    async with Database.open(tmp_path / "irc.db") as database:
+async def log(stores: Stores) -> AsyncIterator[ChatLog]:
+    async with Database.open(stores("irc")) as database:
         yield ChatLog(database)
 
 
@@ -335,9 +336,9 @@ async def test_a_cursor_that_nobody_gave_away_is_refused(log: ChatLog, cursor: s
         await log.search(asked("frogs", cursor=cursor))
 
 
-async def test_searches_run_beside_one_another_and_beside_a_writer(tmp_path: Path) -> None:
+async def test_searches_run_beside_one_another_and_beside_a_writer(stores: Stores) -> None:
     async with (
-        Database.open(tmp_path / "irc.db") as database,
+        Database.open(stores("irc")) as database,
         ChatLog.open(database) as log,
     ):
         stored = [log.append(said(f"frogs {n}", minute=n)) for n in range(300)]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from datetime import date
-from pathlib import Path
 
 import pytest
 
 from storage.db.database import Database
 from storage.usage.api_keys import Key, KeyExists, Keys, digest
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
+from tests.kit.stores import Stores
 
 DAY = date(2026, 11, 21)
 
 
-async def test_a_key_is_kept_as_a_digest_only(tmp_path: Path) -> None:
-    path = tmp_path / "server.db"
+async def test_a_key_is_kept_as_a_digest_only(stores: Stores) -> None:
+    path = stores("server")
     async with Database.open(path) as database:
         keys = Keys(database)
         wanted = Key("irc", 3, "background", 60, 10_000, 1_000_000, 2)
@@ -24,13 +24,13 @@ async def test_a_key_is_kept_as_a_digest_only(tmp_path: Path) -> None:
         (stored,) = await keys.list_all()
         assert secret.startswith(stored.hint)
         assert len(stored.hint) < 10
-    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())  # noqa: ASYNC240
+    kept = stores.raw()
     assert digest(secret) in kept
     assert secret[len(stored.hint) :].encode() not in kept
 
 
-async def test_a_name_has_one_key_until_it_is_revoked(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "server.db") as database:
+async def test_a_name_has_one_key_until_it_is_revoked(stores: Stores) -> None:
+    async with Database.open(stores("server")) as database:
         keys = Keys(database)
         first = await keys.create(Key("irc"))
         with pytest.raises(KeyExists, match="irc"):
@@ -44,8 +44,8 @@ async def test_a_name_has_one_key_until_it_is_revoked(tmp_path: Path) -> None:
         assert [each.revoked is None for each in await keys.list_all()] == [False, True]
 
 
-async def test_usage_adds_up_by_day_tendril_and_model(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "server.db") as database:
+async def test_usage_adds_up_by_day_tendril_and_model(stores: Stores) -> None:
+    async with Database.open(stores("server")) as database:
         table = UsageTable(database)
         irc, web = UsageKey(DAY, "irc", "terra"), UsageKey(DAY, "web", "terra")
         await table.add({irc: UsageAmount(1, 100, 80, 10, 0.5), web: UsageAmount(1, 7, 0, 3)})

@@ -1,0 +1,288 @@
+"""A database that is a schema of PostgreSQL: its connections, transactions and durability."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from storage.connection import AsyncConnection, Connection, Row, Values
+from storage.db.address import PostgresSchema
+from storage.db.errors import Conflict, Unavailable
+from storage.db.postgres_connection import (
+    AsyncPostgresConnection,
+    PostgresConnection,
+    adapt,
+    row_factory,
+)
+from storage.db.postgres_migration import migrate
+from terrarium.cancellation import await_shielded
+
+_READERS = 3  # threads, each with a connection
+_ASYNC = 4  # connections of the event loop
+_OUTCOME = 300.0  # seconds to learn whether a commit was made when the server went away
+_PAUSE = 0.2  # seconds between two looks at a server that is away
+_POLL = 30.0  # seconds after which a listener looks by itself: a notification may be lost
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
+_LOCK_WITH_ID = f"{_LOCK}, pg_current_xact_id()::text"
+_OPTIONS = (
+    "-c plan_cache_mode=force_custom_plan"  # what a search costs depends on its words
+    " -c jit=off"  # compiling takes longer than a search
+    " -c synchronous_commit=on"
+)
+
+T = TypeVar("T")
+
+
+class PostgresBackend:
+    """A schema of PostgreSQL. Get one with `open`.
+
+    One transaction writes to a schema at a time, as to an SQLite file: it takes an advisory lock.
+    So whatever holds for two processes that share a file holds for two machines that share a
+    schema. Only a transaction that is not `exclusive` runs beside others, and locks rows itself.
+
+    Every commit waits until the server has flushed it. With SQLite a commit that was not fsynced
+    outlives the process; a crash of PostgreSQL loses it, and nobody who waits for a later flush
+    would know.
+    """
+
+    def __init__(
+        self,
+        address: PostgresSchema,
+        writers: ConnectionPool[Any],
+        readers: ConnectionPool[Any],
+        shared: AsyncConnectionPool[Any],
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self._address = address
+        self._writers = writers
+        self._readers = readers
+        self._shared = shared
+        self._threads = threads
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, address: PostgresSchema, *, patience: float
+    ) -> AsyncIterator[PostgresBackend]:
+        """Open a schema, creating it and migrating its tables. Raises StorageError."""
+        await asyncio.to_thread(_prepare, address, patience)
+        with ThreadPoolExecutor(_READERS + 1, thread_name_prefix="postgres") as threads:
+            writers = _pool(address, patience, read_only=False, size=1)
+            readers = _pool(address, patience, read_only=True, size=_READERS)
+            shared = _async_pool(address, patience)
+            try:
+                await asyncio.gather(
+                    asyncio.to_thread(writers.open), asyncio.to_thread(readers.open), shared.open()
+                )
+                yield cls(address, writers, readers, shared, threads)
+            finally:
+                await asyncio.gather(
+                    asyncio.to_thread(writers.close),
+                    asyncio.to_thread(readers.close),
+                    shared.close(),
+                )
+
+    def __repr__(self) -> str:
+        return f"<PostgresBackend {self._address}>"
+
+    @asynccontextmanager
+    async def transaction(self, *, exclusive: bool = True) -> AsyncIterator[AsyncConnection]:
+        """Yield a connection in a transaction; any error rolls it back."""
+        if not exclusive:
+            async with self._transaction() as connection:
+                yield connection
+            return
+        async with self._lock, self._transaction() as connection:
+            await connection.execute(_LOCK)
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncPostgresConnection]:
+        try:
+            async with self._shared.connection() as raw, raw.transaction():
+                yield AsyncPostgresConnection(raw)
+        except psycopg.errors.UniqueViolation as error:
+            raise Conflict(f"another transaction was quicker: {_words(error)}") from error
+        except psycopg.Error as error:
+            raise _unwritable(error) from error
+
+    async def write(
+        self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
+    ) -> T:
+        """Return the result of `work`, run in one durable transaction, always in a thread."""
+        async with self._lock:
+            loop = asyncio.get_running_loop()
+            running = loop.run_in_executor(self._threads, self._write, work)
+            try:
+                return await await_shielded(running)
+            except psycopg.Error as error:
+                raise _unwritable(error) from error
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        with self._writers.connection() as raw:
+            raw.execute("BEGIN")
+            try:
+                row = raw.execute(_LOCK_WITH_ID).fetchone()
+                result = work(PostgresConnection(raw))
+            except BaseException:
+                if not raw.closed:
+                    raw.rollback()
+                raise
+            try:
+                raw.execute("COMMIT")
+            except psycopg.OperationalError:
+                if not raw.closed or not self._was_committed(row[1]):
+                    raise
+        return result
+
+    def _was_committed(self, transaction_id: str) -> bool:
+        """Return True if a transaction was committed whose COMMIT nobody has answered: whoever
+        writes it again would have it twice. Waits for the server to come back."""
+        until = time.monotonic() + _OUTCOME
+        while True:
+            try:
+                with self._writers.connection() as raw:
+                    row = raw.execute(
+                        "SELECT pg_xact_status(%s::xid8)", [transaction_id]
+                    ).fetchone()
+            except psycopg.Error:
+                if time.monotonic() > until:
+                    raise
+            else:
+                if row[0] != "in progress":  # the server may not have noticed yet that we are gone
+                    return bool(row[0] == "committed")
+            time.sleep(_PAUSE)
+
+    async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
+        """Return the result of `work`, run on one snapshot, always in a thread."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._read, work)
+        except psycopg.Error as error:
+            raise _unreadable(error) from error
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        with self._readers.connection() as raw, raw.transaction():
+            return work(PostgresConnection(raw))
+
+    async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
+        """Return every row of a query."""
+        try:
+            async with (
+                self._shared.connection() as raw,
+                AsyncPostgresConnection(raw).execute(sql, values) as cursor,
+            ):
+                return await cursor.fetchall()
+        except psycopg.Error as error:
+            raise _unreadable(error) from error
+
+    async def sync(self) -> None:
+        """Do nothing: every commit is durable."""
+
+    async def execute_outside_transaction(self, statement: str) -> list[Row]:
+        """Return the rows of a statement that no transaction may contain."""
+        try:
+            async with self._shared.connection() as raw:
+                cursor = await raw.execute(statement.encode())
+                return await cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
+            raise _unwritable(error) from error
+
+    async def changes(self) -> AsyncGenerator[None, None]:
+        """Yield whenever lines were logged in this schema, as NOTIFY tells, for ever.
+
+        It also yields when the server has come back, as what was told meanwhile is lost.
+        """
+        channel = sql.Identifier(self._address.schema)
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(
+                    _conninfo(self._address), autocommit=True
+                ) as raw:
+                    await raw.execute(sql.SQL("LISTEN {}").format(channel))
+                    yield
+                    while True:
+                        async for _ in raw.notifies(timeout=_POLL, stop_after=1):
+                            pass
+                        yield
+            except psycopg.OperationalError:
+                await asyncio.sleep(_PAUSE)
+
+
+def _prepare(address: PostgresSchema, patience: float) -> None:
+    """Make the schema and its tables, where they are not there yet."""
+    try:
+        with psycopg.connect(
+            _conninfo(address, patience), autocommit=True, row_factory=row_factory
+        ) as raw:
+            adapt(raw)
+            migrate(PostgresConnection(raw), address)
+    except psycopg.Error as error:
+        raise Unavailable(f"{address}: cannot be used as a database: {_words(error)}") from error
+
+
+def _pool(
+    address: PostgresSchema, patience: float, *, read_only: bool, size: int
+) -> ConnectionPool[Any]:
+    def configure(raw: psycopg.Connection[Any]) -> None:
+        adapt(raw)
+        raw.read_only = read_only
+        if read_only:
+            raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+
+    return ConnectionPool(
+        _conninfo(address, patience),
+        min_size=1,
+        max_size=size,
+        open=False,
+        configure=configure,
+        check=ConnectionPool.check_connection,
+        timeout=patience,
+        kwargs={"autocommit": True, "row_factory": row_factory},
+    )
+
+
+def _async_pool(address: PostgresSchema, patience: float) -> AsyncConnectionPool[Any]:
+    async def configure(raw: psycopg.AsyncConnection[Any]) -> None:
+        adapt(raw)
+
+    return AsyncConnectionPool(
+        _conninfo(address, patience),
+        min_size=1,
+        max_size=_ASYNC,
+        open=False,
+        configure=configure,
+        check=AsyncConnectionPool.check_connection,
+        timeout=patience,
+        kwargs={"autocommit": True, "row_factory": row_factory},
+    )
+
+
+def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
+    """Return how to connect, with all that a session is to know."""
+    options = f'{_OPTIONS} -c search_path="{address.schema}",public'
+    if patience is not None:
+        options += f" -c lock_timeout={int(patience * 1000)}"
+    return make_conninfo(address.url, options=options, application_name=address.schema)
+
+
+def _words(error: psycopg.Error) -> str:
+    return str(error).strip() or type(error).__name__
+
+
+def _unwritable(error: psycopg.Error) -> Unavailable:
+    return Unavailable(f"the database cannot be written: {_words(error)}")
+
+
+def _unreadable(error: psycopg.Error) -> Unavailable:
+    return Unavailable(f"the database cannot be read: {_words(error)}")

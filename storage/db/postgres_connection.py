@@ -1,0 +1,192 @@
+"""Connections to PostgreSQL that take the SQL of the stores.
+
+psycopg 3 has cursors like SQLite's; what differs is translated here: placeholders, rows by name and
+position, and how values are sent. Text goes as a literal of unknown type, so that a column of type
+`citext` compares it without case, as SQLite's NOCASE does; a boolean goes as 1 or 0, which are what
+the columns hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Dumper, Loader
+from psycopg.types.string import StrDumperUnknown
+
+from storage.connection import Dialect, Values
+
+_TOKEN = re.compile(
+    r"""
+      (?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*")
+    | \?(?P<number>\d*)
+    | (?<![:\w]):(?P<name>[a-z]\w*)
+    | (?P<percent>%)
+    """,
+    re.VERBOSE,
+)
+_NUL, _REPLACEMENT = "\0", "\N{REPLACEMENT CHARACTER}"
+
+
+@lru_cache(1_024)
+def translate(sql: str) -> bytes:
+    """Return a statement with psycopg's placeholders in the place of SQLite's."""
+    return _TOKEN.sub(_placeholder, sql).encode()
+
+
+def _placeholder(match: re.Match[str]) -> str:
+    if match["quoted"] is not None:
+        return match["quoted"].replace("%", "%%")
+    if match["percent"]:
+        return "%%"
+    if match["name"]:
+        return f"%({match['name']})s"
+    return f"%(p{match['number']})s" if match["number"] else "%s"
+
+
+def _named(values: Values) -> Values:
+    """Return the values of `?1`, `?2` ... by the names that `translate` gives them."""
+    if isinstance(values, Mapping):
+        return values
+    return {f"p{number}": value for number, value in enumerate(values, 1)}
+
+
+def _bind(sql: str, values: Values) -> tuple[bytes, Values]:
+    query = translate(sql)
+    return query, _named(values) if b"%(p1)s" in query else values
+
+
+class PostgresRow:
+    """A row whose values have positions and names."""
+
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, values: Sequence[Any], places: Mapping[str, int]) -> None:
+        self._values = tuple(values)
+        self._places = places
+
+    def __getitem__(self, key: int | str | slice) -> Any:
+        return self._values[self._places[key] if isinstance(key, str) else key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PostgresRow) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(self._values)
+
+    def __repr__(self) -> str:
+        return f"<PostgresRow of {', '.join(self._places)}>"
+
+    def keys(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(self._places)
+
+
+def row_factory(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> Any:
+    """Return what makes rows of a result."""
+    places = {column.name: place for place, column in enumerate(cursor.description or ())}
+    return lambda values: PostgresRow(values, places)
+
+
+class _BoolDumper(Dumper):
+    """Booleans as 1 and 0 of unknown type: they fit a condition and a column of numbers."""
+
+    def dump(self, obj: bool) -> Buffer:
+        return b"1" if obj else b"0"
+
+
+class _TextDumper(StrDumperUnknown):
+    """Text without NUL, which PostgreSQL cannot store."""
+
+    def dump(self, obj: str) -> Buffer:
+        return super().dump(obj.replace(_NUL, _REPLACEMENT) if _NUL in obj else obj) or b""
+
+
+class _NumericLoader(Loader):
+    """Sums of whole numbers, which PostgreSQL returns as decimals, as whole numbers."""
+
+    def load(self, data: Buffer) -> int | float:
+        text = bytes(data).decode()
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def adapt(context: AdaptContext) -> None:
+    """Let a connection send and receive values as the stores expect them."""
+    adapters = context.adapters
+    assert adapters is not None
+    adapters.register_dumper(bool, _BoolDumper)
+    adapters.register_dumper(str, _TextDumper)
+    adapters.register_loader("numeric", _NumericLoader)
+
+
+class PostgresConnection:
+    """A psycopg connection as a `Connection`."""
+
+    dialect = Dialect.POSTGRES
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.raw = connection
+
+    def execute(self, sql: str, values: Values = (), /) -> psycopg.Cursor[Any]:
+        """Run a statement."""
+        query, bound = _bind(sql, values)
+        return self.raw.execute(query, bound)
+
+    def executemany(self, sql: str, values: Iterable[Values], /) -> psycopg.Cursor[Any]:
+        """Run a statement with each of several values, sent together."""
+        cursor = self.raw.cursor()
+        query = translate(sql)
+        numbered = b"%(p1)s" in query
+        cursor.executemany(query, [_named(each) if numbered else each for each in values])
+        return cursor
+
+
+class _Execution:
+    """A statement that runs on an asynchronous connection."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], sql: str, values: Values) -> None:
+        self._connection = connection
+        self._query, self._values = _bind(sql, values)
+
+    async def _run(self) -> psycopg.AsyncCursor[Any]:
+        self._cursor = await self._connection.execute(self._query, self._values)
+        return self._cursor
+
+    def __await__(self) -> Generator[Any, Any, psycopg.AsyncCursor[Any]]:
+        return self._run().__await__()
+
+    async def __aenter__(self) -> psycopg.AsyncCursor[Any]:
+        return await self._run()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._cursor.close()
+
+
+class AsyncPostgresConnection:
+    """A psycopg connection as an `AsyncConnection`."""
+
+    dialect = Dialect.POSTGRES
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.raw = connection
+
+    def execute(self, sql: str, values: Values = (), /) -> _Execution:
+        """Run a statement."""
+        return _Execution(self.raw, sql, values)
+
+    async def executemany(self, sql: str, values: Iterable[Values], /) -> None:
+        """Run a statement with each of several values, sent together."""
+        query = translate(sql)
+        numbered = b"%(p1)s" in query
+        async with self.raw.cursor() as cursor:
+            await cursor.executemany(query, [_named(each) if numbered else each for each in values])

@@ -1,0 +1,164 @@
+"""The index in PostgreSQL: one table for each partition, with GIN indexes on its words and parts.
+
+`words` is a tsvector that we make ourselves, so that words are the same as in SQLite. Its lexemes
+are the words of a line with their positions, and its tags, which begin with a colon as no word
+does.
+`parts` is the text in small letters under pg_trgm, which finds any part of it that has three
+letters or digits in a row; it reads the whole partition for others. In the locale C, in which alone
+small and capital letters compare as in SQLite, only ASCII letters count for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from storage.connection import Connection
+from storage.text_index.model import IdRange, IndexedLine, Phrase, WordMatch
+from storage.text_index.words import fold, words
+
+_LAST_POSITION = 16_383  # of a word in a tsvector
+_MOST_POSITIONS = 255  # of one word
+_LONGEST = 2_000  # bytes of a lexeme
+_TABLE = """
+CREATE TABLE IF NOT EXISTS words_{0} (
+    rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL, parts TEXT NOT NULL
+)"""
+# A short pending list: every search reads it line by line.
+_INDEXES = (
+    """
+CREATE INDEX IF NOT EXISTS words_{0}_words ON words_{0}
+USING gin (words) WITH (gin_pending_list_limit = 256)""",
+    """
+CREATE INDEX IF NOT EXISTS words_{0}_parts ON words_{0}
+USING gin (parts gin_trgm_ops) WITH (gin_pending_list_limit = 256)""",
+)
+_EXISTS = "SELECT to_regclass(?) IS NOT NULL"
+
+
+class TsvectorIndex:
+    """The index as tables of tsvectors."""
+
+    def add(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
+        """Index lines, in the transaction that stores them."""
+        if not connection.execute(_EXISTS, [f"words_{number}"]).fetchone()[0]:
+            connection.execute(_TABLE.format(number))
+            for index in _INDEXES:
+                connection.execute(index.format(number))
+        connection.executemany(
+            f"INSERT INTO words_{number} VALUES (?, CAST(? AS tsvector), ?)",
+            [(event_id, _vector(text, tags), text.lower()) for event_id, text, tags in lines],
+        )
+
+    def remove(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
+        """Take lines out."""
+        connection.executemany(
+            f"DELETE FROM words_{number} WHERE rowid = ?", [line[:1] for line in lines]
+        )
+
+    def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
+        """Do nothing: VACUUM takes removed lines out of the files."""
+        return False
+
+    def drop(self, connection: Connection, number: int) -> None:
+        """Drop a partition."""
+        connection.execute(f"DROP TABLE words_{number}")
+
+    def ids(
+        self,
+        connection: Connection,
+        id_range: IdRange,
+        match: WordMatch | None,
+        parts: Sequence[str],
+        limit: int,
+    ) -> list[int]:
+        """Return the newest ids of lines that fit, newest first."""
+        where, values = "", []
+        if match:
+            where, values = " AND words @@ CAST(? AS tsquery)", [_query(match)]
+        for part in parts:
+            where += " AND parts LIKE ?"
+            values.append(f"%{_unlike(part.lower())}%")
+        return self._ids(connection, id_range, (where, values), "DESC", limit)
+
+    def matching(
+        self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int
+    ) -> list[int]:
+        """Return ids of lines that fit, in `order`: ASC or DESC."""
+        condition = (" AND words @@ CAST(? AS tsquery)", [_query(match)])
+        return self._ids(connection, id_range, condition, order, limit)
+
+    def _ids(
+        self,
+        connection: Connection,
+        id_range: IdRange,
+        condition: tuple[str, list[str]],
+        order: str,
+        limit: int,
+    ) -> list[int]:
+        where, values = condition
+        rows = connection.execute(
+            f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?{where}"
+            f" ORDER BY rowid {order} LIMIT ?",
+            [id_range.first, id_range.last, *values, limit],
+        )
+        return [row[0] for row in rows]
+
+    def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
+        """Count the lines of a partition that fit, `most` at most."""
+        rows = connection.execute(
+            f"SELECT count(*) FROM (SELECT 1 FROM words_{number}"
+            " WHERE words @@ CAST(? AS tsquery) LIMIT ?) AS found",
+            [_query(match), most],
+        )
+        return int(rows.fetchone()[0])
+
+
+def _vector(text: str, tags: str) -> str:
+    """Return a line as a literal of tsvector."""
+    positions: dict[str, list[int]] = {}
+    for position, word in enumerate(_lexemes(text), 1):
+        places = positions.setdefault(word, [])
+        if len(places) < _MOST_POSITIONS and position <= _LAST_POSITION:
+            places.append(position)
+    parts = [f"{_quote(word)}:{','.join(map(str, at))}" for word, at in positions.items() if at]
+    return " ".join([*parts, *(_quote(f":{tag}") for tag in tags.split())])
+
+
+def _query(match: WordMatch) -> str:
+    """Return what to ask as a literal of tsquery."""
+    wanted = [_any(map(_phrase, group)) for group in match.words]
+    wanted += [_any(_quote(f":{tag}") for tag in group) for group in match.tags]
+    lack = [*map(_phrase, match.no_words), *(_quote(f":{tag}") for tag in match.no_tags)]
+    unwanted = [f"!{_any(lack)}"] if any(lack) else []
+    return " & ".join([*filter(None, wanted), *unwanted])
+
+
+def _phrase(phrase: Phrase) -> str:
+    each = [_quote(word) for word in _lexemes(phrase.text)]
+    if each and phrase.prefix:
+        each[-1] += ":*"
+    return f"({' <-> '.join(each)})" if each else ""
+
+
+def _any(terms: Iterable[str]) -> str:
+    each = " | ".join(dict.fromkeys(filter(None, terms)))
+    return f"({each})" if each else ""
+
+
+def _lexemes(text: str) -> list[str]:
+    return [_shortened(word) for word in words(fold(text))]
+
+
+def _shortened(word: str) -> str:
+    if len(word) < _LONGEST // 4:
+        return word
+    return word.encode()[:_LONGEST].decode(errors="ignore")
+
+
+def _quote(text: str) -> str:
+    """Return a quoted lexeme."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _unlike(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,0 +1,47 @@
+"""Text as the index reads it: words are letters and digits, case and accents do not matter."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+
+def words(text: str) -> Sequence[str]:
+    """Return the words of a text as FTS5's `unicode61` splits it."""
+    return list(_words(text))
+
+
+def _words(text: str) -> Iterator[str]:
+    if text.isascii():
+        yield from "".join(char if char.isalnum() else " " for char in text).split()
+        return
+    word = ""
+    for char in text:
+        category = unicodedata.category(char)
+        if category[0] in "LN" or category == "Co" or (word and category == "Mn"):
+            word += char
+        elif word:
+            yield word
+            word = ""
+    if word:
+        yield word
+
+
+def fold(text: str) -> str:
+    """Return a text without case and accents."""
+    return text.lower() if text.isascii() else fold_with_offsets(text)[0]
+
+
+def fold_with_offsets(text: str) -> tuple[str, Sequence[int]]:
+    """Return a text without case and accents, and from where in the text each of its characters
+    is."""
+    if text.isascii():
+        return text.lower(), range(len(text))
+    plain: list[str] = []
+    places: list[int] = []
+    for place, char in enumerate(text):
+        for part in unicodedata.normalize("NFD", char.lower()):
+            if not unicodedata.combining(part):
+                plain.append(part)
+                places.append(place)
+    return "".join(plain), places
