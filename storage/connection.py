@@ -1,7 +1,7 @@
 """Connections, cursors and rows as the stores use them, be they of SQLite or of PostgreSQL.
 
 SQL is written once, in what both understand. Placeholders are SQLite's (`?`, `?1`, `:name`);
-`storage.db.postgres_connection` translates them. Where the two differ in kind, as in full-text
+`storage.db.postgres.connection` translates them. Where the two differ in kind, as in full-text
 search, code asks for the `dialect` of its connection.
 """
 

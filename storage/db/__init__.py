@@ -1,1 +1,1 @@
-"""SQLite: connections, transactions, migrations, backups."""
+"""Databases: connections, transactions, migrations, backups."""

@@ -76,7 +76,7 @@ class Database:
             )
         else:
             try:
-                from storage.db.postgres import PostgresBackend
+                from storage.db.postgres.backend import PostgresBackend
             except ImportError as error:
                 raise Unavailable(
                     "storage on PostgreSQL needs the extra: pip install 'terrarium[postgres]'"

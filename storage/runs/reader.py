@@ -99,7 +99,7 @@ def _all_rows(
     """Return the rows of a query by tendril."""
     if isinstance(place, Path):
         return {path.stem: _rows(path, sql, values) for path in place.glob("*.db")}
-    from storage.db.postgres_reading import read_schemas  # needs the extra
+    from storage.db.postgres.reading import read_schemas  # needs the extra
 
     return read_schemas(place, "runs", sql, values)
 

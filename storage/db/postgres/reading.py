@@ -8,7 +8,7 @@ import psycopg
 
 from storage.connection import Row, Values
 from storage.db.address import PREFIX, PostgresSchema
-from storage.db.postgres_connection import PostgresConnection, adapt, row_factory
+from storage.db.postgres.connection import PostgresConnection, adapt, row_factory
 
 _SCHEMAS = """
 SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)

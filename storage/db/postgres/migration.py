@@ -13,7 +13,7 @@ from importlib.resources import files
 from storage.db.address import PostgresSchema
 from storage.db.errors import NewerSchema, Unavailable
 from storage.db.migration import migrations, statements
-from storage.db.postgres_connection import PostgresConnection
+from storage.db.postgres.connection import PostgresConnection
 
 _INITIAL = 23
 _CREATE = (

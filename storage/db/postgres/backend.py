@@ -17,13 +17,13 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from storage.connection import AsyncConnection, Connection, Row, Values
 from storage.db.address import PostgresSchema
 from storage.db.errors import Conflict, Unavailable
-from storage.db.postgres_connection import (
+from storage.db.postgres.connection import (
     AsyncPostgresConnection,
     PostgresConnection,
     adapt,
     row_factory,
 )
-from storage.db.postgres_migration import migrate
+from storage.db.postgres.migration import migrate
 from terrarium.cancellation import await_shielded
 
 _READERS = 3  # threads, each with a connection
