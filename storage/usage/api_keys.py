@@ -113,7 +113,7 @@ class Keys:
 
     async def list_all(self) -> Sequence[ApiKeyRow]:
         """Return every key that was ever issued, the oldest first."""
-        rows = await self._database.fetch_all("SELECT * FROM keys WHERE NOT launch ORDER BY id")
+        rows = await self._database.fetch_all("SELECT * FROM keys WHERE launch = 0 ORDER BY id")
         return [
             ApiKeyRow(
                 _key(row),
