@@ -243,6 +243,15 @@ async def test_chat_answers_remembers_and_forgets(tmp_path: Path) -> None:
         assert len(script.requests) == 3
 
 
+async def test_help_in_chat_is_answered_here_and_not_by_the_model(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        done = await terrarium(
+            "chat", "--data", ".", cwd=tmp_path, said="/help\n", AGENT_API_URL=script.url
+        )
+        assert "/clear forgets what was said" in done.out
+        assert script.requests == []
+
+
 async def test_chat_without_a_server_says_so_in_a_sentence(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     done = await terrarium("chat", "--data", ".", cwd=tmp_path, said="hi\n", AGENT_API_URL=url)

@@ -11,6 +11,7 @@ from llm.tools.semantic_search import nearest_events
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.query import Query
 from storage.search.models import Order, SearchQuery
+from terrarium.counted import counted
 
 _SHOWN = 3  # lines of a search
 _LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
@@ -50,7 +51,8 @@ class LogCommands:
         )
         top = ", ".join(f"{without_highlight(nick)} {count:,}" for nick, count in stats.top)
         since = f" since {stats.first:%Y-%m-%d}" if stats.first else ""
-        return f"{stats.lines:,} lines by {stats.people:,} people{since}; most by {top}"
+        lines, people = counted(stats.lines, "line"), counted(stats.people, "person", "people")
+        return f"{lines} by {people}{since}" + (f"; most by {top}" if stats.people > 1 else "")
 
     def _is_command(self, event: Event, request: CommandRequest) -> bool:
         """Return whether a line is a command, which nobody searches for."""

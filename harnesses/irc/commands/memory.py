@@ -20,6 +20,7 @@ from llm.scheduling.cron_schedule import is_zone
 from llm.skills.world_clock.places import zone_name
 from storage.memory.memories import Memory
 from storage.queues.reminders import Reminders
+from terrarium.counted import counted
 
 _SHOWN = 20  # facts in a list
 BRIDGED = "I cannot tell who you are: you speak to me through a relay."
@@ -81,9 +82,9 @@ class MemoryCommands:
         lines = [
             _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_SHOWN:]),
-            f"Our conversation here has {turns} turn{'' if turns == 1 else 's'}, and you have"
-            f" {reminders} reminder{'' if reminders == 1 else 's'}. {prefix}forget KEY removes"
-            f" a fact, {prefix}clear the conversation, {prefix}forget me all that I have of you.",
+            f"Our conversation here has {counted(turns, 'turn')}, and you have"
+            f" {counted(reminders, 'reminder')}. {prefix}forget KEY removes a fact, {prefix}clear"
+            f" the conversation, {prefix}forget me all that I have of you.",
         ]
         return PrivateReply("\n".join(lines))
 

@@ -23,6 +23,7 @@ from storage.memory.deletion import redact
 from storage.privacy.erasure import Person, count, forget, resume_erasures
 from storage.queues.reminders import Reminders
 from storage.settings import log_path
+from terrarium.counted import counted
 
 UNLOGGED = frozenset({"nolog", "forget"})
 """The commands that are not logged."""
@@ -123,9 +124,10 @@ class PrivacyCommands:
         self._wishes = {who: wish for who, wish in self._wishes.items() if wish.until > now}
         word = secrets.token_hex(3)
         self._wishes[person] = _Wish(word, now + _CONFIRM)
+        count_of_reminders = counted(len(reminders), "reminder")
         return (
-            f"{found:,} events are yours, and {len(reminders)} reminders; they go for ever, with"
-            " what I answered to them."
+            f"{counted(found, 'event')} {'is' if found == 1 else 'are'} yours, and"
+            f" {count_of_reminders}; they go for ever, with what I answered to them."
             f"{_identity_text(person)} To have it done, write within two minutes: {prefix}forget"
             f" me {word}"
         )
@@ -163,8 +165,8 @@ class PrivacyCommands:
         if not gone.is_finished:
             return f"Not finished: {_GOING_ON}"
         return (
-            f"Forgotten: {gone.events:,} events of yours, {gone.replies:,} lines of mine, and"
-            f" {gone.turns:,} turns of my memory."
+            f"Forgotten: {counted(gone.events, 'event')} of yours,"
+            f" {counted(gone.replies, 'line')} of mine, and {counted(gone.turns, 'turn')} of my memory."
         )
 
 

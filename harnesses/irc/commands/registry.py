@@ -26,6 +26,7 @@ from harnesses.irc.services import BotServices
 from llm.intents.forms import IDENTITY, THERE
 from llm.intents.introduction import TOPICS, Introduction
 from llm.intents.parser import may_ask_for_fact, read_intent
+from terrarium.counted import counted
 
 _URGENT = frozenset({"clear", "more", "nolog", "ping", "stop"})
 """Commands about what is being answered just now: in plain words, too, they do not wait for it."""
@@ -99,12 +100,16 @@ class Commands:
         """clear: forget our conversation (the log stays)"""
         await self._proactive.on_cleared(request)
         turns = await self._services.tendril.clear(conversation_of(request))
-        return f"Forgotten: our conversation of {_turns(turns)}."
+        return f"Forgotten: our conversation of {counted(turns, 'turn')}."
 
     async def compact(self, request: CommandRequest) -> str:
         """compact: look at the newest turns of our conversation only"""
         turns = await self._services.tendril.compact(conversation_of(request))
-        return f"I look no more at the oldest {_turns(turns)}." if turns else "It is short already."
+        return (
+            f"I look no more at the oldest {counted(turns, 'turn')}."
+            if turns
+            else "It is short already."
+        )
 
     async def stop(self, request: CommandRequest) -> str:
         """stop: end the answer that I am working on for you"""
@@ -171,7 +176,3 @@ def _for_admins(command: Command) -> Command:
         return await command(request) if request.admin else PrivateReply("Only admins may do that.")
 
     return admin_only
-
-
-def _turns(count: int) -> str:
-    return f"{count} turn{'' if count == 1 else 's'}"

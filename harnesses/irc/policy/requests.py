@@ -113,11 +113,13 @@ class ParsedCommand:
 def parse_command(
     text: str, *, prefix: str, nicks: Sequence[str], private: bool
 ) -> ParsedCommand | None:
-    """Parse `.command words`, `nick: words` to one of our nicks, and in private anything."""
+    """Parse `.command words`, `nick: words` or `@nick words` to one of our nicks, and in private
+    anything."""
     said = text.strip()
     if said.startswith(prefix) and (match := _COMMAND.fullmatch(said, len(prefix))):
         return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
-    address = rf"@?(?:{'|'.join(map(re.escape, nicks))})\s*[:,]\s*(?P<words>.*)"
+    ours = "|".join(map(re.escape, nicks))
+    address = rf"(?:@?(?:{ours})\s*[:,]|@(?:{ours})(?!\S))\s*(?P<words>.*)"
     if nicks and (match := re.match(address, said, re.IGNORECASE | re.DOTALL)):
         return _question(match["words"].strip())
     return _question(said) if private and said else None

@@ -61,7 +61,7 @@ async def test_every_command_answers(tmp_path: Path) -> None:
         found = await ask(alice, ".search WIKI port")
         assert found.endswith("the wiki moved to port 8443")
         assert "alice" not in found  # a quoted nick must not highlight its owner
-        assert (await ask(alice, ".stats")).startswith("4 lines by 1 people since 20")
+        assert (await ask(alice, ".stats")).startswith("4 lines by 1 person since 20")
         assert await ask(alice, ".who") == "2 here: a\u200blice, T\u200berra"
         assert await ask(alice, ".clear") == "Forgotten: our conversation of 0 turns."
         assert await ask(alice, ".more") == "There is no more."
@@ -130,6 +130,47 @@ async def test_what_only_the_owner_can_mend_is_told_to_the_owner_and_no_falsehoo
     entries = [entry for entry in log if entry["event"] == "agent.not_usable"]
     assert [advice in entry["advice"] for entry in entries] == [True]
     assert {entry["log_level"] for entry in entries} == {"error"}
+
+
+async def test_four_quick_questions_of_one_person_each_get_an_answer(tmp_path: Path) -> None:
+    asked = {"France": "Paris.", "Spain": "Madrid.", "Japan": "Tokyo.", "Peru": "Lima."}
+
+    def answer(body: dict[str, Any]) -> str:
+        question = str(body["messages"][-1]["content"])
+        return next(city for country, city in asked.items() if country in question)
+
+    async with ScriptedOpenAI() as script:
+        script.default = answer
+        async with alice_in(tmp_path, script.url) as (alice, _):
+            for country in asked:
+                await alice.say(ROOM, f".terrarium what is the capital of {country}?")
+            for city in asked.values():
+                await alice.expect(rf"PRIVMSG {ROOM} :alice: {city}")
+    assert len(script.requests) == 4
+
+
+async def test_the_bot_is_asked_by_its_nick_with_an_at_sign(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        script.say("Hello.").say("Hello again.")
+        async with alice_in(tmp_path, script.url) as (alice, _):
+            assert await ask(alice, "@Terra who are the frogs?") == "Hello."
+            assert await ask(alice, "@terra: who are the frogs?") == "Hello again."
+            assert await ask(alice, "@Terra") == "Ask me something: .terrarium QUESTION"
+            await alice.say(ROOM, "@Terraform is a tool")
+            assert await ask(alice, ".ping") == "pong"
+    assert len(script.requests) == 2
+
+
+async def test_a_confirmation_works_as_it_is_printed_on_the_channel(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, _):
+        await alice.say(ROOM, "one line")
+        assert await ask(alice, ".remind 10m tea") != ""
+        await alice.say(ROOM, ".forget me")
+        found = await alice.expect(
+            r"NOTICE alice :\[#terrarium\] .* and 1 reminder; .* two minutes: (\.forget me \w+)$"
+        )
+        await alice.say(ROOM, found[1])
+        await alice.expect(r"NOTICE alice :\[#terrarium\] Forgotten: ")
 
 
 async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None:
