@@ -13,6 +13,7 @@ from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
 from storage.settings import log_path
 from terrarium.config import Config
+from terrarium.counted import counted
 
 
 async def search(
@@ -49,7 +50,7 @@ async def stats(config: Config, channel: str | None) -> list[str]:
     query = Query(scope=PUBLIC).in_channel(ChannelName.parse(channel))
     async with open_log(log_path(config)) as database:
         found = await ChatLog(database).stats(query, top=10)
-    lines = [f"{found.lines} lines by {found.people} people"]
+    lines = [f"{counted(found.lines, 'line')} by {counted(found.people, 'person', 'people')}"]
     if found.first and found.last:
         lines.append(f"{stamp(found.first)} to {stamp(found.last)} (UTC)")
     return [*lines, *(strip_control_chars(f"{count:8} {nick}") for nick, count in found.top)]

@@ -166,7 +166,8 @@ class PrivacyCommands:
             return f"Not finished: {_GOING_ON}"
         return (
             f"Forgotten: {counted(gone.events, 'event')} of yours,"
-            f" {counted(gone.replies, 'line')} of mine, and {counted(gone.turns, 'turn')} of my memory."
+            f" {counted(gone.replies, 'line')} of mine, and"
+            f" {counted(gone.turns, 'turn')} of my memory."
         )
 
 

@@ -187,7 +187,7 @@ async def test_somebody_else_under_the_nick_can_erase_nothing(tmp_path: Path) ->
             answer = await told(thief, ".forget me")
         found = await tendril.services.log.find(Query(scope=EVERYTHING, nick="alice", limit=100))
         assert any(SECRET in event.text for event in found)
-        assert "1 events are yours" in answer or "nothing that I know" in answer
+        assert "1 event is yours" in answer or "nothing that I know" in answer
 
 
 async def test_two_forget_commands_at_once_do_no_harm(tmp_path: Path) -> None:
