@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from harnesses.core.counted import counted
 from harnesses.core.terminal import strip_control_chars
 from harnesses.logs.maintenance import open_log
 from llm.messages.log_format import render_line, stamp
@@ -13,7 +14,6 @@ from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
 from storage.settings import log_path
 from terrarium.config import Config
-from terrarium.counted import counted
 
 
 async def search(

@@ -248,7 +248,7 @@ async def test_help_in_chat_is_answered_here_and_not_by_the_model(tmp_path: Path
         done = await terrarium(
             "chat", "--data", ".", cwd=tmp_path, said="/help\n", AGENT_API_URL=script.url
         )
-        assert "/clear forgets what was said" in done.out
+        assert "/clear" in done.out
         assert script.requests == []
 
 

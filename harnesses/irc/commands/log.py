@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from harnesses.core.counted import counted
 from harnesses.irc.policy.requests import Command, CommandRequest, parse_command
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
@@ -11,7 +12,6 @@ from llm.tools.semantic_search import nearest_events
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.query import Query
 from storage.search.models import Order, SearchQuery
-from terrarium.counted import counted
 
 _SHOWN = 3  # lines of a search
 _LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harnesses.core.counted import counted
 from harnesses.core.services.reminders import TIMEZONE_FACT
 from harnesses.irc.policy.log_records import channel_key
 from harnesses.irc.policy.requests import (
@@ -20,7 +21,6 @@ from llm.scheduling.cron_schedule import is_zone
 from llm.skills.world_clock.places import zone_name
 from storage.memory.memories import Memory
 from storage.queues.reminders import Reminders
-from terrarium.counted import counted
 
 _SHOWN = 20  # facts in a list
 BRIDGED = "I cannot tell who you are: you speak to me through a relay."

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
+from harnesses.core.counted import counted
 from harnesses.irc.commands.memory import BRIDGED, memory_of
 from harnesses.irc.policy.log_records import belongs_to
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
@@ -23,7 +24,6 @@ from storage.memory.deletion import redact
 from storage.privacy.erasure import Person, count, forget, resume_erasures
 from storage.queues.reminders import Reminders
 from storage.settings import log_path
-from terrarium.counted import counted
 
 UNLOGGED = frozenset({"nolog", "forget"})
 """The commands that are not logged."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 
+from harnesses.core.counted import counted
 from harnesses.irc.commands.admin import AdminCommands
 from harnesses.irc.commands.log import LogCommands
 from harnesses.irc.commands.memory import MemoryCommands, memory_of
@@ -26,7 +27,6 @@ from harnesses.irc.services import BotServices
 from llm.intents.forms import IDENTITY, THERE
 from llm.intents.introduction import TOPICS, Introduction
 from llm.intents.parser import may_ask_for_fact, read_intent
-from terrarium.counted import counted
 
 _URGENT = frozenset({"clear", "more", "nolog", "ping", "stop"})
 """Commands about what is being answered just now: in plain words, too, they do not wait for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from terrarium.counted import counted
+from harnesses.core.counted import counted
 
 
 def test_one_of_a_thing_is_said_in_the_singular() -> None:
