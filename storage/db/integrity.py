@@ -50,6 +50,8 @@ def describe_damage(path: Path, seconds: float) -> str | None:
             until = time.monotonic() + seconds
             connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
             return _quick_check(connection)
+    except DamagedFile as error:
+        return error.finding
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
             return None

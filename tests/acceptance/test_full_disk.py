@@ -62,6 +62,7 @@ async def alice_on(
         config = irc_config(data, ircd.port, script.url, **ADMIN)
         async with irc_tendril(config) as tendril, irc_client(ircd.port, "alice") as alice:
             await alice.join(ROOM)
+            await in_state(tendril, ProcessState.READY)
             yield alice, tendril
 
 
