@@ -45,11 +45,14 @@ async def said_by(client: IrcClient, words: str, pattern: str) -> str:
     return (await client.expect(rf":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(.*{pattern}.*)$"))[1]
 
 
-async def in_state(tendril: IrcTendril, state: ProcessState) -> str:
-    """Wait until the status file says `state`; return what it says."""
+async def in_state(tendril: IrcTendril, state: ProcessState, detail: str = "") -> str:
+    """Wait until the status file says `state`, with `detail` in it; return what it says."""
     data = tendril.config.data
     async with asyncio.timeout(PATIENCE):
-        while (told := report(data, "irc")) is None or told.state is not state:  # noqa: ASYNC110
+        while True:
+            told = report(data, "irc")
+            if told and told.state is state and detail in told.detail:
+                break
             await asyncio.sleep(0.05)
     return told.detail
 
@@ -82,8 +85,8 @@ async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(tmp_path
             long = "frog " * 60
             for number in range(60):
                 await alice.say(ROOM, f"{number} {long}")
-            detail = await in_state(tendril, ProcessState.WAITING)
-            assert "the disk: the database cannot be written" in detail
+            full = "the disk: the database cannot be written"
+            await in_state(tendril, ProcessState.WAITING, full)
             assert not examine_process(data, "irc").ok
             assert "lines wait in memory" in await said_by(alice, ".status", "queue")
             await alice.expect(NOT_LOGGED[:40])
@@ -125,5 +128,5 @@ async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:
             torn.seek((root - 1) * 4096)
             torn.write(os.urandom(4096))
         await alice.say(ROOM, "after")
-        assert "malformed" in await in_state(tendril, ProcessState.WAITING)
+        assert await in_state(tendril, ProcessState.WAITING, "malformed")
         assert "malformed" in await said_by(alice, ".status", "queue")

@@ -19,12 +19,14 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from harnesses.core.launcher.readiness import PROBE_SESSION
 from tests.kit.serving import serving
 
 
 @dataclass(slots=True)
 class Recorder:
-    """`url` is the proxy's address; `prompts` are the messages of each chat request."""
+    """`url` is the proxy's address; `prompts` are the messages of each chat request but
+    that by which `up` looks whether the model answers."""
 
     url: str = ""
     prompts: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -40,7 +42,8 @@ async def recorder(
     async with httpx2.AsyncClient(base_url=target, timeout=120) as http:
 
         async def passed_on(request: Request) -> StreamingResponse:
-            if request.url.path == "/v1/chat/completions":
+            is_probe = request.headers.get("x-session-id") == PROBE_SESSION
+            if request.url.path == "/v1/chat/completions" and not is_probe:
                 kept.prompts.append((await request.json())["messages"])
                 if show:
                     show(json.dumps(kept.prompts[-1], indent=2, ensure_ascii=False))
