@@ -37,7 +37,7 @@ from llm.messages.errors import (
     Unreachable,
 )
 from llm.messages.message import Message, ModelReply, wire
-from llm.parsing.stream_parser import StreamParser
+from llm.parsing.stream_parser import AnswerLimit, StreamParser
 from terrarium.http.client import ConnectionPool
 from terrarium.sse import EventTooLong
 from terrarium.usage import TokenUsage
@@ -69,7 +69,7 @@ class TokenCountResult:
 class RequestOptions:
     """The options of all requests of one run.
 
-    None and "" are "as configured"; `max_tokens` and `sentences` limit the answer. `purpose` is
+    None and "" are "as configured"; `max_tokens` and `limit` bound the answer. `purpose` is
     what its tokens are accounted under ("answer", or a kind of work beside answers, as "summary",
     "facts", "review"), and `room` where.
     """
@@ -81,7 +81,7 @@ class RequestOptions:
     room: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
-    sentences: int | None = None
+    limit: AnswerLimit | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
@@ -170,7 +170,7 @@ class AgentClient:
 
         async def attempt() -> None:
             utterance = StreamParser(
-                tools, messages, sentences=options.sentences, data=response_format is not None
+                tools, messages, limit=options.limit, data=response_format is not None
             )
             tried.append(ResponseAccumulator(on_text, utterance, messages))
             await self._stream(body, options, tried[-1])

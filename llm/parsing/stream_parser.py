@@ -24,34 +24,63 @@ _NO_END = re.compile(
 )
 
 
-class SentenceLimit:
-    """Passes on the first `most` sentences of one answer as it streams; None: all of it."""
+_ADDED_CLAUSE = re.compile(
+    r"\A(?!\s*(?:according|after|although|as|at|before|because|by|during|for|from|if|in|of|on|over"
+    r"|since|to|under|well|when|while|with|yes|no)\b)\s*(?:[^\s,]+\s+){2,}[^\s,]+"
+    r"(?=,\s+(?:as|known|making|meaning|not|where|which|who|whose)\s)",
+    re.IGNORECASE,
+)
+"""A sentence up to the comma before a clause that only adds to it: "Paris, which ..."."""
 
-    def __init__(self, most: int | None) -> None:
-        self._left = most
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimit:
+    """How much of an answer is shown: so many `sentences`, and with `main_clause` of each no more
+    than what comes before ", which ...", ", not ..." and the like."""
+
+    sentences: int
+    main_clause: bool = False
+
+
+class SentenceLimit:
+    """Passes on the part of one answer within a limit as it streams; None: all of it."""
+
+    def __init__(self, limit: AnswerLimit | None) -> None:
+        self._limit = limit
+        self._left = limit.sentences if limit else 0
         self._held = ""
         self.has_ended = False
 
     def feed(self, text: str) -> str:
         """Return the part that belongs to these sentences."""
-        if self._left is None:
+        if self._limit is None:
             return text
         self._held += text
         out = ""
         while not self.has_ended and (end := _END.search(self._held)):
             sentence, self._held = self._held[: end.end()], self._held[end.end() :]
-            out += sentence
+            out += self._main_clause(sentence)
             if (out.strip() or end[0].strip()) and not _NO_END.search(sentence):
                 self._left -= 1
                 self.has_ended = self._left <= 0
+        if not self.has_ended and self._left == 1 and self._main_clause(self._held) != self._held:
+            out += self._main_clause(self._held)  # what follows in this sentence is not waited for
+            self.has_ended = True
         if self.has_ended:
             self._held = ""
         return out.rstrip() if self.has_ended else out
 
+    def _main_clause(self, sentence: str) -> str:
+        """Return a sentence, perhaps not yet whole, without what only adds to it."""
+        if self._limit is None or not self._limit.main_clause:
+            return sentence
+        found = _ADDED_CLAUSE.search(sentence)
+        return f"{found[0]}." if found else sentence
+
     def finish(self) -> str:
         """Return what was held back."""
         held, self._held = self._held, ""
-        return held
+        return self._main_clause(held)
 
 
 _NAMES = (
@@ -249,8 +278,7 @@ class StreamParser:
     """The chain of parsers for one answer.
 
     Think blocks are taken out first, then calls of the tools in `schemas`, then the object that an
-    answer may be, then what belongs to the `prompt`, then what follows after so many `sentences`;
-    where the answer was asked for as `data`, only the first. Any cut of a stream gives the same.
+    answer may be, then what belongs to the `prompt`, then what is beyond the `limit`; where the answer was asked for as `data`, only the first. Any cut of a stream gives the same.
     """
 
     def __init__(
@@ -258,7 +286,7 @@ class StreamParser:
         schemas: Iterable[Mapping[str, Any]] = (),
         prompt: Sequence[Message] = (),
         *,
-        sentences: int | None = None,
+        limit: AnswerLimit | None = None,
         data: bool = False,
     ) -> None:
         self._data = data
@@ -266,7 +294,7 @@ class StreamParser:
         self._calling = ToolCallParser(ToolCallFormats.from_schemas(schemas))
         self._answering = OutputSplitter()
         self._filter = PromptEchoFilter(prompt)
-        self._limit = SentenceLimit(sentences)
+        self._limit = SentenceLimit(limit)
         self.shown = ""
         self.thought = ""
 

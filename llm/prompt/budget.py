@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm.client.response import ModelCard
+from llm.parsing.stream_parser import AnswerLimit
 from llm.prompt.question_cues import wants_long_answer
 
 _FRESH_SECONDS = 1.5  # of reading that a person may have to wait for
@@ -37,12 +38,16 @@ class PromptBudget:
     is_tiny: bool = False
     may_call: bool = True
 
-    def sentences(self, question: str) -> int | None:
-        """Return how many sentences of an answer are worth reading; None: all."""
+    def answer_limit(self, question: str) -> AnswerLimit | None:
+        """Return how much of an answer is worth reading; None: all of it. What a tiny model adds
+        to a right sentence ("Paris, which ...") is mostly wrong."""
         if not self.is_small:
             return None
-        short = _TINY_SENTENCES if self.is_tiny else _SMALL_SENTENCES
-        return _LONG_ANSWER if wants_long_answer(question) else short
+        if wants_long_answer(question):
+            return AnswerLimit(_LONG_ANSWER)
+        if self.is_tiny:
+            return AnswerLimit(_TINY_SENTENCES, main_clause=True)
+        return AnswerLimit(_SMALL_SENTENCES)
 
     @classmethod
     def from_card(cls, card: ModelCard | None) -> PromptBudget:

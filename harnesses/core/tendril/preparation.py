@@ -62,7 +62,7 @@ async def choose_model(
     if budget.is_small:
         if options.temperature is None and "temperature" not in tendril.agent.model_fields_set:
             options = replace(options, temperature=0.0)
-        options = replace(options, sentences=budget.sentences(request.text))
+        options = replace(options, limit=budget.answer_limit(request.text))
     return ModelChoice(persona, options, budget)
 
 

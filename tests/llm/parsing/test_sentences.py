@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.parsing.stream_parser import SentenceLimit
+from llm.parsing.stream_parser import AnswerLimit, SentenceLimit
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,26 @@ from llm.parsing.stream_parser import SentenceLimit
 def test_it_ends_after_so_many_sentences(text: str, one: str, two: str) -> None:
     for most, wanted in ((1, one), (2, two), (None, text)):
         for pieces in ([text], list(text)):
-            limit = SentenceLimit(most)
+            limit = SentenceLimit(AnswerLimit(most) if most else None)
             shown = "".join([*map(limit.feed, pieces), limit.finish()])
             assert shown.strip() == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "main"),
+    [
+        ("The capital is Paris, not Lyon. It is big.", "The capital is Paris."),
+        ("The capital of Peru is Lima, which lies by the sea", "The capital of Peru is Lima."),
+        ("Red, green and blue are the colours. Yes.", "Red, green and blue are the colours."),
+        ("It has a dog, a cat and a bird.", "It has a dog, a cat and a bird."),
+        ("In the year 1492, an explorer came.", "In the year 1492, an explorer came."),
+        ("Paris, which is big.", "Paris, which is big."),
+        ("It was Bell, who else?", "It was Bell."),
+        ("It takes 3, 4 or 5 days, as it is far.", "It takes 3, 4 or 5 days, as it is far."),
+    ],
+)
+def test_a_clause_that_only_adds_is_left_out(text: str, main: str) -> None:
+    for pieces in ([text], list(text)):
+        limit = SentenceLimit(AnswerLimit(1, main_clause=True))
+        shown = "".join([*map(limit.feed, pieces), limit.finish()])
+        assert shown == main
