@@ -12,6 +12,9 @@ from llm.log_questions.time_spans import ALL_TIME
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
 from storage.passages.passages import PEOPLE, LineFilter, Passage
+from storage.passages.question_words import is_content
+from storage.passages.score import rarity
+from storage.passages.word_forms import stem, tokens
 from storage.protocols import LogReader
 
 MOST_LINES = 3
@@ -39,11 +42,13 @@ class QuotedAnswer:
     """Lines of the log as an answer, and the `events` that a model reads, first those of the lines.
     `lead` is a sentence before them, or all there is to say
     when there are none; `score` the chance that the first line is what was wanted. `is_about_log`:
-    the question asked who said what, so that the lines are the answer itself."""
+    the question asked who said what, so that the lines are the answer itself. Where none surely is
+    the answer, `candidates` are all the events as lines."""
 
     lead: str
     lines: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
+    candidates: tuple[str, ...] = ()
     score: float = 0.0
     is_about_log: bool = False
 
@@ -52,13 +57,22 @@ class QuotedAnswer:
         """True if the first line likely is the answer."""
         return bool(self.lines) and self.lead not in (NEAREST, LATELY)
 
-    @property
-    def evidence(self) -> tuple[str, ...]:
-        """The lines that stand below the words of a small model, which may retell them wrongly:
-        the answer, or those that come nearest to one."""
+    def evidence(self, question: str, answer: str) -> tuple[str, ...]:
+        """Return the lines that stand below the `answer` of a small model, which may be wrong:
+        the one that it surely is about, or the nearest, first the one it took its words from."""
         if self.lead == LATELY:
             return ()
-        return self.lines[:1] if self.is_sure else self.lines
+        if self.is_sure:
+            return self.lines[:1]
+        told = _stems(answer) - _stems(question)
+        shared = {
+            line: sum(map(rarity, told & _stems(event.text)))
+            for line, event in zip(self.candidates, self.events, strict=True)
+        }
+        source = max(shared, key=shared.__getitem__, default="")
+        if not source or not shared[source]:
+            return self.lines
+        return tuple(dict.fromkeys([source, *self.lines]))[:MOST_LINES]
 
     @property
     def text(self) -> str:
@@ -146,7 +160,12 @@ async def nearest_lines(
     shown.update(event.id for event in by_meaning)
     quoted = [event for event in events if event.id in shown][:MOST_LINES]
     lines = tuple(map(quoting.line, quoted))
-    return QuotedAnswer(NEAREST if lines else "", lines, tuple(events))
+    candidates = tuple(map(quoting.line, events))
+    return QuotedAnswer(NEAREST if lines else "", lines, tuple(events), candidates)
+
+
+def _stems(text: str) -> set[str]:
+    return {stem(word) for word in tokens(text) if is_content(word)}
 
 
 async def answer_from_log(
@@ -189,7 +208,8 @@ async def answer_plainly(
     if not said:
         return None
     events = _select(said)
-    return QuotedAnswer("", tuple(map(quoting.line, events)), tuple(events), said[0].score)
+    lines = tuple(map(quoting.line, events))
+    return QuotedAnswer("", lines, tuple(events), score=said[0].score)
 
 
 async def _is_known(
@@ -221,7 +241,7 @@ async def _of_person(
         first = "first" if question.wish is Wish.OLDEST else "last"
         time = events[0].time.astimezone(quoting.zone)
         lead = f"{quoting.nick(events[0].nick)} {first} spoke here on {time:%Y-%m-%d at %H:%M}:"
-    return QuotedAnswer(lead, tuple(map(quoting.line, events)), tuple(events), 1.0)
+    return QuotedAnswer(lead, tuple(map(quoting.line, events)), tuple(events), score=1.0)
 
 
 async def _about(
@@ -247,7 +267,7 @@ async def _about(
         time = events[0].time.astimezone(quoting.zone)
         lead = f"That was on {time:%Y-%m-%d at %H:%M}:"
     lines = tuple(map(quoting.line, events))
-    return QuotedAnswer(lead, lines, tuple(events), fitting[0].coverage)
+    return QuotedAnswer(lead, lines, tuple(events), score=fitting[0].coverage)
 
 
 def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -> str:

@@ -278,7 +278,8 @@ class StreamParser:
     """The chain of parsers for one answer.
 
     Think blocks are taken out first, then calls of the tools in `schemas`, then the object that an
-    answer may be, then what belongs to the `prompt`, then what is beyond the `limit`; where the answer was asked for as `data`, only the first. Any cut of a stream gives the same.
+    answer may be, then what belongs to the `prompt`, then what is beyond the `limit`; where the
+    answer was asked for as `data`, only the first. Any cut of a stream gives the same.
     """
 
     def __init__(

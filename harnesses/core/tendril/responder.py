@@ -53,7 +53,7 @@ class Responder:
                 run = ModelRun(tendril, request, context, trace)
                 outcome = await run.answer(options, prompt.toolbox, queue, quoted)
                 if budget.is_small and quoted:
-                    outcome = outcome.ending_with(quoted.evidence)
+                    outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
             trace.outcome = outcome
         _log_outcome(request.label, options.id, outcome)
         remember = partial(context.remember, outcome.messages)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm.log_questions.answers import (
+    NEAREST,
     Questioner,
     QuotedAnswer,
     Quoting,
@@ -159,3 +160,20 @@ async def test_the_tool_answers_a_question(log: ChatLog) -> None:
     shown = await here.search_chat_logs(query="when does the greenhouse pump start?")
     assert shown.splitlines() == ["best first:", f"[2026-11-20 06:00:00] <bob> {PUMP}"]
     assert await tools.search_chat_logs(query="where is the giraffe?") == "no line answers that"
+
+
+def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> None:
+    told = [
+        said(3, "wren", "windows locks files"),
+        said(2, "wren", "it works better on linux"),
+        said(2, "eve", "which tin opener?"),
+        said(1, "bob", "the meetup is in room 12, not in the big hall"),
+    ]
+    lines = tuple(map(QUOTING.line, told))
+    nearest = QuotedAnswer(NEAREST, lines[:3], tuple(told), lines)
+    question = "which door do I go to for our get-together?"
+    taken = nearest.evidence(question, "The door for our get-together is in room 12.")
+    assert taken == (lines[3], lines[0], lines[1])
+    assert nearest.evidence(question, "I do not know.") == lines[:3]
+    sure = QuotedAnswer("", lines[1:2], (told[1],))
+    assert sure.evidence(question, "On linux.") == lines[1:2]
