@@ -35,8 +35,8 @@ _ADDED_CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimit:
-    """How much of an answer is shown: so many `sentences`, and with `main_clause` of each no more
-    than what comes before ", which ...", ", not ..." and the like."""
+    """The part of an answer that is shown: so many `sentences`, and with `main_clause` of each no
+    more than what comes before ", which ...", ", not ..." and the like."""
 
     sentences: int
     main_clause: bool = False
