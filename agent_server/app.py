@@ -24,7 +24,7 @@ from agent_server.routes.dependencies import ServerState
 from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
-from storage.usage.api_keys import server_path
+from storage.settings import store_address
 from storage.usage.usage import UsageTable
 from terrarium.config import Config
 
@@ -49,7 +49,7 @@ def create_app(config: Config, policy: AdmissionPolicy | None = None) -> AgentSe
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with (
-            Database.open(server_path(config.data), patience=PATIENCE) as database,
+            Database.open(store_address(config, "server"), patience=PATIENCE) as database,
             api_keys.refreshing(database),
             metering.recorder.writing_to(UsageTable(database)),
             pool.lifespan(),

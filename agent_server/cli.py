@@ -17,9 +17,9 @@ from agent_server.model_files import store as model_store
 from agent_server.model_files.listing import listing
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
-from storage.db.database import Database
+from storage.db.database import Address, Database
 from storage.db.private_files import tighten_data
-from storage.usage.api_keys import server_path
+from storage.settings import store_address
 from terrarium.config import load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
@@ -42,17 +42,18 @@ def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     settings = load(config, data)
     address = settings.section(ServerSettings)
     address.require_key()
-    uvloop.run(_require_file(server_path(data)))
+    uvloop.run(_require_file(store_address(settings, "server")))
     with uvicorn_server.listening(address) as listener:
         with _report_errors():
             model_store.ensure(settings.section(ModelSettings))
         uvloop.run(uvicorn_server.serve(create_app(settings), listener))
 
 
-async def _require_file(path: Path) -> None:
+async def _require_file(address: Address) -> None:
     """Raise StorageError when the server's file cannot be used; once it serves it is too late."""
-    tighten_data(path.parent)
-    async with Database.open(path, checked=True):
+    if isinstance(address, Path):
+        tighten_data(address.parent)
+    async with Database.open(address, checked=True):
         pass
 
 

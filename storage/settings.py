@@ -5,18 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, SecretStr
 
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
+from storage.db.address import Address, PostgresSchema
+from storage.db.errors import Unavailable
 from terrarium.config import Config, Settings
 
 
 class StorageSettings(Settings):
-    """The file of the chat log, and its retention."""
+    """Where everything is kept, and for how long."""
 
     table: ClassVar[str] = "storage"
 
+    url: SecretStr | None = Field(
+        None,
+        description="PostgreSQL database that keeps everything in the place of files, as"
+        ' `"postgresql://terrarium@localhost/terrarium"`; it needs'
+        " `pip install 'terrarium[postgres]'`",
+    )
     db_path: Path | None = Field(
         None,
         validation_alias=AliasChoices("db_path", "storage_db_path"),
@@ -47,6 +55,26 @@ class StorageSettings(Settings):
         return named.get(ChannelName(place.network.lower(), channel), anywhere)
 
 
+def store_address(config: Config, name: str) -> Address:
+    """Return where the tables called `name` are kept: a tendril's, "outbox" or "server"."""
+    if url := config.section(StorageSettings).url:
+        return PostgresSchema(url.get_secret_value(), name)
+    return config.data / f"{name}.db"
+
+
+def log_address(config: Config) -> Address:
+    """Return where the IRC tendril's chat log is kept, which other tendrils may read."""
+    address = store_address(config, "irc")
+    return log_path(config) if isinstance(address, Path) else address
+
+
+def log_file(config: Config) -> Path:
+    """Return the file of the chat log. Raises Unavailable where it is no file."""
+    if config.section(StorageSettings).url:
+        raise Unavailable("everything is in PostgreSQL: back that up with pg_dump")
+    return log_path(config)
+
+
 def log_path(config: Config) -> Path:
-    """Return the file of the IRC tendril's chat log, which other tendrils may read."""
+    """Return the file of the IRC tendril's chat log, where it is a file."""
     return config.section(StorageSettings).db_path or config.data / "irc.db"

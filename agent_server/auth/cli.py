@@ -17,7 +17,8 @@ from agent_server.metering.request_context import ADMIN, ANYBODY
 from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
-from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority, server_path
+from storage.settings import store_address
+from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from terrarium.command_options import take_options
 from terrarium.config import Config, load
@@ -115,7 +116,7 @@ def revoke(
 
 
 async def _create(config: Config, key: Key) -> str:
-    async with Database.open(server_path(config.data)) as database:
+    async with Database.open(store_address(config, "server")) as database:
         return await Keys(database).create(key)
 
 
@@ -123,14 +124,14 @@ async def _is_open(config: Config) -> bool:
     """Return whether the server answers without a key until now."""
     if config.section(ServerSettings).admin_key is not None:
         return False
-    async with Database.open(server_path(config.data)) as database:
+    async with Database.open(store_address(config, "server")) as database:
         return not await Keys(database).exist()
 
 
 async def _anonymous_requests(config: Config) -> int:
     """Return how many requests without a key were answered in the last week."""
     today = datetime.now(UTC).date()
-    async with Database.open(server_path(config.data)) as database:
+    async with Database.open(store_address(config, "server")) as database:
         used = await UsageTable(database).read(today - timedelta(days=6), today, ANYBODY.name)
     return sum(amount.requests for _, amount in used)
 
@@ -151,13 +152,13 @@ async def _list_keys(
     config: Config, days: int
 ) -> tuple[Sequence[ApiKeyRow], Sequence[tuple[UsageKey, UsageAmount]]]:
     today = datetime.now(UTC).date()
-    async with Database.open(server_path(config.data)) as database:
+    async with Database.open(store_address(config, "server")) as database:
         used = await UsageTable(database).read(today - timedelta(days=days - 1), today)
         return await Keys(database).list_all(), used
 
 
 async def _revoke(config: Config, name: str) -> bool:
-    async with Database.open(server_path(config.data)) as database:
+    async with Database.open(store_address(config, "server")) as database:
         return await Keys(database).revoke(name)
 
 

@@ -26,7 +26,7 @@ from harnesses.core.launcher.lock import hold_lock
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.tendril.status import ProcessState, reports
 from storage.db.backup import back_up
-from storage.settings import log_path
+from storage.settings import log_file, log_path
 from terrarium.config import Config, load
 
 MANIFEST = "backup.json"
@@ -128,7 +128,7 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
 
 def _databases(config: Config) -> dict[str, Path]:
     """Return the SQLite files by their names in a backup."""
-    log = log_path(config)
+    log = log_file(config)
     found = {path.name: path for path in sorted(config.data.glob("*.db")) if path != log}
     return ({LOG: log} if log.exists() else {}) | found
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, ClassVar
 
 from harnesses.core.tendril.base import Tendril
@@ -19,8 +18,9 @@ from harnesses.irc.transport.networks import Networks, describe_refusal
 from llm.web.fetcher import Fetcher
 from llm.web.titles import LIMITS
 from storage.chat_log.event import Place
+from storage.db.address import Address
 from storage.queues.reminders import Reminder
-from storage.settings import StorageSettings, log_path
+from storage.settings import StorageSettings, log_address
 from terrarium.clock import Clock
 from terrarium.config import Config
 
@@ -44,9 +44,9 @@ class IrcTendril(Tendril):
         self._fetcher = fetcher or Fetcher(limits=LIMITS)
         self._tasks = asyncio.TaskGroup()
 
-    def database_path(self) -> Path:
+    def database_address(self) -> Address:
         """Return the file of the log, which the conversations share."""
-        return log_path(self.config)
+        return log_address(self.config)
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:

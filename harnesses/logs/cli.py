@@ -26,7 +26,7 @@ from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import EVERYTHING, PUBLIC
 from storage.log import Query
 from storage.privacy.erasure import NamedPerson
-from storage.settings import log_path
+from storage.settings import log_address, log_file
 from terrarium.command_options import take_options
 from terrarium.config import Config, load
 
@@ -217,8 +217,8 @@ def export(command: ExportCommand) -> None:
         since=_moment(command.since),
         until=_moment(command.until),
     ).in_channel(ChannelName.parse(command.channel))
-    path = log_path(load(command.config, command.data))
-    written = export_to(path, query, command.format, command.target, force=command.force)
+    address = log_address(load(command.config, command.data))
+    written = export_to(address, query, command.format, command.target, force=command.force)
     typer.echo(f"{asyncio.run(written)} events", err=True)
 
 
@@ -230,7 +230,7 @@ def backup(
     data: DataFolder = Path("data"),
 ) -> None:
     """Copy the whole log with the bot's memory into FILE, while the bot is running."""
-    path = log_path(load(config, data))
+    path = log_file(load(config, data))
     maintenance.back_up_log(path, target, force=force)
     typer.echo(f"{target}: {target.stat().st_size:,} bytes")
 
@@ -280,7 +280,10 @@ def vacuum(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
 
     Whoever writes has to wait meanwhile, and the disk needs room for a second file.
     """
-    path = log_path(load(config, data))
-    before = path.stat().st_size if path.exists() else 0
-    asyncio.run(maintenance.vacuum_log(path))
-    typer.echo(f"{path}: {before:,} bytes before, {path.stat().st_size:,} now")
+    address = log_address(load(config, data))
+    before = address.stat().st_size if isinstance(address, Path) and address.exists() else 0
+    asyncio.run(maintenance.vacuum_log(address))
+    if isinstance(address, Path):
+        typer.echo(f"{address}: {before:,} bytes before, {address.stat().st_size:,} now")
+    else:
+        typer.echo(f"{address}: written anew")

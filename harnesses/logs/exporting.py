@@ -18,6 +18,7 @@ from harnesses.logs.maintenance import open_log
 from harnesses.logs.new_file import atomic_write
 from storage.chat_log.event import Event
 from storage.chat_log.sqlite_export import SqliteExport
+from storage.db.address import Address
 from storage.log import ChatLog, Query
 
 ExportFormat = Literal["jsonl", "text", "sqlite"]
@@ -34,13 +35,13 @@ class EventSink(Protocol):
 
 
 async def export_to(
-    path: Path, query: Query, format: ExportFormat, target: Path | None, *, force: bool
+    address: Address, query: Query, format: ExportFormat, target: Path | None, *, force: bool
 ) -> int:
-    """Export from the database at `path` into `target`, by default (or "-") standard output.
+    """Export from the database at `address` into `target`, by default (or "-") standard output.
 
     Returns how many events. Raises OperationRefused, StorageError.
     """
-    async with open_log(path) as database, _sink(format, target, force) as sink:
+    async with open_log(address) as database, _sink(format, target, force) as sink:
         return await export(ChatLog(database), query, sink)
 
 

@@ -13,7 +13,7 @@ from storage.chat_log.event import Place
 from storage.chat_log.importer import FileImport, ImportedEvent
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
-from storage.settings import log_path
+from storage.settings import log_address
 from terrarium.config import Config
 
 _BATCH = 2_000  # events of a transaction: the bot waits for one at most
@@ -70,7 +70,7 @@ async def import_logs(
     A path is a file, a folder (with all that is below) or a pattern. Raises StorageError.
     """
     stats = ImportStats()
-    async with Database.open(log_path(config)) as database:
+    async with Database.open(log_address(config)) as database:
         opt_out_rules = await OptOuts(database).load()
         for path in files(paths):
             try:

@@ -12,7 +12,7 @@ from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import PUBLIC
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
-from storage.settings import log_path
+from storage.settings import log_address
 from terrarium.config import Config
 
 
@@ -31,7 +31,7 @@ async def search(
         since=datetime.now(UTC) - timedelta(hours=hours) if hours else None,
         limit=limit,
     ).in_channel(ChannelName.parse(channel))
-    async with open_log(log_path(config)) as database:
+    async with open_log(log_address(config)) as database:
         page = await ChatLog(database).search(
             SearchQuery(text=text, within=within, order=Order.TIME)
         )
@@ -48,7 +48,7 @@ async def search(
 async def stats(config: Config, channel: str | None) -> list[str]:
     """Totals, and the most talkative. Raises ConfigError and StorageError."""
     query = Query(scope=PUBLIC).in_channel(ChannelName.parse(channel))
-    async with open_log(log_path(config)) as database:
+    async with open_log(log_address(config)) as database:
         found = await ChatLog(database).stats(query, top=10)
     lines = [f"{counted(found.lines, 'line')} by {counted(found.people, 'person', 'people')}"]
     if found.first and found.last:

@@ -10,26 +10,28 @@ from pathlib import Path
 
 from harnesses.logs.new_file import atomic_write
 from storage.db.backup import back_up
-from storage.db.database import Database
+from storage.db.database import Address, Database
 from storage.db.errors import Unavailable
 from storage.db.secure_delete import vacuum
 from storage.log import ChatLog
 from storage.privacy.erasure import Forgotten, NamedPerson, count, forget
-from storage.settings import log_path
+from storage.settings import log_address
 from terrarium.config import Config
 
 
 @asynccontextmanager
-async def open_log(path: Path) -> AsyncIterator[Database]:
+async def open_log(address: Address) -> AsyncIterator[Database]:
     """Open the database of a log that exists: to open another would create it. On media that cannot
     be written it can be read all the same.
 
     Raises StorageError.
     """
-    if not await asyncio.to_thread(path.exists):
-        raise Unavailable(f"{path}: there is no log yet; `terrarium up` begins one")
-    can_write = await asyncio.to_thread(_can_write, path)
-    async with Database.open(path, read_only=not can_write) as database:
+    can_write = True
+    if isinstance(address, Path):
+        if not await asyncio.to_thread(address.exists):
+            raise Unavailable(f"{address}: there is no log yet; `terrarium up` begins one")
+        can_write = await asyncio.to_thread(_can_write, address)
+    async with Database.open(address, read_only=not can_write) as database:
         yield database
 
 
@@ -39,7 +41,7 @@ def _can_write(path: Path) -> bool:
 
 async def count_of(config: Config, person: NamedPerson) -> int:
     """Return how many events of a person there are. Raises StorageError."""
-    async with open_log(log_path(config)) as database:
+    async with open_log(log_address(config)) as database:
         return await count(ChatLog(database), person)
 
 
@@ -49,13 +51,13 @@ async def forget_named(config: Config, person: NamedPerson) -> Forgotten:
 
     Raises StorageError when that could not even begin.
     """
-    async with open_log(log_path(config)) as database:
+    async with open_log(log_address(config)) as database:
         return await forget(database, ChatLog(database), person, config.data, "command line")
 
 
-async def vacuum_log(path: Path) -> None:
+async def vacuum_log(address: Address) -> None:
     """Rewrite the file, so that nothing is left of what was removed. Raises StorageError."""
-    async with open_log(path) as database:
+    async with open_log(address) as database:
         await vacuum(database)
 
 

@@ -18,6 +18,7 @@ from harnesses.web.chat_session import ChatSession
 from harnesses.web.settings import WebSettings
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Scope
+from storage.db.address import PostgresSchema
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
 
@@ -27,8 +28,9 @@ QUESTIONS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The parts that the web tendril is made of; `data` is the folder of the status files, and
-    `tool_owners` have tools that MCP clients may call."""
+    """The parts that the web tendril is made of; `data` is the folder of the status files,
+    `runs` where the runs of all tendrils are kept, and `tool_owners` have tools that MCP clients
+    may call."""
 
     settings: WebSettings
     log: ChatLog
@@ -36,6 +38,7 @@ class AppState:
     chat: ChatSession
     pastes: Pastes
     data: Path
+    runs: Path | PostgresSchema
     semantic_index: SemanticIndex | None = None
     logins: LoginDelays = field(default_factory=LoginDelays)
     questions: TokenBuckets = field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from pathlib import Path
 from typing import ClassVar
 
 import structlog
@@ -37,6 +38,7 @@ class WebTendril(Tendril):
         """Serve for ever. Raises PortTaken, TendrilError, StorageError."""
         with self._listener() as listener:
             log, database = self.log.chat_log, self.log.database
+            place = database.address
             notifier, chat = LogChangeNotifier(database), ChatSession(self, log)
             app = create_app(
                 AppState(
@@ -46,6 +48,7 @@ class WebTendril(Tendril):
                     chat,
                     Pastes(database),
                     self.config.data,
+                    self.config.data if isinstance(place, Path) else place,
                     self.log.semantic_index,
                     tool_owners=(self,),
                 )

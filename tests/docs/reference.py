@@ -67,6 +67,7 @@ _SHOWN = {
     "model.vision": "true",
     "server.admin_key": '"..."',
     "storage.channel_retention_days": '{ "#frogs" = 30 }',
+    "storage.url": '"postgresql://terrarium@localhost/terrarium"',
     "storage.db_path": '"/var/lib/terrarium/irc.db"',
     "web.public_url": '"https://logs.example.org"',
     "web.token": '"..."',

@@ -14,7 +14,8 @@ from harnesses.core.addresses import table_settings
 from harnesses.core.launcher.plan import LaunchPlan
 from llm.client.settings import AgentSettings
 from storage.db.database import Database
-from storage.usage.api_keys import Key, Keys, server_path
+from storage.settings import store_address
+from storage.usage.api_keys import Key, Keys
 from terrarium.config import Config
 
 LOCAL = "local"
@@ -33,13 +34,13 @@ async def make_launch_keys(config: Config, plan: LaunchPlan) -> Mapping[str, str
     keys = [
         Key(name, priority="background" if name in _BACKGROUND else "interactive") for name in names
     ]
-    async with Database.open(server_path(config.data)) as database:
+    async with Database.open(store_address(config, "server")) as database:
         return await Keys(database).replace_launch_keys(keys)
 
 
 async def end_launch_keys(config: Config) -> None:
     """End all of them. Raises StorageError."""
-    async with Database.open(server_path(config.data)) as database:
+    async with Database.open(store_address(config, "server")) as database:
         await Keys(database).replace_launch_keys(())
 
 

@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
-from pathlib import Path
 
 import structlog
 
 from harnesses.core.errors import UnknownTendril
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
-from storage.db.database import Database
+from storage.db.database import Address, Database
 from storage.db.errors import StorageError
-from storage.queues.outbox import Outbox, OutgoingMessage, outbox_path
+from storage.queues.outbox import Outbox, OutgoingMessage
 
 _POLL = 1.0  # seconds between looks at the outbox
 
@@ -37,10 +36,10 @@ class TendrilOutbox:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, data: Path, owner: str) -> AsyncIterator[TendrilOutbox]:
-        """Open the outbox of a data folder. Raises StorageError."""
+    async def open(cls, address: Address, owner: str) -> AsyncIterator[TendrilOutbox]:
+        """Open the outbox. Raises StorageError."""
         known = {*entry_points(group="terrarium.tendrils").names, owner}
-        async with Database.open(outbox_path(data)) as database:
+        async with Database.open(address) as database:
             yield cls(Outbox(database), owner, known)
 
     async def say(self, tendril: str, channel: str, text: str, *, key: str) -> None:

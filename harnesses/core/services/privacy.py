@@ -15,7 +15,7 @@ from storage.db.database import Database
 from storage.memory.deletion import redact
 from storage.privacy.erasure import Forgotten, Person, count, forget, resume_erasures
 from storage.queues.reminders import Reminders
-from storage.settings import log_path
+from storage.settings import log_address
 from terrarium.clock import Clock
 from terrarium.config import Config
 
@@ -121,4 +121,4 @@ class PrivacyService:
     async def finish_earlier(self) -> bool:
         """Go on with forgettings that were interrupted; return False while something is left.
         Raises StorageError."""
-        return await resume_erasures(log_path(self._config), self._config.data)
+        return await resume_erasures(log_address(self._config), self._config.data)

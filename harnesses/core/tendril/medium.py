@@ -25,7 +25,7 @@ from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.reminders import Owner, Reminder
-from storage.settings import StorageSettings, log_path
+from storage.settings import StorageSettings, log_address, store_address
 
 _AGAIN = timedelta(seconds=15)  # until a reminder that could not be said is tried again
 
@@ -103,7 +103,7 @@ class TendrilMedium(TendrilResources):
             TendrilLog.open(
                 database, self.name, clock, Quoting(self.agent.zone), self._index_of(database)
             ) as self.log,
-            TendrilOutbox.open(data, self.name) as self.outbox,
+            TendrilOutbox.open(store_address(self.config, "outbox"), self.name) as self.outbox,
         ):
             self.remind = ReminderService(
                 self.database,
@@ -120,7 +120,7 @@ class TendrilMedium(TendrilResources):
     @asynccontextmanager
     async def _log_database(self) -> AsyncIterator[Database]:
         """Open the file of the log, unless it is the tendril's own. Raises StorageError."""
-        path = log_path(self.config)
+        path = log_address(self.config)
         if path == self.database.address:
             yield self.database
         else:

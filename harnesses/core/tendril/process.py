@@ -22,7 +22,7 @@ from llm.prompt.builder import PromptBuilder
 from llm.scheduling.worker import Handler, Worker
 from storage.db.errors import StorageError
 from storage.privacy.erasure import resume_erasures
-from storage.settings import log_path
+from storage.settings import log_address
 from terrarium.clock import Clock, SystemClock
 from terrarium.config import Config, ConfigError, load
 from terrarium.file_watcher import changes
@@ -114,7 +114,7 @@ class TendrilProcess(TendrilMedium, ABC):
         every hour, until cancelled."""
         while True:
             try:
-                await resume_erasures(log_path(self.config), self.config.data)
+                await resume_erasures(log_address(self.config), self.config.data)
             except StorageError as error:  # another hour is soon enough
                 _log.error("erasure.not_resumed", error=str(error))
             await asyncio.sleep(_EVERY)

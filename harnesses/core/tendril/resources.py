@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import ClassVar
 
 from harnesses.core.tendril.access import AccessMonitor
@@ -15,11 +14,12 @@ from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting
 from llm.memory.memory import TendrilMemory
 from llm.prompt.builder import PromptBuilder
-from storage.db.database import Database
+from storage.db.database import Address, Database
 from storage.memory.conversations import Conversations
 from storage.memory.taught_skills import SkillTable
 from storage.queues.jobs import Jobs
 from storage.runs.runs import Runs
+from storage.settings import store_address
 from terrarium.clock import Clock
 from terrarium.config import Config
 
@@ -54,15 +54,15 @@ class TendrilResources:
     runs: Runs
     memory: TendrilMemory
 
-    def database_path(self) -> Path:
-        """Return the path of the tendril's own SQLite file."""
-        return self.config.data / f"{self.name}.db"
+    def database_address(self) -> Address:
+        """Return where the tendril's own tables are."""
+        return store_address(self.config, self.name)
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
         """Open everything, and close it at the end. Raises StorageError and ConfigError."""
         async with (
-            Database.open(self.database_path(), checked=True) as self.database,
+            Database.open(self.database_address(), checked=True) as self.database,
             TokenAccounting.open(self.database) as self.accounting,
             AgentClient.open(self.agent, self.accounting.record) as self.client,
         ):

@@ -23,7 +23,7 @@ from storage.db.errors import StorageError
 from storage.memory.deletion import redact
 from storage.privacy.erasure import Person, count, forget, resume_erasures
 from storage.queues.reminders import Reminders
-from storage.settings import log_path
+from storage.settings import log_address
 
 UNLOGGED = frozenset({"nolog", "forget"})
 """The commands that are not logged."""
@@ -136,7 +136,7 @@ class PrivacyCommands:
         """Go on with what was asked for before; return what to tell somebody of whom nothing is
         found. It may have been theirs: of what is half done nobody can tell any more."""
         config = self._services.tendril.config
-        if await resume_erasures(log_path(config), config.data):
+        if await resume_erasures(log_address(config), config.data):
             return "There is nothing that I know to be yours."
         return (
             "There is nothing more in the log that I know to be yours. Something that was to be"

@@ -26,7 +26,7 @@ async def show_runs(
 ) -> Response:
     """The newest runs, or those `before` a time in microseconds since 1970."""
     until = datetime.fromtimestamp(before / 1_000_000, UTC) if before is not None else None
-    runs = await run_reader.newest_runs(state.data, _PAGE + 1, until)
+    runs = await run_reader.newest_runs(state.runs, _PAGE + 1, until)
     older = round(runs[_PAGE - 1].started.timestamp() * 1_000_000) if len(runs) > _PAGE else None
     return page(request, "runs.html", runs=runs[:_PAGE], older=older)
 
@@ -34,7 +34,7 @@ async def show_runs(
 @router.get("/runs/{name}")
 async def show_run(request: Request, state: AppStateDep, name: str) -> Response:
     """Show a run with its steps."""
-    run = await run_reader.read_run(state.data, name)
+    run = await run_reader.read_run(state.runs, name)
     if run is None:
         raise HTTPException(404, "There is no such run; old ones are removed after some days.")
     return page(request, "run.html", run=run)
