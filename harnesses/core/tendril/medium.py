@@ -23,7 +23,7 @@ from harnesses.core.tendril.turn_request import TurnRequest
 from llm.log_questions.answers import Quoting
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Place
-from storage.db.database import Database
+from storage.db.database import Address, Database
 from storage.queues.reminders import Owner, Reminder
 from storage.settings import StorageSettings, log_address, store_address
 
@@ -92,6 +92,10 @@ class TendrilMedium(TendrilResources):
             person=who.name.lower(),
             question=line.pending,
         )
+
+    def database_address(self) -> Address:
+        """Return where the tendril's own tables are."""
+        return store_address(self.config, self.name)
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
@@ -19,7 +20,6 @@ from storage.memory.conversations import Conversations
 from storage.memory.taught_skills import SkillTable
 from storage.queues.jobs import Jobs
 from storage.runs.runs import Runs
-from storage.settings import store_address
 from terrarium.clock import Clock
 from terrarium.config import Config
 
@@ -28,7 +28,7 @@ class TendrilResources:
     """The resources of one tendril, opened in the order in which they need one another.
 
     `name`, `config`, `agent` (its table `[agent]`), `prompts`, `clock` and `status` are there from
-    the start. `database` is the tendril's own SQLite file; `conversations`, `memory`, `jobs`,
+    the start. `database` has the tendril's own tables; `conversations`, `memory`, `jobs`,
     `runs` and `skills` are kept in it. `client` reaches the agent server, `access` tells the owner
     when that refuses us, `catalog` knows its models, `token_counter` the length of prompts and
     `accounting` the tokens spent.
@@ -54,9 +54,9 @@ class TendrilResources:
     runs: Runs
     memory: TendrilMemory
 
+    @abstractmethod
     def database_address(self) -> Address:
         """Return where the tendril's own tables are."""
-        return store_address(self.config, self.name)
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:

@@ -214,7 +214,7 @@ async def test_a_log_on_media_that_cannot_be_written_is_searched_exported_and_co
         found = await terrarium("logs", "search", "codes*", *data, cwd=tmp_path)
         assert found.status == 0, found.err
         stats = await terrarium("logs", "stats", *data, cwd=tmp_path)
-        assert "lines by 1 people" in stats.out, stats.err
+        assert "lines by 1 person" in stats.out, stats.err
         done = await terrarium("logs", "export", "all.jsonl", *data, cwd=tmp_path)
         assert "40 events" in done.err
         copy = await terrarium("logs", "backup", "copy.db", *data, cwd=tmp_path)
