@@ -35,6 +35,11 @@ def permalink(event: Event) -> str:
     return f"{channel_path(Place(event.network, event.channel))}{event_url(event)}"
 
 
+def short_link(event: Event) -> str:
+    """Return a short address that leads to the permalink of an event, for lines of a chat."""
+    return f"/line/{event.id}"
+
+
 def event_url(event: Event) -> str:
     """Return the permalink of an event as it is written on a page of its channel."""
     time = f"{event.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -32,6 +32,8 @@ _WORLD = (
 
 _LOCAL = re.compile(
     r"\b(?:our|ours|my|mine|(?:did|are|were|have|should|will|can) we)\b|\bin this channel\b"
+    r"|\b(?:any|some)(?:one|body) (?!ever\b)(?:here|find|found|seen|got|lost"
+    r"|borrow|borrowed|bring|brought|come|coming|going|bought|fixed|left|order|ordered)\b"
     rf"|\bthe (?!(?:{_WORLD})\b|most\b|least\b|first\b|last\b|next\b|only\b|\w+est\b)[a-z]",
     re.IGNORECASE,
 )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from harnesses.core.permalinks import permalink
+from harnesses.core.permalinks import short_link
 from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
@@ -95,7 +95,7 @@ class LogViews:
         address = self._services.web_address
 
         def link(event: Event) -> str | None:
-            return f"{address}{permalink(event)}" if address and not event.private else None
+            return f"{address}{short_link(event)}" if address and not event.private else None
 
         return Quoting(self._services.tendril.agent.zone, link, without_highlight)
 

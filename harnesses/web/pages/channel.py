@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from harnesses.core.permalinks import channel_path
+from harnesses.core.permalinks import channel_path, permalink
 from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.pages.place import ChannelDep
 from harnesses.web.params import Id, Moment
@@ -87,6 +87,16 @@ async def show_channel(
         lines=lines(log_slice.events, zone),
         most_days=MOST_DAYS,
     )
+
+
+@router.get("/line/{event_id}")
+async def find_line(reader: LogAccessDep, event_id: Id) -> Response:
+    """The short address of a line: leads to its channel's page. A line that the viewer may not read
+    is not there."""
+    event = await reader.get(event_id)
+    if event is None:
+        raise HTTPException(404, f"There is no line {event_id}.")
+    return RedirectResponse(permalink(event), 307)
 
 
 @router.get("/tail/{network}/{name:path}", response_class=EventSourceResponse)

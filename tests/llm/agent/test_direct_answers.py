@@ -16,6 +16,8 @@ from llm.agent.direct_answers import is_local
         "what did they decide about the heating?",
         "does mira like tea?",
         "who found the cat?",
+        "did anybody find an umbrella?",
+        "did someone bring cake?",
     ],
 )
 def test_questions_about_people_and_things_here_are_local(question: str) -> None:
@@ -31,6 +33,8 @@ def test_questions_about_people_and_things_here_are_local(question: str) -> None
         "how old is the french republic?",
         "what is the capital of Peru?",
         "tell me a joke",
+        "has anybody ever found a unicorn?",
+        "does anyone know how to make tea?",
     ],
 )
 def test_questions_about_the_world_are_not(question: str) -> None:

@@ -40,6 +40,7 @@ EVERYWHERE = [
     "/channel/irc/%23closed",
     "/channel/irc/ada",
     "/channel/irc/%23open?at=2",
+    "/line/2",
     "/search?q=newts",
     "/search?nick=mole",
 ]

@@ -127,6 +127,15 @@ async def test_a_day_can_be_had_as_plain_text(tmp_path: Path) -> None:
         ]
 
 
+async def test_a_short_address_leads_to_a_line(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=ZURICH_NIGHT) as site:
+        message = (await site.get("/api/messages"))["messages"][1]
+        found = await site.http.get(f"/line/{message['id']}", follow_redirects=False)
+        assert (found.status_code, found.headers["location"]) == (307, message["link"])
+        assert (await site.http.get("/line/77")).status_code == 404
+        assert (await site.http.get("/line/no")).status_code == 422
+
+
 async def test_today_goes_on_by_itself_and_yesterday_does_not(tmp_path: Path) -> None:
     old = event("long ago", time=datetime(2020, 1, 1, tzinfo=UTC))
     async with web_site(tmp_path, events=[old]) as site:
