@@ -98,14 +98,11 @@ class PlaybackLog:
 
     async def _has(self, event: Event) -> bool:
         """Return whether the log has a line: by its id, else the same words of the same nick there
-        in the same second."""
-        begin = event.time.replace(microsecond=0)
-        around = OWN_SKEW if event.own else timedelta()
+        in the same second, else the same words of ours, under whatever nick."""
         query = Query(
             scope=Scope.from_places(Place(event.network, event.channel)),
-            nick=event.nick,
-            since=begin - around,
-            until=begin + timedelta(seconds=1) + around,
+            since=event.time - OWN_SKEW,
+            until=event.time + OWN_SKEW,
             limit=1000,
         )
         return any(_is_same(event, known) for known in await self._log.find(query))
@@ -114,7 +111,10 @@ class PlaybackLog:
 def _is_same(event: Event, known: Event) -> bool:
     if event.msgid and known.msgid:
         return event.msgid == known.msgid
-    return (event.type, event.text) == (known.type, known.text)
+    if (event.type, event.text) != (known.type, known.text):
+        return False
+    second = event.time.replace(microsecond=0) == known.time.replace(microsecond=0)
+    return known.own or (event.nick == known.nick and second)
 
 
 def _key(event: Event) -> _Key:
