@@ -1,4 +1,4 @@
-"""A day on a real network in short: cut connections, a split, collisions and kicks.
+"""A day on a real network in short: cut connections, splits, collisions of nicks, and kicks.
 
 `DAY_ROUNDS=30` is a whole day; by itself it is an hour or two of one.
 """
@@ -9,115 +9,145 @@ import asyncio
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from harnesses.irc.tendril import IrcTendril
+from harnesses.irc.transport.network import Network
 from terrarium.backoff import Backoff
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
-from tests.kit.ircd import inspircd
-from tests.kit.netsplit import hub
+from tests.kit.ircd import Ircd
+from tests.kit.netsplit import Hub, hub
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
 ROUNDS = int(os.environ.get("DAY_ROUNDS", "6"))
-KICKS = (5, 20)
+COLLISIONS = range(2, 99, 3)
+"""Rounds in which somebody takes our nick while we are away."""
+
+SPLITS = (5, 14, 26)
+"""Rounds of these in which that happens on the other server, and the network splits."""
+
+KICKS = (3, 20)
 """Rounds with a kick: after a third one within an hour the bot stays away."""
-OPER = '<class name="all" commands="*" usermodes="*" chanmodes="*" privs="*">'
-OPER += '<type name="all" classes="all"><oper name="root" password="root" host="*" type="all">'
 
 
-async def until_back(tendril: IrcTendril) -> None:
-    """Return when the bot is in the room under its own nick; nobody else would tell that."""
-    network = tendril.networks["irc"]
+async def until(true: Callable[[], bool]) -> None:
+    """Return when what we know of ourselves has become so; nobody else would tell that."""
     async with asyncio.timeout(PATIENCE):
-        while not (network.nick == "Terra" and ROOM in network.channels):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
-async def until_gone(tendril: IrcTendril) -> None:
-    """Return when the bot knows that its connection is gone."""
-    async with asyncio.timeout(PATIENCE):
-        while tendril.networks["irc"].connected.is_set():  # noqa: ASYNC110
+        while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def kill(oper: IrcClient, tendril: IrcTendril) -> None:
-    """Have the server end the bot's connection."""
-    await oper.send("KILL Terra :a bad day")
-    await oper.expect(r":Terra\S* QUIT")
-    await until_gone(tendril)
+async def until_back(network: Network) -> None:
+    """Return when the bot is in the room under its own nick."""
+    await until(lambda: network.nick == "Terra" and ROOM in network.channels)
 
 
-async def a_round(
-    number: int, chance: random.Random, oper: IrcClient, tendril: IrcTendril, script: ScriptedOpenAI
-) -> None:
-    """One question, and a cut connection before, while or after it is answered; at times somebody
-    takes the nick meanwhile, or the bot is kicked."""
-    script.hang(f"answer {number}")
-    before = len(script.requests)
-    await oper.say(ROOM, f".ask riddle {number}?")
-    await script.arrived(before + 1)
-    when = chance.choice(("while", "after"))
-    if when == "after":
-        script.release()
-        await oper.expect(rf"PRIVMSG {ROOM} :oper: answer {number}$")
-    async with irc_client(oper.port, "thief") as thief:
-        await kill(oper, tendril)
-        if number % 3 == 0:
-            await thief.send("NICK Terra")
-        await oper.say(ROOM, f"in the gap {number}")
-        async with asyncio.timeout(PATIENCE):
-            while not tendril.networks["irc"].connected.is_set():  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        script.release()
-        await thief.send("QUIT :had it")
-        await thief.wait_closed()
-    await until_back(tendril)
-    if when == "while":
-        await oper.expect(rf"PRIVMSG {ROOM} :oper: answer {number}$")
-    if number in KICKS:
-        await oper.send(f"KICK {ROOM} Terra :out")
-        await oper.expect(rf"KICK {ROOM} Terra")
-        await oper.expect(rf":Terra!\S+ JOIN :?{ROOM}")
-        await until_back(tendril)
-    await oper.say(ROOM, f"heard {number}")
+@dataclass(frozen=True, slots=True)
+class BadDay:
+    """The network, the bot, and somebody who asks it and can end its connections."""
+
+    net: Hub
+    leaf: Ircd
+    asker: IrcClient
+    tendril: IrcTendril
+    script: ScriptedOpenAI
+    chance: random.Random
+
+    @property
+    def network(self) -> Network:
+        """The bot's side of the network."""
+        return self.tendril.networks["irc"]
+
+    async def round(self, number: int) -> None:
+        """Ask one question, and cut the connection before or after it is answered; at times
+        somebody takes the nick meanwhile, the network splits, or the bot is kicked."""
+        self.script.hang(f"answer {number}")
+        before = len(self.script.requests)
+        await self.asker.say(ROOM, f".ask riddle {number}?")
+        await self.script.arrived(before + 1)
+        ready = self.chance.choice(("before", "away", "back"))
+        if ready == "before":
+            await self._answer(number)
+        await self.cut(number, ready)
+        await until_back(self.network)
+        if ready != "before":
+            await self.asker.expect(rf"PRIVMSG {ROOM} :asker: answer {number}$")
+        if number in KICKS:
+            await self.asker.send(f"KICK {ROOM} Terra :out")
+            await self.asker.expect(rf"KICK {ROOM} Terra")
+            await self.asker.expect(rf":Terra!\S+ JOIN :?{ROOM}")
+        await self.asker.say(ROOM, f"heard {number}")
+        self.script.hold()
+
+    async def _answer(self, number: int) -> None:
+        self.script.release()
+        await self.asker.expect(rf"PRIVMSG {ROOM} :asker: answer {number}$")
+
+    async def cut(self, number: int, ready: str) -> None:
+        """End the bot's connection and wait until it has another; the answer is `ready` then."""
+        server = self.leaf if number in SPLITS else self.net.ircd
+        async with irc_client(server.port, "thief") as thief:
+            await self.asker.send("KILL Terra :a bad day")
+            await self.asker.expect(r":Terra\S* QUIT")
+            if number in COLLISIONS:
+                await thief.send("NICK Terra")
+                await thief.expect(r":thief!\S+ NICK :?Terra$")
+            await self.asker.say(ROOM, f"in the gap {number}")
+            if ready == "away":
+                self.script.release()
+            await until(lambda: not self.network.connected.is_set())
+            await until(self.network.connected.is_set)
+            if ready == "back":
+                self.script.release()
+            if number in SPLITS:
+                await self.split()
+            await thief.send("QUIT :had it")
+            await thief.wait_closed()
+
+    async def split(self) -> None:
+        """Split the network, whose other half has one of our nick, and link it again."""
+        await self.asker.expect(rf":Terra_!\S+ JOIN :?{ROOM}")
+        await self.net.split()
+        await self.asker.expect(r":Terra_!\S+ NICK :?Terra$")
+        await self.net.link()
+        # Ours is the younger one.
+        await self.asker.expect(r":Terra!\S+ NICK :?\d\S+")
 
 
 async def test_on_a_bad_day_no_question_no_answer_and_no_line_is_lost_or_doubled(
     tmp_path: Path,
 ) -> None:
-    chance = random.Random(7)
-    irc = {"rejoin_after": 0.1}
-    async with ScriptedOpenAI() as script, inspircd(extra=OPER) as ircd:
-        config = irc_config(tmp_path, ircd.port, script.url, irc=irc)
-        async with irc_client(ircd.port, "oper") as oper:
-            await oper.join(ROOM)
-            await oper.send(f"MODE {ROOM} +H 50:1h")
-            await oper.send("OPER root root")
-            await oper.expect(" 381 ")
+    async with hub() as net, net.leaf() as leaf, ScriptedOpenAI() as script:
+        config = irc_config(tmp_path, net.ircd.port, script.url, irc={"rejoin_after": 0.1})
+        async with irc_client(net.ircd.port, "asker") as asker:
+            await asker.join(ROOM)
+            await asker.send(f"MODE {ROOM} +H 50:1h")
+            await asker.become_operator()
             async with irc_tendril(config) as tendril:
-                tendril.networks["irc"]._backoff = Backoff(0.3, 0.5)  # a day in a minute
+                day = BadDay(net, leaf, asker, tendril, script, random.Random(7))
+                day.network._backoff = Backoff(0.5, 1.0)  # a day in a minute
                 for number in range(1, ROUNDS + 1):
-                    await a_round(number, chance, oper, tendril, script)
-                    script._released.clear()
-                await oper.say(ROOM, ".ping")
-                await oper.expect("oper: pong")
-    # While somebody has its nick the bot is called Terra_.
-    seen = Counter((kind, nick.rstrip("_"), text) for kind, nick, text in await logged(config))
+                    await day.round(number)
+                await asker.say(ROOM, ".ping")
+                await asker.expect("asker: pong")
     once = [
         line
         for number in range(1, ROUNDS + 1)
         for line in (
-            ("PRIVMSG", "Terra", f"oper: answer {number}"),
-            ("PRIVMSG", "oper", f".ask riddle {number}?"),
-            ("PRIVMSG", "oper", f"in the gap {number}"),
-            ("PRIVMSG", "oper", f"heard {number}"),
+            f"asker: answer {number}",
+            f".ask riddle {number}?",
+            f"in the gap {number}",
+            f"heard {number}",
         )
     ]
-    assert {line: seen[line] for line in once if seen[line] != 1} == {}
-    said = Counter(line.partition(" :")[2] for line in oper.lines if ":Terra" in line)
-    answers = {f"oper: answer {number}": 1 for number in range(1, ROUNDS + 1)}
+    kept = Counter(text for kind, _, text in await logged(config) if kind == "PRIVMSG")
+    assert {line: kept[line] for line in once if kept[line] != 1} == {}
+    said = Counter(line.partition(f" PRIVMSG {ROOM} :")[2] for line in asker.lines)
+    answers = {f"asker: answer {number}": 1 for number in range(1, ROUNDS + 1)}
     assert {text: count for text, count in said.items() if "answer" in text} == answers
     assert len(script.requests) == ROUNDS
 
@@ -126,7 +156,7 @@ async def test_after_a_netsplit_with_another_of_our_name_the_nick_is_regained(
     tmp_path: Path,
 ) -> None:
     async with (
-        hub(OPER) as net,
+        hub() as net,
         net.leaf() as leaf,
         ScriptedOpenAI() as script,
         irc_client(net.ircd.port, "bob") as bob,
@@ -135,21 +165,19 @@ async def test_after_a_netsplit_with_another_of_our_name_the_nick_is_regained(
         await bob.join(ROOM)
         await other.join(ROOM)
         await bob.expect(rf":Terra!\S+ JOIN :?{ROOM}")
-        await bob.send("OPER root root")
-        await bob.expect(" 381 ")
         config = irc_config(tmp_path, net.ircd.port, script.url)
         async with irc_tendril(config) as tendril:
             assert tendril.networks["irc"].nick == "Terra_"
-            await bob.send("SQUIT leaf.test :a split")
-            await bob.expect(r":Terra!\S+ QUIT ")
+            await net.split()
             await bob.expect(r":Terra_!\S+ NICK :?Terra$")
-            # The link comes back; the nick is younger here than there.
+            await net.link()
+            # The nick is younger here than there.
             await bob.expect(r":Terra!\S+ NICK :?\d\S+")
             await bob.say(ROOM, "Terra: hi")
             await bob.expect(rf":\d\S+!\S+ PRIVMSG {ROOM} :bob: ok")
             await other.send("QUIT :gone")
             await other.wait_closed()
-            await until_back(tendril)
+            await until_back(tendril.networks["irc"])
             await bob.say(ROOM, ".ping")
             await bob.expect(":Terra!.*:bob: pong")
     said = Counter(text for _, nick, text in await logged(config) if nick == "bob" and text)

@@ -32,12 +32,24 @@ DOCUMENTS = (
 WORDS = re.compile(
     r"\b(?:never|nobody|neither|nothing|not kept|not logged|not shown|is lost|loses?|without your"
     r"|survives?|is finished|only you|stays? private|are removed|is removed|not written outside"
-    r"|have no access|cannot read)\b",
+    r"|have no access|cannot read|after a restart|(?:is|are) left out|you alone|is resumed"
+    r"|checked a(?:gainst|gain)|keeps logging|(?:is|are) deleted|may read|may not ask"
+    r"|(?:is|are) refused|over a restart|removes (?:all|what))\b",
     re.IGNORECASE,
 )
 """What a promise sounds like."""
 
 NO_PROMISES = (
+    "is left out, as it is mostly invented",
+    "The log output is left out here",
+    "or not on the network, that time is left out",
+    "The answers to other people are left out",
+    "in a tool it is left out",
+    "without it they are left out",
+    "Files that want an account are refused with 401 or 403",
+    "a nick alone proves nothing, so what is said under it",
+    "When a call is refused, its result tells the model why",
+    "are not retried after a restart, as the person saw the bot quit",
     "what is not logged, and being forgotten",  # a link
     "Nothing of this asks the model: once a second",
     "While nobody waits for an answer on such a channel",
@@ -69,7 +81,7 @@ NO_PROMISES = (
 )
 
 _MARK = re.compile(r"<!-- promise: ([\w, ]+) -->")
-_BLOCKS = re.compile(r"```.*?```|<!-- reference: begin -->.*?<!-- reference: end -->", re.DOTALL)
+_BLOCKS = re.compile(r"```.*?```|<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
 _PARAGRAPH = re.compile(r"\n\s*\n|\n(?=(?:[-|#*]|\d+\.) ?)")
 _SENTENCE = re.compile(r"(?<=[.!?:;|])\s+(?!<!--)(?=[A-Z`*\[(|])")
 

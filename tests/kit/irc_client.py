@@ -62,6 +62,11 @@ class IrcClient:
         await self.expect(r"^\S+ (376|422) |^@\S+ \S+ (376|422) ")
         return self
 
+    async def become_operator(self) -> None:
+        """Become an operator of an InspIRCd that has `OPERATORS` of tests/kit/ircd.py."""
+        await self.send("OPER root root")
+        await self.expect(" 381 ")
+
     async def send(self, line: str | bytes) -> None:
         """Send one line; a str may carry bytes as surrogates."""
         data = line if isinstance(line, bytes) else line.encode("utf-8", "surrogateescape")

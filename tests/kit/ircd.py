@@ -62,6 +62,13 @@ INSPIRCD_PREFIXES = """\
 <customprefix name="halfop" letter="h" prefix="%" rank="20000" ranktoset="30000">
 """
 
+OPERATORS = """\
+<class name="all" commands="*" usermodes="*" chanmodes="*" privs="*" snomasks="*">
+<type name="all" classes="all">
+<oper name="root" password="root" host="*" type="all">
+"""
+"""What lets `IrcClient.become_operator` succeed: for the `extra` of `inspircd`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ircd:

@@ -1,42 +1,65 @@
-"""Two InspIRCd servers that are one network: a hub, and a leaf that a test can let die."""
+"""Two InspIRCd servers that are one network: a hub, and a leaf that a test splits from it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tests.kit.ircd import Ircd, inspircd
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.ircd import OPERATORS, Ircd, inspircd
 from tests.kit.ports import free_port
 
 _HUB, _LEAF = "inspircd.test", "leaf.test"
 _LINK = """\
+<module name="spanningtree">
+<bind address="127.0.0.1" port="{}" type="servers">
 <link name="{}" ipaddr="127.0.0.1" allowmask="127.0.0.1" port="{}" sendpass="link" recvpass="link">
 """
-_SPANNING = '<module name="spanningtree">\n'
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The server that stays."""
+    """The server that stays, and an operator of it who splits and links the network."""
 
     ircd: Ircd
-    link_port: int
+    operator: IrcClient
+    ports: tuple[int, int]
 
     @asynccontextmanager
     async def leaf(self) -> AsyncIterator[Ircd]:
-        """A server that links to the hub within a second or two of its start."""
-        extra = _SPANNING + _LINK.format(_HUB, self.link_port)
-        extra += f'<autoconnect period="1" server="{_HUB}">\n'
-        async with inspircd(extra=extra, name=_LEAF) as server:
+        """A server that is linked to the hub."""
+        own, other = self.ports
+        async with inspircd(extra=_LINK.format(other, _HUB, own), name=_LEAF) as server:
+            await self.link()
             yield server
+
+    async def link(self) -> None:
+        """Have the two servers be one network; return when each knows who is on the other."""
+        linked = "Received end of netburst"
+        while True:
+            await self.operator.send(f"CONNECT {_LEAF}")
+            found = await self.operator.expect(f"LINK: .*(failed with error|{linked})")
+            if found[1] == linked:
+                return
+            await asyncio.sleep(0.1)  # the other one has not noticed yet that it was split off
+
+    async def split(self) -> None:
+        """Have them be two."""
+        await self.operator.send(f"SQUIT {_LEAF} :a split")
+        await self.operator.expect(r"LINK: Connection to .* was established for")
 
 
 @asynccontextmanager
-async def hub(more: str = "") -> AsyncIterator[Hub]:
-    """A hub, without leaves; `more` comes first in its file."""
-    port = free_port()
-    extra = more + _SPANNING + _LINK.format(_LEAF, 1)
-    extra += f'<bind address="127.0.0.1" port="{port}" type="servers">\n'
-    async with inspircd(extra=extra, name=_HUB) as server:
-        yield Hub(server, port)
+async def hub() -> AsyncIterator[Hub]:
+    """A hub, without a leaf."""
+    ports = own, other = free_port(), free_port()
+    extra = OPERATORS + _LINK.format(own, _LEAF, other)
+    async with (
+        inspircd(extra=extra, name=_HUB) as server,
+        irc_client(server.port, "linker") as operator,
+    ):
+        await operator.become_operator()
+        await operator.send("MODE linker +s +lL")
+        yield Hub(server, operator, ports)

@@ -153,6 +153,11 @@ class ScriptedOpenAI:
         """Let every hanging answer go on to its end."""
         self._released.set()
 
+    def hold(self) -> Self:
+        """Let answers hang again after a `release`."""
+        self._released.clear()
+        return self
+
     # What a test can wait for.
 
     async def arrived(self, count: int = 1) -> None:

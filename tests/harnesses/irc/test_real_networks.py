@@ -16,14 +16,12 @@ from harnesses.irc.tendril import IrcTendril
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_network import Ears, joined, running
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
-from tests.kit.ircd import SERVERS, embedded_ircd, inspircd, ngircd
+from tests.kit.ircd import OPERATORS, SERVERS, embedded_ircd, inspircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
-OPER = '<class name="all" commands="*" usermodes="*" chanmodes="*" privs="*">'
-OPER += '<type name="all" classes="all"><oper name="root" password="root" host="*" type="all">'
-OPER += "".join(f'<module name="{name}">' for name in ("sanick", "sajoin", "redirect"))
+OPER = OPERATORS + "".join(f'<module name="{name}">' for name in ("sanick", "sajoin", "redirect"))
 NOBODY = "http://127.0.0.1:9"
 PRIVMSG = r":Terra!\S+ PRIVMSG"
 
@@ -46,12 +44,6 @@ async def a_room_of(keeper: IrcClient) -> AsyncIterator[None]:
     """The room, with its operator in it before anybody else."""
     await keeper.join(ROOM)
     yield
-
-
-async def oper(client: IrcClient) -> None:
-    """Make somebody an operator of the server."""
-    await client.send("OPER root root")
-    await client.expect(" 381 ")
 
 
 async def until_state(data: Path, *words: str) -> str:
@@ -132,7 +124,7 @@ async def test_a_nick_that_an_operator_takes_is_regained_and_always_an_address(
         inspircd(extra=OPER) as ircd,
         a_bot(tmp_path, ircd.port, script.url) as (_, alice),
     ):
-        await oper(alice)
+        await alice.become_operator()
         await alice.send("SANICK Terra Guest123")
         await alice.expect(r":Terra!\S+ NICK :?Guest123")
         await alice.say(ROOM, "Terra: hi")
@@ -191,7 +183,7 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
 async def test_a_channel_that_forwards_and_one_that_we_are_forced_into_are_left() -> None:
     ears = Ears()
     async with inspircd(extra=OPER) as ircd, irc_client(ircd.port, "keeper") as keeper:
-        await oper(keeper)
+        await keeper.become_operator()
         for channel in ("#to", "#c", "#forced"):
             await keeper.join(channel)
         await keeper.send("MODE #c +lL 1 #to")

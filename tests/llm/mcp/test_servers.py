@@ -214,6 +214,14 @@ async def test_lies_in_descriptions_and_results_stay_data() -> None:
         assert "<system>" not in result.text
 
 
+async def test_it_may_ask_neither_our_model_nor_our_people_nor_for_our_files() -> None:
+    async with connected(demo=program("asks")) as servers:
+        await until(lambda: names(servers))
+        result = await call(servers, "demo__echo")
+        assert result.text.count(": true") == 3, result.text
+        assert ": false" not in result.text
+
+
 async def test_one_that_will_not_stop_is_stopped() -> None:
     async with connected(demo=program("stubborn")) as servers:
         await until(lambda: names(servers))

@@ -161,6 +161,27 @@ async def test_the_bot_is_asked_by_its_nick_with_an_at_sign(tmp_path: Path) -> N
     assert len(script.requests) == 2
 
 
+async def test_an_answer_of_the_model_bears_the_mark_once_and_no_other_reply_does(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        alice_in(tmp_path, script.url, irc={"mark": "🤖 "}) as (alice, _),
+    ):
+        script.say("Yes.").say("🤖 Once.").say("/me nods")
+        assert await ask(alice, ".terrarium do frogs sing?") == "🤖 Yes."
+        assert await ask(alice, ".terrarium do toads sing?") == "🤖 Once."
+        await alice.say(ROOM, ".terrarium do newts nod?")
+        await alice.expect(rf"PRIVMSG {ROOM} :\x01ACTION 🤖 nods\x01$")
+        assert await ask(alice, ".ping") == "pong"
+
+
+async def test_who_is_here_in_a_private_conversation_are_two(tmp_path: Path) -> None:
+    async with alice_in(tmp_path, NOBODY) as (alice, _):
+        await alice.say("Terra", ".who")
+        await alice.expect(r":Terra!\S+ PRIVMSG alice :Only you and I are here\.$")
+
+
 async def test_a_confirmation_works_as_it_is_printed_on_the_channel(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, _):
         await alice.say(ROOM, "one line")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,6 +23,9 @@ from tests.kit.irc_script import listening
 from tests.kit.ircd import ngircd
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
+
+SILENT = "127.0.0.2"
+"""An address of this machine where nothing else listens."""
 
 
 async def test_each_byte_may_come_by_itself() -> None:
@@ -77,6 +83,48 @@ async def test_a_silent_server_is_asked_and_then_left() -> None:
         assert not (await wire.at_end()).strip()
         await (await server.accept()).welcome()
         await network.until_joined()
+
+
+class TwoAddresses(asyncio.SelectorEventLoop):
+    """An event loop for which the name `two.test` has two addresses, first SILENT's."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **hints: Any) -> list[Any]:
+        """Resolve `two.test` here, every other name as usual."""
+        if host != "two.test":
+            return await super().getaddrinfo(host, port, **hints)
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
+            for address in (SILENT, "127.0.0.1")
+        ]
+
+
+@contextmanager
+def full_backlog(port: int) -> Iterator[None]:
+    """Have connections to a port of SILENT neither accepted nor refused, as with broken IPv6."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server((SILENT, port), backlog=0))
+        listener.listen(0)
+        is_full = False
+        while not is_full:
+            waiting = stack.enter_context(socket.socket())
+            waiting.settimeout(0.5)
+            try:
+                waiting.connect((SILENT, port))
+            except TimeoutError:
+                is_full = True
+        yield
+
+
+def test_a_server_whose_first_address_swallows_packets_is_reached_by_the_second() -> None:
+    async def connect() -> None:
+        async with listening() as server:
+            with full_backlog(server.port):
+                async with running(server.port, Ears(), server="two.test") as network:
+                    await (await server.accept()).welcome()
+                    await network.until_joined()
+
+    with asyncio.Runner(loop_factory=TwoAddresses) as runner:
+        runner.run(connect())
 
 
 async def test_waits_grow_while_nobody_listens() -> None:
