@@ -5,10 +5,7 @@ Neither command is logged itself, and both are answered to the person alone.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -18,17 +15,11 @@ from harnesses.irc.policy.log_records import belongs_to
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
 from harnesses.irc.services import BotServices
 from llm.memory.personal import fact_key
-from storage.chat_log.event import Identity
 from storage.db.errors import StorageError
-from storage.memory.deletion import redact
-from storage.privacy.erasure import Person, count, forget, resume_erasures
-from storage.queues.reminders import Reminders
-from storage.settings import log_address
+from storage.privacy.erasure import Person
 
 UNLOGGED = frozenset({"nolog", "forget"})
 """The commands that are not logged."""
-
-_CONFIRM = timedelta(minutes=2)  # how long the word that confirms is valid
 
 _GOING_ON = (
     "a file cannot be written just now. I go on with it by myself, each hour and at each start,"
@@ -38,20 +29,11 @@ _GOING_ON = (
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """A wish to be forgotten that has not been confirmed yet."""
-
-    word: str
-    until: datetime
-
-
 class PrivacyCommands:
     """The commands by name."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self._wishes: dict[Person, _Wish] = {}
         self.known: Mapping[str, Command] = {"nolog": self.nolog, "forget": self.forget}
 
     async def nolog(self, request: CommandRequest) -> str:
@@ -60,16 +42,15 @@ class PrivacyCommands:
         if who.bridged:
             return PrivateReply(BRIDGED)
         await request.pending_event.wait_visible()  # what was said before is in the log
-        opt_outs = self._services.opt_outs
+        privacy = self._services.tendril.privacy
         if request.words.lower() == "off":
-            if await opt_outs.remove(network, who):
+            if await privacy.opt_in(who, network):
                 return PrivateReply("You are logged again.")
             return PrivateReply(
                 "Only whoever asked for it can take it back: log in to the account, or come from"
                 " where you came then."
             )
-        await opt_outs.add(network, who)
-        await redact(self._services.tendril.database, network, who.nick)
+        await privacy.opt_out(who, network)
         command = self._services.prefix(request.place)
         advice = (
             f"That counts while you are logged in to {who.account}, under each nick. "
@@ -86,12 +67,10 @@ class PrivacyCommands:
         """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        await self._services.log.flush()  # what was said just now counts too
-        person = _person(request.network.name, request.who)
+        privacy = self._services.tendril.privacy
+        person = privacy.person(request.who, request.network.name)
         words = request.words.lower().split()
-        wish = self._wishes.get(person)
-        if wish and len(words) == 2 and words[1] == wish.word and wish.until > datetime.now(UTC):
-            del self._wishes[person]
+        if len(words) == 2 and privacy.confirms(person, words[1]):
             await self._cancel_all(request)
             return PrivateReply(await self._forget(person))
         if words[:1] == ["me"]:
@@ -115,19 +94,14 @@ class PrivacyCommands:
 
     async def _asked_back(self, person: Person, prefix: str) -> str:
         """Return what would be removed, and the word that confirms it."""
-        services = self._services
-        found = await count(services.log, person)
-        reminders = await Reminders(services.tendril.database).for_owner(person.owner)
-        if not found and not reminders:
+        privacy = self._services.tendril.privacy
+        kept = await privacy.count(person)
+        if not kept:
             return await self._finish_earlier() + _identity_text(person)
-        now = datetime.now(UTC)
-        self._wishes = {who: wish for who, wish in self._wishes.items() if wish.until > now}
-        word = secrets.token_hex(3)
-        self._wishes[person] = _Wish(word, now + _CONFIRM)
-        count_of_reminders = counted(len(reminders), "reminder")
+        word = privacy.confirmation_word(person)
         return (
-            f"{counted(found, 'event')} {'is' if found == 1 else 'are'} yours, and"
-            f" {count_of_reminders}; they go for ever, with what I answered to them."
+            f"{counted(kept.events, 'event')} {'is' if kept.events == 1 else 'are'} yours, and"
+            f" {counted(kept.reminders, 'reminder')}; they go for ever, with what I answered to them."
             f"{_identity_text(person)} To have it done, write within two minutes: {prefix}forget"
             f" me {word}"
         )
@@ -135,8 +109,7 @@ class PrivacyCommands:
     async def _finish_earlier(self) -> str:
         """Go on with what was asked for before; return what to tell somebody of whom nothing is
         found. It may have been theirs: of what is half done nobody can tell any more."""
-        config = self._services.tendril.config
-        if await resume_erasures(log_address(config), config.data):
+        if await self._services.tendril.privacy.finish_earlier():
             return "There is nothing that I know to be yours."
         return (
             "There is nothing more in the log that I know to be yours. Something that was to be"
@@ -149,19 +122,11 @@ class PrivacyCommands:
         await self._services.cancel(lambda name: belongs_to(name, network, who, fold))
 
     async def _forget(self, person: Person) -> str:
-        tendril, log = self._services.tendril, self._services.log
         try:
-            await tendril.accounting.forget_names()  # also those that are not in the file yet
-            gone = await forget(tendril.database, log, person, tendril.config.data)
+            gone = await self._services.tendril.privacy.forget(person)
         except StorageError as error:
             _log.error("irc.not_forgotten", error=str(error))
             return "Nothing is removed yet, as I cannot write to the disk. Please ask again later."
-        _log.info(
-            "irc.forgotten",
-            network=person.network,
-            events=gone.events,
-            finished=gone.is_finished,
-        )
         if not gone.is_finished:
             return f"Not finished: {_GOING_ON}"
         return (
@@ -169,10 +134,6 @@ class PrivacyCommands:
             f" {counted(gone.replies, 'line')} of mine, and"
             f" {counted(gone.turns, 'turn')} of my memory."
         )
-
-
-def _person(network: str, who: Identity) -> Person:
-    return Person(network, who.nick, who.user, who.host, who.account)
 
 
 def _identity_text(person: Person) -> str:
