@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_server.http import exception_handlers
 from agent_server.http.middleware import AgentServer
-from agent_server.routes import chat, completions, embeddings, health, models, usage
+from agent_server.routes import chat, completions, embeddings, health, models, tendrils, usage
 from agent_server.routes.anthropic_api import routes as anthropic_api
 from agent_server.routes.dependencies import ServerState
 from agent_server.routes.fast_route import FastPathMiddleware
@@ -12,7 +12,17 @@ from agent_server.routes.responses_api import routes as responses_api
 from agent_server.routes.responses_api.store import ResponseStore
 from agent_server.schemas.responses import ErrorBody, errors
 
-ROUTES = (chat, completions, responses_api, embeddings, anthropic_api, models, usage, health)
+ROUTES = (
+    chat,
+    completions,
+    responses_api,
+    embeddings,
+    anthropic_api,
+    models,
+    tendrils,
+    usage,
+    health,
+)
 
 
 def mount(app: AgentServer, state: ServerState) -> FastPathMiddleware:

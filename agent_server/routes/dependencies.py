@@ -12,19 +12,22 @@ from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.metering.key_usage import Metering
 from agent_server.metering.request_context import RequestContext, request_context
 from agent_server.models.pool import ModelPool
+from agent_server.tendril_registry import TendrilRegistry
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
     """The parts of a running server that its endpoints use.
 
-    `currency` is that of the prices; `started` is in seconds since 1970.
+    `tendrils` are those that are there, `currency` that of the prices; `started` is in seconds
+    since 1970.
     """
 
     pool: ModelPool
     embedder: AdmittedEngine
     metering: Metering
     currency: str
+    tendrils: TendrilRegistry = field(default_factory=TendrilRegistry)
     started: int = field(default_factory=lambda: int(time.time()))
 
 

@@ -22,6 +22,7 @@ from llm.client.response import (
     HttpResponse,
     ModelCard,
     ResponseAccumulator,
+    TendrilReport,
     answering,
     read_stream,
 )
@@ -54,6 +55,7 @@ _SHORTEST_WAIT = 0.1
 _UNKNOWN_WINDOW = 8_192  # tokens, of a server that cannot count them
 _CANNOT_COUNT = (404, 405, 501)
 _MISSING = 404
+_NO_CONTENT = 204
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -234,6 +236,14 @@ class AgentClient:
                 return None
             raise
         return _validate(ModelCard, content)
+
+    async def report(self, name: str, report: TendrilReport) -> None:
+        """Report a tendril to the server, which lists those that are there. Raises ModelError."""
+        async with self._answering(
+            "PUT", f"/v1/tendrils/{quote(name)}", report.model_dump(), None
+        ) as answer:
+            if answer.status != _NO_CONTENT:
+                raise await answer.error()
 
     async def _ask(
         self,

@@ -72,6 +72,15 @@ class Chunk(BaseModel):
     error: ErrorPart | None = None
 
 
+class TendrilReport(BaseModel):
+    """A tendril's report of itself, for `PUT /v1/tendrils/NAME`."""
+
+    state: str
+    tools: list[str]
+    pending: int
+    tokens_today: int
+
+
 class CountAnswer(BaseModel):
     """The answer of `/tokenize`."""
 

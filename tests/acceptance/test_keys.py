@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -87,7 +88,13 @@ async def test_each_tendril_has_a_key_of_its_own_and_none_has_the_admins(tmp_pat
                 body = {"messages": [{"role": "user", "content": "hm"}]}
                 await http.post("/v1/chat/completions", json=body, headers=bearer(keys["cron"]))
                 metrics = (await http.get("/metrics")).text
+                listed: dict[str, str] = {}
+                while set(listed) != set(keys):
+                    await asyncio.sleep(0.05)
+                    answer = await http.get("/v1/tendrils", headers=bearer(found["key"]))
+                    listed = {each["name"]: each["key"] for each in answer.json()["data"]}
             assert 'priority="background",tendril="cron"' in metrics
+            assert listed == {name: name for name in keys}
             process.send_signal(signal.SIGTERM)
             await process.communicate()
 

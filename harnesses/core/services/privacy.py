@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from harnesses.core.services.shared_log import TendrilLog
 from llm.client.token_usage import TokenAccounting
 from storage.chat_log.event import Identity
 from storage.db.database import Database
+from storage.db.errors import StorageError
 from storage.memory.deletion import redact
 from storage.privacy.erasure import Forgotten, Person, count, forget, resume_erasures
 from storage.queues.reminders import Reminders
@@ -20,6 +22,8 @@ from terrarium.clock import Clock
 from terrarium.config import Config
 
 _CONFIRM = timedelta(minutes=2)  # how long the word that confirms is valid
+
+_EVERY = 3600.0  # seconds between looks for forgettings that are not finished
 
 _log = structlog.get_logger()
 
@@ -122,3 +126,12 @@ class PrivacyService:
         """Go on with forgettings that were interrupted; return False while something is left.
         Raises StorageError."""
         return await resume_erasures(log_address(self._config), self._config.data)
+
+    async def run(self) -> None:
+        """Go on with forgettings that were interrupted, now and every hour, until cancelled."""
+        while True:
+            try:
+                await self.finish_earlier()
+            except StorageError as error:  # another hour is soon enough
+                _log.error("erasure.not_resumed", error=str(error))
+            await asyncio.sleep(_EVERY)

@@ -14,21 +14,19 @@ import structlog
 
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.errors import root_cause
+from harnesses.core.services.heartbeat import send_heartbeats
 from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.tracing import expire_runs
+from llm.client.response import TendrilReport
 from llm.client.settings import AgentSettings
 from llm.prompt.builder import PromptBuilder
 from llm.scheduling.worker import Handler, Worker
-from storage.db.errors import StorageError
-from storage.privacy.erasure import resume_erasures
-from storage.settings import log_address
+from llm.tools.toolbox import Toolbox
 from terrarium.clock import Clock, SystemClock
 from terrarium.config import Config, ConfigError, load
 from terrarium.file_watcher import changes
 from terrarium.supervision import told_to_stop
-
-_EVERY = 3600.0  # seconds between looks for forgettings that are not finished
 
 _log = structlog.get_logger()
 
@@ -64,9 +62,10 @@ class TendrilProcess(TendrilMedium, ABC):
                     tasks.create_task(
                         expire_runs(self.runs, lambda: self.agent.trace_days, self.clock)
                     ),
-                    tasks.create_task(self._finish_erasures()),
+                    tasks.create_task(self.privacy.run()),
                     tasks.create_task(self._follow_files()),
                     tasks.create_task(self.speak()),
+                    tasks.create_task(self._report()),
                     *map(tasks.create_task, self.background()),
                     tasks.create_task(self.prompts.mcp_servers.run()),
                 ]
@@ -109,15 +108,25 @@ class TendrilProcess(TendrilMedium, ABC):
         self.apply_config(with_agent_address(load(path, self.config.data)) if path else self.config)
         return f"Read anew. {self.prompts.complaint()}".rstrip()
 
-    async def _finish_erasures(self) -> None:
-        """Go on with forgettings that were interrupted, in all files of the data folder, now and
-        every hour, until cancelled."""
-        while True:
-            try:
-                await resume_erasures(log_address(self.config), self.config.data)
-            except StorageError as error:  # another hour is soon enough
-                _log.error("erasure.not_resumed", error=str(error))
-            await asyncio.sleep(_EVERY)
+    @property
+    @abstractmethod
+    def pending(self) -> int:
+        """The number of questions that are being answered or wait for it."""
+
+    async def _report(self) -> None:
+        """Report this tendril to the agent server from when it is ready, until cancelled."""
+        await self.status.became_ready.wait()
+        tools = list(Toolbox.from_owners(self).names())
+
+        def report() -> TendrilReport:
+            return TendrilReport(
+                state=self.status.state,
+                tools=tools,
+                pending=self.pending,
+                tokens_today=self.accounting.today(),
+            )
+
+        await send_heartbeats(self.client, self.name, report)
 
     async def _follow_files(self) -> None:
         """Reload when a file changes or SIGHUP arrives, until cancelled. After an error everything

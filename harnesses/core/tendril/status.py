@@ -62,6 +62,11 @@ class StatusFile:
         self._trouble = ""
         self.became_ready = asyncio.Event()
 
+    @property
+    def state(self) -> ProcessState:
+        """The state that was reported last."""
+        return self._state
+
     def count_tokens(self, tokens: Callable[[], int]) -> None:
         """Report `tokens()` as well: those read and written today (UTC)."""
         self._tokens = tokens

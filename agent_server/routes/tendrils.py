@@ -1,0 +1,70 @@
+"""GET /v1/tendrils and PUT /v1/tendrils/{name}: who is there, and their reports of themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel, Field
+
+from agent_server.errors import InvalidRequest
+from agent_server.routes.dependencies import Context, Server
+from agent_server.tendril_registry import MOST, RegisteredTendril, TendrilReport
+
+router = APIRouter()
+
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="the tendril's name")]
+ToolName = Annotated[str, Field(max_length=64)]
+
+
+class ReportBody(BaseModel):
+    """A tendril's report of itself, sent every ten seconds."""
+
+    state: str = Field(max_length=16, description='"ready", "waiting" or "starting"')
+    tools: list[ToolName] = Field(default_factory=list, max_length=200)
+    pending: int = Field(0, ge=0, description="questions being answered, or waiting for it")
+    tokens_today: int = Field(0, ge=0, description="tokens used today (UTC)")
+
+
+class TendrilObject(ReportBody):
+    """A tendril that is there; `key` is the name of the key that it reports itself with."""
+
+    name: str
+    key: str
+    seconds_ago: float = Field(description="since its last report")
+
+
+class TendrilList(BaseModel):
+    """The tendrils that have reported themselves in the last half minute, by name."""
+
+    object: str = "list"
+    data: list[TendrilObject]
+
+
+@router.get("/v1/tendrils")
+async def tendrils(server: Server) -> TendrilList:
+    """List the tendrils that are there, with their tools and their load."""
+    registry = server.tendrils
+    return TendrilList(data=[_object(each, registry.age(each)) for each in registry.present()])
+
+
+@router.put("/v1/tendrils/{name}", status_code=204)
+async def report(name: Name, body: ReportBody, server: Server, context: Context) -> Response:
+    """Take in the report of a tendril, which is there for half a minute from now on."""
+    taken = TendrilReport(body.state, tuple(body.tools), body.pending, body.tokens_today)
+    if not server.tendrils.record(name, context.key.name, taken):
+        raise InvalidRequest(f"this key has reported {MOST} tendrils already", param="name")
+    return Response(status_code=204)
+
+
+def _object(tendril: RegisteredTendril, age: float) -> TendrilObject:
+    taken = tendril.report
+    return TendrilObject(
+        name=tendril.name,
+        key=tendril.key,
+        state=taken.state,
+        tools=list(taken.tools),
+        pending=taken.pending,
+        tokens_today=taken.tokens_today,
+        seconds_ago=round(age, 1),
+    )

@@ -1,0 +1,76 @@
+"""The list of tendrils: who has reported itself lately, by which key."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx2
+
+from agent_server.tendril_registry import EXPIRES, MOST, TendrilRegistry, TendrilReport
+from tests.kit.agent_server import agent_server
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.room_tendril import room_tendril, rooms_config
+
+READY = TendrilReport("ready")
+REPORT = {"state": "ready", "tools": ["cups"], "pending": 1, "tokens_today": 7}
+
+
+async def test_a_tendril_that_reports_itself_is_listed() -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+    ):
+        assert (await http.get("/v1/tendrils")).json() == {"object": "list", "data": []}
+        assert (await http.put("/v1/tendrils/kettle", json=REPORT)).status_code == 204
+        (listed,) = (await http.get("/v1/tendrils")).json()["data"]
+        assert listed.pop("seconds_ago") < EXPIRES
+        assert listed == {"name": "kettle", "key": "anonymous"} | REPORT
+
+
+async def test_a_report_that_is_wrong_is_refused_with_its_field() -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+    ):
+        answer = await http.put("/v1/tendrils/kettle", json=REPORT | {"pending": -1})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "pending")
+        assert (await http.put("/v1/tendrils/a%20b", json=REPORT)).status_code == 400
+        assert (await http.get("/v1/tendrils")).json()["data"] == []
+
+
+async def test_a_running_tendril_reports_itself(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+        room_tendril(rooms_config(tmp_path, url)),
+    ):
+        while not (data := (await http.get("/v1/tendrils")).json()["data"]):
+            await asyncio.sleep(0.05)
+        (listed,) = data
+        assert (listed["name"], listed["state"], listed["tools"]) == ("rooms", "ready", ["cups"])
+
+
+def test_a_tendril_that_is_silent_for_long_is_gone_and_keys_are_apart() -> None:
+    now = 0.0
+    registry = TendrilRegistry(lambda: now)
+    registry.record("irc", "irc", READY)
+    now = EXPIRES / 2
+    registry.record("irc", "mallory", TendrilReport("waiting"))
+    assert [(each.key, each.report.state) for each in registry.present()] == [
+        ("irc", "ready"),
+        ("mallory", "waiting"),
+    ]
+    now = EXPIRES + 1
+    assert [each.key for each in registry.present()] == ["mallory"]
+
+
+def test_one_key_cannot_crowd_out_the_tendrils_of_others() -> None:
+    registry = TendrilRegistry()
+    assert all(registry.record(f"t{number}", "mallory", READY) for number in range(MOST))
+    assert not registry.record("one-more", "mallory", READY)
+    assert registry.record("t0", "mallory", READY)
+    assert registry.record("irc", "irc", READY)
