@@ -13,6 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harnesses.core.errors import PeerRefused as PeerRefused
+    from harnesses.core.services.peers import Origin as Origin
+    from harnesses.core.services.peers import PeerQuestion as PeerQuestion
     from harnesses.core.services.reminders import ReminderTools as ReminderTools
     from harnesses.core.services.shared_log import LoggedLine as LoggedLine
     from harnesses.core.tendril.base import Tendril as Tendril
@@ -30,6 +33,9 @@ _MODULES = {
     "Config": "terrarium.config",
     "Identity": "storage.chat_log.event",
     "LoggedLine": "harnesses.core.services.shared_log",
+    "Origin": "harnesses.core.services.peers",
+    "PeerQuestion": "harnesses.core.services.peers",
+    "PeerRefused": "harnesses.core.errors",
     "Place": "storage.chat_log.event",
     "ReminderTools": "harnesses.core.services.reminders",
     "Settings": "terrarium.config",
@@ -45,6 +51,9 @@ __all__ = [
     "Config",
     "Identity",
     "LoggedLine",
+    "Origin",
+    "PeerQuestion",
+    "PeerRefused",
     "Place",
     "ReminderTools",
     "Settings",

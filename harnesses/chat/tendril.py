@@ -10,7 +10,7 @@ from harnesses.chat.line_input import LineInput
 from harnesses.core.terminal import strip_control_chars
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from llm.tools.toolbox import Toolbox
-from terrarium import Config, Tendril, TurnRequest
+from terrarium import Config, Identity, Origin, Tendril, TurnRequest
 
 CONVERSATION = "terminal"
 HELP = """\
@@ -77,6 +77,7 @@ class ChatTendril(Tendril):
                 tools=[teaching] if is_lesson(line) else (),
                 rights=lambda: {TEACH},
                 on_text=show,
+                origin=Origin(self.name, Identity(who)),
             )
         )
         if not said.rstrip().endswith(result.text):

@@ -3,6 +3,7 @@
 TendrilError
 ├── PortTaken         another program listens on one of our ports
 ├── UnknownTendril    no installed package has a tendril of that name
+├── PeerRefused       another tendril must not be asked, or does not answer
 ├── AlreadyRunning    (lock.py) another such process uses the data folder
 ├── ChildConfigError  (supervisor.py) a child cannot use its configuration
 └── TendrilCrashed    (crash.py) a tendril has ended by an error that it did not expect
@@ -30,6 +31,10 @@ class UnknownTendril(TendrilError):
 
     def __init__(self, name: str, known: list[str]) -> None:
         super().__init__(f'no tendril is called "{name}"; there are: {", ".join(known)}')
+
+
+class PeerRefused(TendrilError):
+    """Another tendril must not be asked, or does not answer; the message is for the model."""
 
 
 def root_cause(error: Exception) -> Exception:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import structlog
 
+from harnesses.core.services.peers import Origin
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.cron.delivery import JobOutput
@@ -18,7 +19,7 @@ from harnesses.cron.job import CronJob, read_jobs
 from harnesses.cron.tools import SystemTools
 from llm.scheduling.worker import Worker
 from llm.tools.log_search import LogTools
-from storage.chat_log.event import Scope
+from storage.chat_log.event import Identity, Scope
 from storage.queues.cron_runs import Schedule
 from storage.queues.jobs import Job, Jobs
 from terrarium.clock import Clock
@@ -123,6 +124,7 @@ class CronTendril(Tendril):
             _log.info("cron.nothing_said", job=job.name)
             return None
         conversation = f"cron/{job.name}"
+        scope = Scope.from_places(*([job.source.place] if job.source else ()))
         result = await self.turn(
             TurnRequest(
                 conversation=conversation,
@@ -133,6 +135,7 @@ class CronTendril(Tendril):
                 priority="background",
                 profile="job",
                 review=job.review,
+                origin=Origin(self.name, Identity("cron"), scope, priority="background"),
             )
         )
         if not result.ok:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harnesses.core.services.peers import Origin
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from llm.client.client import OnText
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from llm.tools.log_search import LogTools
-from storage.chat_log.event import Scope
+from storage.chat_log.event import Identity, Scope
 from storage.log import ChatLog
 from storage.memory.conversations import Message, Turn
 
@@ -48,6 +49,7 @@ class ChatSession:
                 rights=lambda: {TEACH},
                 on_text=on_text,
                 private=True,
+                origin=Origin(self._tendril.name, Identity(_WHO), scope),
             )
         )
 

@@ -12,7 +12,7 @@ import structlog
 from pydantic import Field
 
 from llm.agent.guardrails import Guardrails
-from llm.agent.limits import RunLimits
+from llm.agent.limits import RunBudget, RunLimits
 from llm.agent.outcome import Deferral, Outcome
 from llm.agent.tool_executor import ToolExecutor
 from llm.agent.trace import Trace, now
@@ -129,6 +129,18 @@ class AgentLoop:
         """Return the tools that the model is offered now, in OpenAI's format."""
         return self._execution.toolbox.schemas()
 
+    @property
+    def budget(self) -> RunBudget:
+        """The part of the limits that tools may still use; one call of the model is kept for the
+        answer."""
+        iterations = self._limits.iterations - self._iterations - 1
+        return RunBudget(max(0, iterations), self._guard.calls_left, max(0.0, self._seconds_left()))
+
+    def charge(self, iterations: int, calls: int) -> None:
+        """Count what another tendril has used on behalf of this run."""
+        self._iterations += iterations
+        self._guard.charge(calls)
+
     async def run(self, fit: Fit) -> Outcome:
         """Run until the model answers. Raises ModelError when it cannot be asked."""
         self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
@@ -225,6 +237,7 @@ class AgentLoop:
             reply.status,
             self._deferring.deferral,
             self.options.model,
+            self._limits.calls - self._guard.calls_left,
         )
 
 

@@ -59,6 +59,15 @@ class Guardrails:
         self._stopped = False
 
     @property
+    def calls_left(self) -> int:
+        """The number of tool calls that the run may still make."""
+        return max(0, self._left)
+
+    def charge(self, calls: int) -> None:
+        """Count tool calls that were made elsewhere on behalf of this run."""
+        self._left -= calls
+
+    @property
     def exhausted(self) -> bool:
         """True if the run may call no more tools."""
         quiet = self._quiet >= self._limits.quiet_rounds

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llm.client.settings import AgentSettings
 
-Profile = Literal["standard", "command", "job", "proactive", "event", "thought"]
+Profile = Literal["standard", "command", "job", "asked", "proactive", "event", "thought"]
 """The trigger of a run: a question (`standard`), a command that asks the model for a small thing, a
-scheduled job, and what the bot does unasked: by itself, on an event, or because of a thought."""
+scheduled job, a question of another tendril (`asked`), and what the bot does unasked: by itself, on
+an event, or because of a thought."""
 
 UNASKED: frozenset[Profile] = frozenset({"proactive", "event", "thought"})
 """Profiles of runs that nobody waits for, so that they may end without an answer."""
 
 _ITERATIONS: dict[Profile, float] = {"command": 2 / 3, "job": 5 / 2}  # of a question's
 _CALLS: dict[Profile, int] = {"proactive": 8, "event": 4, "thought": 2}  # at most
+
+
+@dataclass(frozen=True, slots=True)
+class RunBudget:
+    """The part of its limits that a run may still use: calls of the model (`iterations`) and of
+    tools (`calls`), and `seconds` of wall time."""
+
+    iterations: int
+    calls: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +58,13 @@ class RunLimits:
             calls=min(settings.max_tool_calls, _CALLS.get(profile, settings.max_tool_calls)),
             seconds=settings.timeout,
             is_unasked=profile in UNASKED,
+        )
+
+    def within(self, budget: RunBudget) -> RunLimits:
+        """Return the limits of a run that may use no more than `budget`."""
+        return replace(
+            self,
+            iterations=min(self.iterations, budget.iterations),
+            calls=min(self.calls, budget.calls),
+            seconds=min(self.seconds, budget.seconds),
         )

@@ -22,9 +22,9 @@ class Deferral:
 class Outcome:
     """The answer (empty: the model wants to say nothing), the messages that memory keeps, the cost.
 
-    `forced` tells that the model was made to answer without tools, `status` how it is with the
-    conversation, `deferral` that it is to be looked at later, `model` who answered when it was not
-    who was asked.
+    `iterations` and `calls` count the calls of the model and of tools, `forced` tells that the
+    model was made to answer without tools, `status` how it is with the conversation, `deferral`
+    that it is to be looked at later, `model` who answered when it was not who was asked.
     """
 
     text: str
@@ -35,6 +35,7 @@ class Outcome:
     status: Status | None = None
     deferral: Deferral | None = None
     model: str = ""
+    calls: int = 0
 
     @classmethod
     def without_model(cls, text: str) -> Outcome:

@@ -81,6 +81,11 @@ class Trace:
         self.outcome: Outcome | None = None
 
     @property
+    def run(self) -> str:
+        """The key of the run."""
+        return self._run
+
+    @property
     def changed(self) -> bool:
         """True if the run has changed anything."""
         return bool(self._effects)

@@ -19,10 +19,10 @@ from llm.client.response import (
     OK,
     CountAnswer,
     EmbeddingsAnswer,
+    Heartbeat,
     HttpResponse,
     ModelCard,
     ResponseAccumulator,
-    TendrilReport,
     answering,
     read_stream,
 )
@@ -237,7 +237,7 @@ class AgentClient:
             raise
         return _validate(ModelCard, content)
 
-    async def report(self, name: str, report: TendrilReport) -> None:
+    async def report(self, name: str, report: Heartbeat) -> None:
         """Report a tendril to the server, which lists those that are there. Raises ModelError."""
         async with self._answering(
             "PUT", f"/v1/tendrils/{quote(name)}", report.model_dump(), None

@@ -72,7 +72,7 @@ class Chunk(BaseModel):
     error: ErrorPart | None = None
 
 
-class TendrilReport(BaseModel):
+class Heartbeat(BaseModel):
     """A tendril's report of itself, for `PUT /v1/tendrils/NAME`."""
 
     state: str

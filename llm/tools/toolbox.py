@@ -267,7 +267,7 @@ def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
 
 def _owned_tools(owner: object) -> Iterable[Tool]:
     """Return the tools of an owner."""
-    return owner.tools() if isinstance(owner, ToolSource) else map(_describe, tools_of(owner))
+    return owner.tools() if isinstance(owner, ToolSource) else map(describe, tools_of(owner))
 
 
 def tools_of(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
@@ -303,9 +303,15 @@ def _require_usable(function: Callable[..., object]) -> None:
             raise TypeError(f"@tool {name}: give the parameter {parameter.name} a type")
 
 
-def _describe(function: Callable[..., Awaitable[object]]) -> Tool:
-    """Make the tool of a marked function or bound method."""
-    return replace(_read(getattr(function, "__func__", function)), run=function)
+def describe(function: Callable[..., Awaitable[object]], more: str = "") -> Tool:
+    """Make the tool of a marked function or bound method; `more` ends what the model is told of
+    it."""
+    found = replace(_read(getattr(function, "__func__", function)), run=function)
+    if not more:
+        return found
+    told = found.schema["function"]
+    described = {**told, "description": f"{told['description']}\n{more}"}
+    return replace(found, schema={**found.schema, "function": described})
 
 
 @cache

@@ -464,7 +464,8 @@ def _said_in(messages: str) -> str:
 async def _forget_texts(
     database: Database, network: str | None, names: Collection[str], detector: QuoteDetector
 ) -> None:
-    """Remove long answers to the person, and those and messages on their way that quote."""
+    """Remove long answers to the person, and those and messages and questions on their way that
+    quote."""
     people = {name.lower() for name in names}
     pastes = await database.fetch_all("SELECT id, network, channel, nick, text FROM pastes")
     messages = await database.fetch_all("SELECT id, text FROM outbox")
@@ -478,8 +479,13 @@ async def _forget_texts(
         or detector.within(row["text"])
     ]
     gone_messages = [[row["id"]] for row in messages if detector.within(row["text"])]
-    if gone_pastes or gone_messages:
+    asked = await database.fetch_all("SELECT id, question, answer FROM peer_questions")
+    gone_questions = [
+        [row["id"]] for row in asked if detector.within(f"{row['question']}\n{row['answer']}")
+    ]
+    if gone_pastes or gone_messages or gone_questions:
         async with database.transaction() as db:
+            await db.executemany("DELETE FROM peer_questions WHERE id = ?", gone_questions)
             await db.executemany("DELETE FROM pastes WHERE id = ?", gone_pastes)
             await db.executemany("DELETE FROM outbox WHERE id = ?", gone_messages)
 

@@ -7,7 +7,7 @@ import heapq
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +20,11 @@ _PATIENCE = 2.0  # seconds to wait for who writes
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as it is shown: `id` names it among all tendrils, a private one names nobody."""
+    """A run as it is shown: `id` names it among all tendrils, a private one names nobody.
+
+    Where it was asked for by a run of another tendril that is `caller`, and `asked` are the runs
+    that it has asked others for; both without their steps.
+    """
 
     id: str
     tendril: str
@@ -40,6 +44,8 @@ class RunRecord:
     question: str
     answer: str
     steps: tuple[Step, ...] = ()
+    caller: RunRecord | None = None
+    asked: tuple[RunRecord, ...] = ()
 
     @property
     def took(self) -> timedelta | None:
@@ -90,11 +96,24 @@ def _read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
         return None
     sql = "SELECT * FROM run_steps WHERE run_id = ? ORDER BY number"
     steps = map(_step, _all_rows(place, sql, [int(number)])[tendril])
-    return _run(tendril, rows[0], tuple(steps))
+    run = _run(tendril, rows[0], tuple(steps))
+    asked = _runs(place, "SELECT * FROM runs WHERE caller = ? ORDER BY started", rows[0]["key"])
+    callers: list[RunRecord] = []
+    # By a query of its own: the file of a tendril that has not run since has no such column.
+    sql = "SELECT caller FROM runs WHERE id = ? AND caller != ''"
+    for row in _all_rows(place, sql, [int(number)]).get(tendril, ()):
+        callers = _runs(place, "SELECT * FROM runs WHERE key = ?", row["caller"])
+    return replace(run, caller=callers[0] if callers else None, asked=tuple(asked))
+
+
+def _runs(place: Path | PostgresSchema, sql: str, key: str) -> list[RunRecord]:
+    """Return the runs of all tendrils that a query finds by a key."""
+    found = _all_rows(place, sql, [key])
+    return [_run(tendril, row) for tendril, rows in found.items() for row in rows]
 
 
 def _all_rows(
-    place: Path | PostgresSchema, sql: str, values: Sequence[int]
+    place: Path | PostgresSchema, sql: str, values: Sequence[int | str]
 ) -> Mapping[str, Sequence[Row]]:
     """Return the rows of a query by tendril."""
     if isinstance(place, Path):
@@ -104,7 +123,7 @@ def _all_rows(
     return read_schemas(place, "runs", sql, values)
 
 
-def _rows(path: Path, sql: str, values: Sequence[int]) -> list[Row]:
+def _rows(path: Path, sql: str, values: Sequence[int | str]) -> list[Row]:
     """Return the rows of a query; none of a file without runs, or one that cannot be read."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:

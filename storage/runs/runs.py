@@ -15,8 +15,8 @@ from storage.db.errors import Unavailable
 
 _BEGIN = """
 INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, worded,
-    question)
-VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)
+    question, caller)
+VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET outcome = 'running', ended = NULL, reason = ''"""
 _END = """
 UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
@@ -28,7 +28,8 @@ _MOST = 20_000  # rows; beyond, the oldest go, however many a day there are
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run that begins. `key` is the same for all attempts at it; `question` is kept only when it
-    is `worded`, which a private one never is."""
+    is `worded`, which a private one never is. `caller` is the key of the run of another tendril
+    that has asked for it, "" for none."""
 
     key: str
     conversation: str
@@ -39,6 +40,7 @@ class Run:
     private: bool = False
     worded: bool = False
     question: str = ""
+    caller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Runs:
             to_micros(run.started),
             worded,
             run.question if worded else "",
+            run.caller,
         ]
 
         def insert(db: Connection) -> list[Effect]:

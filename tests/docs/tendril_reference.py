@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 import terrarium
 from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.core.services.peers import PeerService
 from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService
 from harnesses.core.services.shared_log import TendrilLog
@@ -26,6 +27,7 @@ BEGIN, END = "<!-- tendrils: begin -->", "<!-- tendrils: end -->"
 SERVICES: Mapping[str, type[Any]] = {
     "self.log": TendrilLog,
     "self.outbox": TendrilOutbox,
+    "self.peers": PeerService,
     "self.remind": ReminderService,
     "self.privacy": PrivacyService,
     "self.jobs": Jobs,

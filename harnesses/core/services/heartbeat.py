@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from llm.client.client import AgentClient
-from llm.client.response import TendrilReport
+from llm.client.response import Heartbeat
 from llm.messages.errors import ModelError, RequestRejected
 
 _EVERY = 10.0  # seconds; the server forgets a tendril after three that were missed
@@ -16,9 +16,7 @@ _EVERY = 10.0  # seconds; the server forgets a tendril after three that were mis
 _log = structlog.get_logger()
 
 
-async def send_heartbeats(
-    client: AgentClient, name: str, report: Callable[[], TendrilReport]
-) -> None:
+async def send_heartbeats(client: AgentClient, name: str, report: Callable[[], Heartbeat]) -> None:
     """Send the report of the tendril `name` every ten seconds, until cancelled. Returns when the
     server has no list of tendrils, as any other with an OpenAI API."""
     while True:

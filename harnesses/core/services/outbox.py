@@ -28,11 +28,12 @@ class TendrilOutbox:
     """Hands messages to other tendrils, and takes those that are for this one, its `owner`.
 
     A message is stored until it has been said, so that neither side's restart loses it. `known`
-    are the names of the tendrils that there are.
+    are the names of the tendrils that there are, `database` is the one that they share.
     """
 
-    def __init__(self, outbox: Outbox, owner: str, known: Collection[str]) -> None:
-        self._outbox, self._owner, self._known = outbox, owner, known
+    def __init__(self, database: Database, owner: str, known: Collection[str]) -> None:
+        self.database, self._outbox = database, Outbox(database)
+        self._owner, self._known = owner, known
 
     @classmethod
     @asynccontextmanager
@@ -40,7 +41,7 @@ class TendrilOutbox:
         """Open the outbox. Raises StorageError."""
         known = {*entry_points(group="terrarium.tendrils").names, owner}
         async with Database.open(address) as database:
-            yield cls(Outbox(database), owner, known)
+            yield cls(database, owner, known)
 
     async def say(self, tendril: str, channel: str, text: str, *, key: str) -> None:
         """Have `tendril` say a text on "#channel" or "network/#channel", once for each `key`.

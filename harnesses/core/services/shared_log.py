@@ -149,6 +149,10 @@ class TendrilLog:
         pending = before.pending if before else None
         return LogTools(self.chat_log, self._scope(room, *more), pending, self.semantic_index)
 
+    def tools_within(self, scope: Scope) -> LogTools:
+        """Return tools by which a model searches what a scope shows, and no more."""
+        return LogTools(self.chat_log, scope, None, self.semantic_index)
+
     async def search(self, words: str, room: str, *more: str, limit: int = 20) -> Sequence[Event]:
         """Return the newest lines of these rooms that have some words, in order of time. Raises
         StorageError."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from harnesses.core.services.peers import PeerAnswer, PeerQuestion
 from harnesses.core.tendril.conversation_queue import ConversationQueue, ConversationQueues
 from harnesses.core.tendril.process import TendrilProcess
 from harnesses.core.tendril.responder import Responder
@@ -57,6 +58,11 @@ class Tendril(TendrilProcess):
             return await queue.run(self._take_turn(request, queue), request.keeps) or NO_REPLY
         finally:
             queue.leave()  # the next question has its turn
+
+    async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
+        """Answer a question of another tendril, in the name of who is behind it. Never raises."""
+        result = await self.catch_errors(lambda: self.turn(self.request_from_peer(question)))
+        return PeerAnswer(result.text, result.ok, result.iterations, result.calls)
 
     async def run_in_order(
         self, conversation: str, work: Callable[[], Coroutine[Any, Any, TurnResult]]

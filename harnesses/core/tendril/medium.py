@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import ClassVar
+from uuid import uuid4
 
 from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.core.services.peers import Origin, PeerAnswer, PeerQuestion, PeerService
 from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService, Requester
 from harnesses.core.services.shared_log import (
@@ -18,11 +23,11 @@ from harnesses.core.services.shared_log import (
     room_name,
 )
 from harnesses.core.tendril.resources import TendrilResources
-from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.status import StatusFile, askable
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.log_questions.answers import Quoting
 from llm.tools.semantic_search import SemanticIndex
-from storage.chat_log.event import Place
+from storage.chat_log.event import Place, Scope
 from storage.db.database import Address, Database
 from storage.queues.reminders import Owner, Reminder
 from storage.settings import StorageSettings, log_address, store_address
@@ -30,16 +35,20 @@ from storage.settings import StorageSettings, log_address, store_address
 _AGAIN = timedelta(seconds=15)  # until a reminder that could not be said is tried again
 
 
-class TendrilMedium(TendrilResources):
+class TendrilMedium(TendrilResources, ABC):
     """The resources of a tendril, and what it needs to listen and speak on its medium.
 
-    `log` is the log that all tendrils share, `outbox` has other tendrils say something, `remind`
-    keeps reminders and `privacy` what people decide about their words. A tendril that overrides
-    `say` says what others put into its outbox, and its reminders.
+    `log` is the log that all tendrils share, `outbox` has other tendrils say something, `peers`
+    asks them, `remind` keeps reminders and `privacy` what people decide about their words. A
+    tendril that overrides `say` says what others put into its outbox, and its reminders. One that
+    sets `asked_about`, to a few words for the models of others, can be asked by them.
     """
+
+    asked_about: ClassVar[str] = ""
 
     log: TendrilLog
     outbox: TendrilOutbox
+    peers: PeerService
     remind: ReminderService
     privacy: PrivacyService
     status: StatusFile
@@ -79,6 +88,32 @@ class TendrilMedium(TendrilResources):
             values={"room": place.channel},
             private=not is_public(place),
             keeps=line.is_logged,
+            origin=Origin(place.network, line.who, Scope.from_places(place)),
+        )
+
+    def request_from_peer(self, question: PeerQuestion) -> TurnRequest:
+        """Return a question of another tendril as a request for `turn`.
+
+        The person behind it may read what they may read where they asked, and has no rights here.
+        Nothing of it is remembered. To be overridden by a tendril that gives some people more, or
+        some of its tools to nobody elsewhere.
+        """
+        origin = question.origin
+        asked = hashlib.sha256(question.text.encode()).hexdigest()[:16]
+        return TurnRequest(
+            conversation=f"asked/{uuid4().hex}",
+            who=origin.who.nick,
+            text=question.text,
+            person=f"{origin.network}/{origin.who.name.lower()}",
+            tools=[self.log.tools_within(origin.scope)],
+            values={"room": origin.path[-1]},
+            priority=origin.priority,
+            profile="asked",
+            private=True,
+            keeps=False,
+            # A run that is repeated after a crash asks the same, and nothing happens twice.
+            run=f"{origin.run}/{asked}" if origin.run else "",
+            origin=origin,
         )
 
     def requester(self, line: LoggedLine) -> Requester:
@@ -109,6 +144,7 @@ class TendrilMedium(TendrilResources):
             ) as self.log,
             TendrilOutbox.open(store_address(self.config, "outbox"), self.name) as self.outbox,
         ):
+            self.peers = PeerService(self.outbox.database, self.name, lambda: askable(data), clock)
             self.remind = ReminderService(
                 self.database,
                 clock,
@@ -145,3 +181,14 @@ class TendrilMedium(TendrilResources):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.outbox.deliver(self.say))
             tasks.create_task(self.remind.run())
+
+    @abstractmethod
+    async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
+        """Answer a question of another tendril, in the name of who is behind it. Never raises."""
+
+    async def answer_peers(self) -> None:
+        """Answer what other tendrils ask, if they may, from when this one is ready, until
+        cancelled."""
+        if self.asked_about:
+            await self.status.became_ready.wait()
+            await self.peers.run(self.answer_peer)

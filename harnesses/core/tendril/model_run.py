@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Sequence
 
 import structlog
 
+from harnesses.core.services.peers import PeerTools
 from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.preparation import Context
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks
-from llm.agent.limits import RunLimits
 from llm.agent.outcome import Outcome
 from llm.agent.reviewer import Reviewer
 from llm.agent.trace import Trace, now
@@ -26,15 +26,22 @@ _log = structlog.get_logger()
 
 
 class ModelRun:
-    """Has the model answer a request within its loaded context, with tools, traced by `trace`."""
+    """Has the model answer a request within its loaded context, with tools, traced by `trace`;
+    `asking` is the tool that asks other tendrils, if it may."""
 
     def __init__(
-        self, tendril: TendrilResources, request: TurnRequest, context: Context, trace: Trace
+        self,
+        tendril: TendrilResources,
+        request: TurnRequest,
+        context: Context,
+        trace: Trace,
+        asking: PeerTools | None = None,
     ) -> None:
         self._tendril = tendril
         self._request = request
         self._context = context
         self._trace = trace
+        self._asking = asking
 
     async def answer(
         self,
@@ -53,7 +60,7 @@ class ModelRun:
             tendril.client,
             toolbox,
             options,
-            RunLimits.from_settings(tendril.agent, request.profile),
+            request.limits(tendril.agent),
             # A text that may be rewritten is not shown before it is final.
             callbacks=LoopCallbacks(
                 None if request.review else request.on_text, queue.take_followups
@@ -61,6 +68,8 @@ class ModelRun:
             smart=await tendril.catalog.smart(),
             trace=self._trace,
         )
+        if self._asking:
+            self._asking.begin(loop, self._trace.run)
         began = now()
         try:
             outcome = await self._run(loop)

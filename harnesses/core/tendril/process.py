@@ -18,7 +18,7 @@ from harnesses.core.services.heartbeat import send_heartbeats
 from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.tracing import expire_runs
-from llm.client.response import TendrilReport
+from llm.client.response import Heartbeat
 from llm.client.settings import AgentSettings
 from llm.prompt.builder import PromptBuilder
 from llm.scheduling.worker import Handler, Worker
@@ -41,7 +41,7 @@ class TendrilProcess(TendrilMedium, ABC):
         self.prompts = PromptBuilder()
         self.configure(config)
         self.clock = clock or SystemClock()
-        self.status = StatusFile(config.data, self.name)
+        self.status = StatusFile(config.data, self.name, self.asked_about)
 
     @abstractmethod
     async def serve(self) -> None:
@@ -66,6 +66,7 @@ class TendrilProcess(TendrilMedium, ABC):
                     tasks.create_task(self._follow_files()),
                     tasks.create_task(self.speak()),
                     tasks.create_task(self._report()),
+                    tasks.create_task(self.answer_peers()),
                     *map(tasks.create_task, self.background()),
                     tasks.create_task(self.prompts.mcp_servers.run()),
                 ]
@@ -118,8 +119,8 @@ class TendrilProcess(TendrilMedium, ABC):
         await self.status.became_ready.wait()
         tools = list(Toolbox.from_owners(self).names())
 
-        def report() -> TendrilReport:
-            return TendrilReport(
+        def report() -> Heartbeat:
+            return Heartbeat(
                 state=self.status.state,
                 tools=tools,
                 pending=self.pending,

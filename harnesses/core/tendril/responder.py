@@ -6,10 +6,11 @@ from functools import partial
 
 import structlog
 
+from harnesses.core.services.peers import PeerTools
 from harnesses.core.tendril.conversation_queue import ConversationQueue
+from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.model_run import ModelRun
 from harnesses.core.tendril.preparation import build_prompt, choose_model, create_context
-from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.tracing import trace_of
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
@@ -24,7 +25,7 @@ _log = structlog.get_logger()
 class Responder:
     """Answers the requests of a tendril, from its resources and by its `@tool` methods."""
 
-    def __init__(self, tendril: TendrilResources) -> None:
+    def __init__(self, tendril: TendrilMedium) -> None:
         self._tendril = tendril
 
     async def answer(
@@ -37,7 +38,8 @@ class Responder:
         options, budget = choice.options, choice.budget
         if budget.is_small and request.profile in UNASKED:
             return TurnResult("")  # it cannot judge whether there is something worth saying
-        prompt = await build_prompt(tendril, request, memory, choice)
+        asking = self._peer_tools(request)
+        prompt = await build_prompt(tendril, request.with_tools(asking), memory, choice)
         trace = trace_of(tendril, request, options, queue.spawn)
         request = await request.with_logged_question()
         quoted = None
@@ -50,7 +52,7 @@ class Responder:
                 outcome = Outcome.without_model(direct)
             else:
                 await context.load()
-                run = ModelRun(tendril, request, context, trace)
+                run = ModelRun(tendril, request, context, trace, asking)
                 outcome = await run.answer(options, prompt.toolbox, queue, quoted)
                 if budget.is_small and quoted:
                     outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
@@ -65,6 +67,13 @@ class Responder:
             well=not outcome.forced,
         )
         return TurnResult.from_outcome(outcome, remember, on_delivered=count_skills)
+
+    def _peer_tools(self, request: TurnRequest) -> PeerTools | None:
+        """Return the tool that asks other tendrils; None where nobody is known to be behind the
+        question, or nothing of it may be kept, as a question to others is stored on its way."""
+        if request.origin is None or request.is_unrecorded:
+            return None
+        return PeerTools(self._tendril.peers, request.origin)
 
 
 def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:

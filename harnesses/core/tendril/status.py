@@ -33,7 +33,11 @@ class ProcessState(StrEnum):
 
 
 class StatusReport(BaseModel):
-    """The contents of a status file; `trouble` is what only the owner can mend, "" for none."""
+    """The contents of a status file.
+
+    `trouble` is what only the owner can mend, "" for none; `asked_about` what other tendrils may
+    ask this one about, "" for nothing.
+    """
 
     name: str
     pid: int
@@ -42,6 +46,7 @@ class StatusReport(BaseModel):
     time: datetime
     tokens_today: int = 0
     trouble: str = ""
+    asked_about: str = ""
 
     @property
     def is_fresh(self) -> bool:
@@ -53,9 +58,9 @@ class StatusFile:
     """The status file of this process. `became_ready` is set when it is ready for the first
     time."""
 
-    def __init__(self, data: Path, name: str) -> None:
+    def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
         self._path = data / "run" / f"{name}.json"
-        self._name = name
+        self._name, self._asked_about = name, asked_about
         self._state = ProcessState.STARTING
         self._detail = ""
         self._tokens: Callable[[], int] = int
@@ -110,6 +115,7 @@ class StatusFile:
             time=datetime.now(UTC),
             tokens_today=self._tokens(),
             trouble=self._trouble,
+            asked_about=self._asked_about,
         )
         try:
             self._write(report)
@@ -139,6 +145,15 @@ def report(data: Path, name: str) -> StatusReport | None:
         return StatusReport.model_validate_json((data / "run" / f"{name}.json").read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+def askable(data: Path) -> dict[str, str]:
+    """Return the tendrils that are there and take questions of others: about what, by name."""
+    return {
+        each.name: each.asked_about
+        for each in reports(data)
+        if each.asked_about and each.is_fresh and each.state is ProcessState.READY
+    }
 
 
 def reports(data: Path) -> list[StatusReport]:

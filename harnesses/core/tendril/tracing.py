@@ -39,6 +39,7 @@ def trace_of(
         request.private or not request.keeps,
         tendril.agent.trace_words,
         request.text,
+        request.origin.run if request.origin else "",
     )
     store = None if request.is_unrecorded else tendril.runs
     return Trace(run, store, background, log_window.pending_event if log_window else None)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harnesses.core.services.peers import Origin
 from harnesses.core.tendril.turn_result import TurnResult
-from llm.agent.limits import Profile
+from llm.agent.limits import Profile, RunLimits
 from llm.client.client import OnText, Priority
+from llm.client.settings import AgentSettings
 from llm.messages.user_message import Question
 from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
@@ -33,6 +35,8 @@ class TurnRequest:
     - A question that `joins` may become part of the one that is being answered, if it goes on from
       that. Unless memory `keeps` it, nothing of the turn is stored, and of a person's question
       no trace either.
+    - `origin` is who is behind the question, for the tendrils that are asked on their behalf; None:
+      no other is asked.
     - `profile` limits the run, `review` has its text reviewed. The trace of a `private` request
       names nobody. `run` is the key of the trace, for a run repeated after a crash
       (`llm.agent.trace`).
@@ -60,6 +64,7 @@ class TurnRequest:
     review: bool = False
     run: str = ""
     wants_status: bool = False
+    origin: Origin | None = None
 
     def __repr__(self) -> str:
         """Name the conversation, unless it is private or not kept, and never the words."""
@@ -90,6 +95,17 @@ class TurnRequest:
             self.text,
             self.log_window.pending_event if self.log_window and self.joins else None,
         )
+
+    def limits(self, settings: AgentSettings) -> RunLimits:
+        """Return the limits of the run: of another tendril's question, the budget that it has
+        left."""
+        limits = RunLimits.from_settings(settings, self.profile)
+        budget = self.origin.budget if self.origin else None
+        return limits.within(budget) if budget else limits
+
+    def with_tools(self, *owners: object | None) -> TurnRequest:
+        """Return the request with the tools of more owners; None has none."""
+        return replace(self, tools=[*self.tools, *(each for each in owners if each is not None)])
 
     async def with_logged_question(self) -> TurnRequest:
         """Return the request once all that was said before the question is in the log."""

@@ -16,7 +16,8 @@ Action = Callable[[], Awaitable[None]]
 class TurnResult:
     """The answer to a turn request. `ok` is False when the text is an apology and nothing was kept;
     an empty text means that there is nothing to say: the question has joined another or was
-    stopped, or the model wants to stay silent. `messages` is what memory keeps of it beside the
+    stopped, or the model wants to stay silent. `usage` are the tokens, `iterations` and `calls`
+    how often the model and tools were called. `messages` is what memory keeps of it beside the
     question, by `remember`; `status` how it is with the conversation, `deferral` when to look at it
     again (see `llm.agent.outcome`), `on_delivered` what is to be done when the person has it."""
 
@@ -28,6 +29,8 @@ class TurnResult:
     deferral: Deferral | None = None
     remember: Action | None = field(default=None, compare=False)
     on_delivered: Action | None = field(default=None, compare=False)
+    iterations: int = 0
+    calls: int = 0
 
     @classmethod
     def from_outcome(cls, outcome: Outcome, remember: Action, on_delivered: Action) -> TurnResult:
@@ -35,6 +38,8 @@ class TurnResult:
         return cls(
             outcome.text,
             usage=outcome.usage,
+            iterations=outcome.iterations,
+            calls=outcome.calls,
             messages=outcome.messages,
             status=outcome.status,
             deferral=outcome.deferral,

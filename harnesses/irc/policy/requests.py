@@ -17,6 +17,7 @@ from functools import lru_cache
 import structlog
 
 from harnesses.core.rate_limit import TokenBuckets
+from harnesses.core.services.peers import Origin
 from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.policy.log_records import (
     channel_key,
@@ -155,6 +156,11 @@ class CommandRequest:
     def nick(self) -> str:
         """The nick of the person who asks."""
         return self.who.nick
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of the question, for other tendrils that are asked because of it."""
+        return Origin(self.network.name, self.who, self.scope)
 
 
 def conversation_of(request: CommandRequest, nick: str = "") -> str:

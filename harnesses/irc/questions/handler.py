@@ -107,6 +107,7 @@ class QuestionHandler:
                 wants_status=behaviour.proactive != "off" and not request.private,
                 private=request.private,
                 keeps=request.pending_event.event is not None,
+                origin=request.origin,
                 on_text=reply.on_text,
                 deliver=deliver,
             )

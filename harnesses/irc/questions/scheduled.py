@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
+from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn_request import TurnRequest
@@ -120,6 +121,7 @@ class ScheduledQuestions:
                 profile="job" if keeps else "standard",
                 private=request.private,
                 keeps=keeps,
+                origin=replace(request.origin, priority="background"),
                 deliver=deliver,
                 run=f"scheduled/{reminder.id}/{reminder.due.isoformat()}" if keeps else "",
             )

@@ -48,7 +48,7 @@ async def test_a_running_tendril_reports_itself(tmp_path: Path) -> None:
         httpx2.AsyncClient(base_url=url) as http,
         room_tendril(rooms_config(tmp_path, url)),
     ):
-        while not (data := (await http.get("/v1/tendrils")).json()["data"]):
+        while not (data := (await http.get("/v1/tendrils")).json()["data"]):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         (listed,) = data
         assert (listed["name"], listed["state"], listed["tools"]) == ("rooms", "ready", ["cups"])

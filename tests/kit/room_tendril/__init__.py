@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from terrarium import Identity, LoggedLine, Place, Tendril, tool
 from terrarium.clock import Clock
 from terrarium.config import Config
 from tests.kit.patience import PATIENCE
 
+R = TypeVar("R", bound=Tendril)
+
+PERSONA = Path(__file__).with_name("persona.md")
 TEA = "#tea"
 ADA = Identity("ada", account="ada@example.org")
 BOB = Identity("bob", "bob", "bob.example.org")
@@ -70,10 +73,16 @@ def rooms_config(data: Path, api_url: str = "http://127.0.0.1:9") -> Config:
     return Config({"agent": {"api_url": api_url, "timezone": "UTC"}}, None, data)
 
 
-@asynccontextmanager
-async def room_tendril(config: Config, clock: Clock | None = None) -> AsyncIterator[RoomTendril]:
+def room_tendril(
+    config: Config, clock: Clock | None = None
+) -> AbstractAsyncContextManager[RoomTendril]:
     """A tendril that is ready."""
-    tendril = RoomTendril(config, clock)
+    return ready(RoomTendril(config, clock))
+
+
+@asynccontextmanager
+async def ready(tendril: R) -> AsyncIterator[R]:
+    """Run a tendril, which is ready."""
     running = asyncio.create_task(tendril.run())
     try:
         async with asyncio.timeout(PATIENCE):

@@ -45,7 +45,7 @@ async def test_what_others_have_put_in_is_said_once_the_tendril_can(tmp_path: Pa
 
 async def test_a_tendril_or_channel_that_there_is_not_is_refused(tmp_path: Path) -> None:
     async with room_tendril(rooms_config(tmp_path)) as tendril:
-        with pytest.raises(UnknownTendril, match=r"ircc.*there are: cron, irc, rooms, web"):
+        with pytest.raises(UnknownTendril, match=r"ircc.*there are: .*irc, rooms, web"):
             await tendril.outbox.say("ircc", TEA, "hello", key="1")
         with pytest.raises(ValueError, match="is not a channel"):
             await tendril.outbox.say("irc", "bob", "hello", key="1")

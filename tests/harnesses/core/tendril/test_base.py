@@ -57,7 +57,7 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
                 TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
             )
             assert result == TurnResult(
-                "Seven.", ok=True, usage=TokenUsage(14 + len(HELPS.split()), 1)
+                "Seven.", ok=True, usage=TokenUsage(14 + len(HELPS.split()), 1), iterations=1
             )
         async with small(tmp_path, script.url) as tendril:
             await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="Sure?"))

@@ -1,0 +1,244 @@
+"""Questions between tendrils: one asks another in the name of the person who has asked it.
+
+They travel through the data folder (or the database), as the outbox does: whoever can write there
+can read everything anyway, so that the person, their scope and the budget that a question carries
+can be believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Annotated, Protocol
+
+import structlog
+from pydantic import Field, TypeAdapter, ValidationError
+
+from harnesses.core.errors import PeerRefused
+from llm.agent.limits import RunBudget
+from llm.client.client import Priority
+from llm.messages.escaping import escape_tags
+from llm.tools.toolbox import Tool, ToolError, ToolSource, describe, tool
+from storage.chat_log.event import Identity, Scope
+from storage.db.database import Database
+from storage.db.errors import StorageError
+from storage.queues.peer_questions import PeerQuestions
+from terrarium.cancellation import await_shielded
+from terrarium.clock import Clock
+
+DEPTH = 3
+"""Tendrils through which one question of a person may go, beside the first."""
+
+LONGEST = 4_000
+"""Characters of a question."""
+
+NOWHERE = Scope(frozenset())
+"""The scope of somebody who may read nothing of the log."""
+
+USUAL = RunBudget(iterations=6, calls=10, seconds=120.0)
+"""The budget of a question that no run of the model asks."""
+
+_POLL = 0.25  # seconds between looks for questions, and for an answer
+_LONGEST_WAIT = 3600.0  # seconds; the budget of the run that asks is shorter
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The person behind a question, and the way that it has come.
+
+    `who` is known on `network` by this identity, and may read what `scope` shows. `path` are the
+    tendrils that wait for the answer, the first one first; `run` is the key of the last one's run,
+    which has `budget` left for it (None: the question comes from the person).
+    """
+
+    network: str
+    who: Identity
+    scope: Scope = NOWHERE
+    path: tuple[str, ...] = ()
+    run: str = ""
+    budget: RunBudget | None = None
+    priority: Priority = "interactive"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerQuestion:
+    """A question of another tendril, with where it comes from."""
+
+    text: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAnswer:
+    """The answer of a tendril (an apology unless `ok`), and what it has used of the budget."""
+
+    text: str
+    ok: bool = True
+    iterations: int = 0
+    calls: int = 0
+
+
+Present = Callable[[], Mapping[str, str]]
+AnswerPeer = Callable[[PeerQuestion], Awaitable[PeerAnswer]]
+
+_QUESTION = TypeAdapter(PeerQuestion)
+_ANSWER = TypeAdapter(PeerAnswer)
+_RESTARTED = PeerAnswer("it was restarted", ok=False)
+_FAILED = PeerAnswer("something went wrong there", ok=False)
+
+
+class PeerService:
+    """Asks other tendrils on behalf of the tendril `name`, and takes their questions.
+
+    `present` returns the tendrils that are there: about what each can be asked, by name.
+    """
+
+    def __init__(self, database: Database, name: str, present: Present, clock: Clock) -> None:
+        self._questions = PeerQuestions(database)
+        self._name, self._present, self._clock = name, present, clock
+
+    def others(self, origin: Origin) -> Mapping[str, str]:
+        """Return the tendrils that a question may go on to: about what each can be asked, by
+        name."""
+        if len(origin.path) >= DEPTH:
+            return {}
+        taken = (*origin.path, self._name)
+        return {name: about for name, about in self._present().items() if name not in taken}
+
+    async def ask(
+        self, tendril: str, text: str, origin: Origin, budget: RunBudget = USUAL
+    ) -> PeerAnswer:
+        """Ask another tendril in the name of `origin`, and wait for its answer.
+
+        It may use no more than `budget`. When the wait is cancelled, the answer is broken off.
+        Raises PeerRefused and StorageError.
+        """
+        self._check(tendril, origin, budget)
+        handed_on = replace(origin, path=(*origin.path, self._name), budget=budget)
+        body = _QUESTION.dump_json(PeerQuestion(text[:LONGEST], handed_on)).decode()
+        now = self._clock.now()
+        deadline = now + timedelta(seconds=budget.seconds)
+        number = await self._questions.put(tendril, body, deadline, now)
+        try:
+            async with asyncio.timeout(budget.seconds):
+                answer = await self._answer_to(number)
+        except TimeoutError as error:
+            raise PeerRefused(f"{tendril} has not answered in time") from error
+        finally:
+            await await_shielded(asyncio.ensure_future(self._questions.remove(number)))
+        return _ANSWER.validate_json(answer)
+
+    async def _answer_to(self, number: int) -> str:
+        """Wait for the answer to a question."""
+        while True:
+            answer = await self._questions.answer_to(number)
+            if answer is not None:
+                return answer
+            await asyncio.sleep(_POLL)
+
+    def _check(self, tendril: str, origin: Origin, budget: RunBudget) -> None:
+        """Raise PeerRefused if a tendril must not be asked."""
+        if tendril in (*origin.path, self._name):
+            raise PeerRefused(f"{tendril} waits for this answer itself; asking it goes in a circle")
+        if len(origin.path) >= DEPTH:
+            raise PeerRefused(f"the question has gone through {DEPTH} tendrils already; answer it")
+        if budget.iterations < 1 or budget.seconds <= 0:
+            raise PeerRefused("nothing is left of the budget of this question; answer it")
+        present = self.others(origin)
+        if tendril not in present:
+            there = ", ".join(present) or "none"
+            raise PeerRefused(f"no tendril that can be asked has this name; there are: {there}")
+
+    async def run(self, answer: AnswerPeer) -> None:
+        """Have the questions to this tendril answered, several at once, until cancelled."""
+        await self._answer_taken()
+        running: dict[int, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                try:
+                    waiting = await self._questions.unanswered(self._name)
+                    for question in waiting:
+                        if question.id not in running:
+                            await self._questions.take(question.id)
+                            work = self._answer(question.id, question.text, answer)
+                            running[question.id] = tasks.create_task(work)
+                except StorageError as error:  # a full disk passes
+                    _log.error("peers.not_read", error=str(error))
+                else:
+                    wanted = {question.id for question in waiting}
+                    for number in [each for each in running if each not in wanted]:
+                        running.pop(number).cancel()  # who asked has gone, or it is answered
+                await asyncio.sleep(_POLL)
+
+    async def _answer_taken(self) -> None:
+        """Answer what an earlier process has left unanswered."""
+        try:
+            await self._questions.answer_taken(self._name, _ANSWER.dump_json(_RESTARTED).decode())
+        except StorageError as error:
+            _log.error("peers.not_read", error=str(error))
+
+    async def _answer(self, number: int, text: str, answer: AnswerPeer) -> None:
+        """Answer one question. Never raises."""
+        try:
+            question = _QUESTION.validate_json(text)
+            if len(question.origin.path) > DEPTH or self._name in question.origin.path:
+                raise PeerRefused("the question has come in a circle, or through too many tendrils")
+            result = await answer(question)
+        except (ValidationError, PeerRefused) as error:
+            _log.warning("peers.refused", reason=type(error).__name__)
+            result = _FAILED
+        try:
+            await self._questions.answer(number, _ANSWER.dump_json(result).decode())
+        except StorageError as error:  # who asks gives up in time
+            _log.error("peers.not_answered", error=str(error))
+
+
+class AskingRun(Protocol):
+    """The run of the model that asks another tendril, as `AgentLoop`."""
+
+    @property
+    def budget(self) -> RunBudget:
+        """The part of its limits that it may still use."""
+
+    def charge(self, iterations: int, calls: int) -> None:
+        """Count what another tendril has used on its behalf."""
+
+
+class PeerTools(ToolSource):
+    """The tool `ask_tendril` for the run of one question; there is none where nobody can be
+    asked."""
+
+    def __init__(self, peers: PeerService, origin: Origin) -> None:
+        self._peers, self._origin = peers, origin
+        self._run: AskingRun | None = None
+
+    def begin(self, run: AskingRun, key: str) -> None:
+        """Let the tool use the budget of a run, which has this key; before the model is asked."""
+        self._run, self._origin = run, replace(self._origin, run=key)
+
+    def tools(self) -> Iterable[Tool]:
+        """Return the tool, with the tendrils that are there in its description."""
+        there = self._peers.others(self._origin)
+        lines = [f"{name}: {escape_tags(about)}" for name, about in there.items()]
+        return [describe(self.ask_tendril, "\n".join(lines))] if lines else []
+
+    @tool(timeout=_LONGEST_WAIT)
+    async def ask_tendril(
+        self,
+        tendril: Annotated[str, Field(max_length=64, description="its name")],
+        question: Annotated[str, Field(min_length=1, max_length=LONGEST)],
+    ) -> str:
+        """Ask another tendril, which has tools that you have not. There are:"""
+        assert self._run is not None, "begin comes first"
+        try:
+            answer = await self._peers.ask(tendril, question, self._origin, self._run.budget)
+        except PeerRefused as error:
+            raise ToolError(str(error)) from error
+        self._run.charge(answer.iterations, answer.calls)
+        if not answer.ok:
+            raise ToolError(f"{tendril} has no answer: {answer.text}")
+        return answer.text
