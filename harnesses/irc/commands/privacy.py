@@ -101,7 +101,8 @@ class PrivacyCommands:
         word = privacy.confirmation_word(person)
         return (
             f"{counted(kept.events, 'event')} {'is' if kept.events == 1 else 'are'} yours, and"
-            f" {counted(kept.reminders, 'reminder')}; they go for ever, with what I answered to them."
+            f" {counted(kept.reminders, 'reminder')}; they go for ever, with what I answered to"
+            " them."
             f"{_identity_text(person)} To have it done, write within two minutes: {prefix}forget"
             f" me {word}"
         )
