@@ -92,6 +92,11 @@ class ChatLog:
         self._log_writer.enqueue(pending_event)
         return pending_event
 
+    def guard(self, check: Callable[[Connection], None]) -> None:
+        """Have `check` run in each transaction that writes what is queued; what it raises, other
+        than Unavailable, ends the log."""
+        self._log_writer.check = check
+
     async def flush(self) -> None:
         """Wait until all that was queued is durable. Raises Unavailable while it cannot be."""
         await self._log_writer.flush()
@@ -246,7 +251,7 @@ class LogWriter:
 
     Events are stored in the order of the queue. Each becomes visible to readers first and durable
     afterwards: a reader that follows does not wait for the disk, and what is written meanwhile is
-    fsynced together.
+    fsynced together. `check` may refuse a transaction.
     """
 
     def __init__(self, database: Database) -> None:
@@ -258,6 +263,7 @@ class LogWriter:
         self._newest = 0
         self._error = ""
         self._dropped = 0
+        self.check: Callable[[Connection], None] | None = None
 
     @property
     def trouble(self) -> str:
@@ -342,6 +348,8 @@ class LogWriter:
 
     async def _write(self, events: Sequence[Event]) -> Sequence[int]:
         def work(db: Connection) -> Sequence[int]:
+            if self.check:
+                self.check(db)
             return event_table.insert(db, events, live=True)
 
         if len(events) <= _FEW:

@@ -41,7 +41,7 @@ _log = structlog.get_logger()
 
 
 class EventHandler:
-    """The commands, questions and unasked speech of the bot, fed by events."""
+    """The `commands`, questions and unasked speech of the bot, fed by events."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
@@ -53,7 +53,7 @@ class EventHandler:
         self._questions = QuestionHandler(services, self._log_views, self.proactive)
         self._titles = PageTitles(services)
         self._scheduled = ScheduledQuestions(services, self._questions)
-        self._commands = Commands(services, self._questions, self.proactive)
+        self.commands = Commands(services, self._questions, self.proactive)
 
     async def prepare(self) -> None:
         """Restore what a restart must not lose. Raises StorageError."""
@@ -69,12 +69,12 @@ class EventHandler:
             self._playback.run(),
         ]
 
-    def on_event(self, event: IrcEvent) -> None:
-        """Log an event, and answer it when it is a command or a question."""
+    def on_event(self, event: IrcEvent, *, answers: bool = True) -> None:
+        """Log an event, and answer it when it is a command or a question, if it `answers` any."""
         services = self._services
         network, policy = services.networks[event.network], services.policy
         if event.type == "INVITE":
-            services.spawn(self._commands.follow_invite(network, event))
+            services.spawn(self.commands.follow_invite(network, event))
             return
         event, who = policy.speaker(network, event)
         place = policy.place(network, event, who)
@@ -101,10 +101,10 @@ class EventHandler:
                 self.proactive.on_message(request, asked=asked is not None)
             if behaviour.titles and asked is None:
                 self._titles.on_message(request)
-        command = self._commands.known.get(asked.command) if asked else None
-        if asked and command:
+        command = self.commands.known.get(asked.command) if asked else None
+        if asked and command and answers:
             request = policy.request(network, event, who, asked.words, first)
-            self._answer(command, request)
+            self.answer(command, request)
 
     def _on_past_event(self, network: Network, event: IrcEvent, line: Event) -> None:
         """Have a line that is played back logged, by the rules for those of now."""
@@ -115,7 +115,8 @@ class EventHandler:
         if behaviour.logging and not is_own_data:
             self._playback.add(line)
 
-    def _answer(self, command: Command, request: CommandRequest) -> None:
+    def answer(self, command: Command, request: CommandRequest) -> None:
+        """Carry out a command, unless its person or channel asks for too much."""
         services = self._services
         match services.policy.decide(request):
             case Decision.YES:

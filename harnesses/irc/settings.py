@@ -167,6 +167,11 @@ class IrcSettings(NetworkSettings):
         description="What a command begins with",
     )
     plugins: Words = Field((), description="Modules with irc3 plugins to include")
+    standby: bool = Field(
+        False,
+        description="Share networks and log with other IRC tendrils that have this set too: one "
+        "is active, the others hear along and take over when it is gone",
+    )
     channel_groups: tuple[tuple[str, ...], ...] = Field(
         (),
         description='Channels that may see each other\'s logs, as lists of "network/#channel" '

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.event_handler import EventHandler
+from harnesses.irc.failover.failover import Failover
 from harnesses.irc.policy.retention import run_retention
 from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
@@ -43,6 +44,12 @@ class IrcTendril(Tendril):
         self.networks = Networks(config)
         self._fetcher = fetcher or Fetcher(limits=LIMITS)
         self._tasks = asyncio.TaskGroup()
+        self._failover = Failover(self.networks, self.status)
+
+    @property
+    def shares_work(self) -> bool:
+        """True if several may run, of which one is active."""
+        return self._failover.is_enabled
 
     def database_address(self) -> Address:
         """Return the file of the log, which the conversations share."""
@@ -57,7 +64,16 @@ class IrcTendril(Tendril):
             )
             self.events = EventHandler(self.services)
             await self.events.prepare()
+            await self._failover.open(self.database, self.log.chat_log)
             yield
+
+    async def run(self) -> None:
+        """Serve until told to stop; with `standby` only while no other process does. Raises what
+        `serve` raises, and LeaseLost when another process has taken over."""
+        if self.shares_work:
+            await self._failover.run(self.database_path(), super().run)
+        else:
+            await super().run()
 
     async def serve(self) -> None:
         """Be on all networks; answers are made beside the log, which does not wait for them."""
@@ -65,7 +81,7 @@ class IrcTendril(Tendril):
             log, storage = self.log.chat_log, self.config.section(StorageSettings)
             for work in (
                 *self.events.background(),
-                *(network.run(self.events.on_event) for network in self.networks.values()),
+                *self._failover.background(self.services, self.events),
                 run_retention(self.database, log, storage),
                 self._report_state(),
             ):

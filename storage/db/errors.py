@@ -6,6 +6,7 @@ StorageError
 ├── UnusableFile      somebody has to do something first: to try again is no use
 │   ├── NewerSchema   a newer Terrarium has written the database
 │   └── DamagedFile   the file is damaged, or no database
+├── LeaseLost         (storage/queues/leases.py) another process does the work now
 └── BadCursor         a search was asked to go on from where it never was
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import STANDBY, ProcessState, report
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class CheckResult:
 def examine_process(data: Path, name: str) -> CheckResult:
     """Check one process by its status file."""
     said = report(data, name)
+    if not (said and said.is_fresh):
+        said = report(data, name + STANDBY) or said
     start = f"start it with `terrarium up` or `terrarium run {name}`"
     if said is None:
         return CheckResult(name, False, f"it has never run in {data}; {start}")

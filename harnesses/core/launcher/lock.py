@@ -23,9 +23,10 @@ class AlreadyRunning(TendrilError):
 
 
 @contextmanager
-def hold_lock(data: Path, name: str, command: str) -> Iterator[None]:
+def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> Iterator[None]:
     """Hold DATA/run/NAME.process.lock, which the kernel releases however this process ends;
-    `command` is what people know the process as.
+    `command` is what people know the process as. One that is `shared` may be held beside others
+    that are.
 
     Raises AlreadyRunning, and TendrilError when the folder cannot be written.
     """
@@ -40,7 +41,7 @@ def hold_lock(data: Path, name: str, command: str) -> Iterator[None]:
         ) from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
             raise AlreadyRunning(command, data, file.read().strip()) from error

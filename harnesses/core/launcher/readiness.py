@@ -11,7 +11,7 @@ from typing import Self
 import httpx2
 
 from harnesses.core.launcher.plan import IrcEndpoint
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import STANDBY, ProcessState, report
 from llm.client.settings import AgentSettings
 
 Check = Callable[[], Awaitable[str | None]]
@@ -189,8 +189,9 @@ def tendril_ready(data: Path, name: str, pids: Mapping[str, int]) -> Check:
     """Check the status file of a tendril, if it is from the process that runs now."""
 
     async def check() -> str | None:
-        said = report(data, name)
-        if said is None or said.pid != pids.get(name):
+        found = (report(data, name), report(data, name + STANDBY))
+        said = next((each for each in found if each and each.pid == pids.get(name)), None)
+        if said is None:
             return "it is starting"
         if said.trouble or said.state is not ProcessState.READY:
             return said.trouble or said.detail or f"it is {said.state}"

@@ -43,6 +43,11 @@ class TendrilProcess(TendrilMedium, ABC):
         self.clock = clock or SystemClock()
         self.status = StatusFile(config.data, self.name, self.asked_about)
 
+    @property
+    def shares_work(self) -> bool:
+        """True if other processes of the same tendril may run beside this one."""
+        return False
+
     @abstractmethod
     async def serve(self) -> None:
         """Do the tendril's work; call `self.status.ready()` when people can use it."""

@@ -20,6 +20,9 @@ from storage.db.private_files import make_folder
 _EVERY = 10.0  # seconds between renewals
 _STALE = timedelta(seconds=3 * _EVERY)
 
+STANDBY = "-standby"
+"""The ending of the name under which a process stands by."""
+
 _log = structlog.get_logger()
 
 
@@ -81,6 +84,17 @@ class StatusFile:
         if text != self._trouble:
             self._trouble = text
             self._say(self._state, self._detail)
+
+    def stand_by(self, detail: str) -> None:
+        """Report, in a file of its own (NAME-standby.json), that the process stands by for another
+        one, which may be of the same folder."""
+        self._path = self._path.with_name(f"{self._name}{STANDBY}.json")
+        self._say(ProcessState.READY, detail)
+
+    def take_over(self) -> None:
+        """Report as the process that people use from now on."""
+        self._path.unlink(missing_ok=True)
+        self._path = self._path.with_name(f"{self._name}.json")
 
     def starting(self) -> None:
         """Report that the process is starting."""

@@ -37,6 +37,17 @@ def start_recovery(state: ConnectionState) -> None:
         on_monitor_full(state)
 
 
+def claim_nick(state: ConnectionState) -> None:
+    """Ask for the nick we want, which is another one since a moment ago."""
+    nick = _wanted(state)
+    if state.is_me(nick):
+        return
+    if not state.sasl.account:
+        nickserv.tell(state, "IDENTIFY", nick)
+    state.send("NICK", nick, urgent=True)
+    start_recovery(state)
+
+
 def on_nick_free(state: ConnectionState, nick: str) -> None:
     """Take the nick we want when it is the one that has become free."""
     missed = state.lost_nick

@@ -20,6 +20,7 @@ from harnesses.irc.session import (
     channel_joins,
     connection_handlers,
     membership_handlers,
+    nick_recovery,
     refusals,
 )
 from harnesses.irc.session.registration import QueuedMessage
@@ -144,6 +145,12 @@ class Session:
             connection_handlers.introduce(state)
         else:
             connection_handlers.introduce_later(state)
+
+    def claim_nick(self, settings: NetworkSettings) -> None:
+        """Go on by these settings, and ask for the nick that they name."""
+        self._state.settings = settings
+        if self.is_ready:  # else it is asked for then
+            nick_recovery.claim_nick(self._state)
 
     def pop_outgoing(self) -> list[QueuedMessage]:
         """Return the messages to send since the last call, in order."""

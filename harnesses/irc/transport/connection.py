@@ -15,6 +15,7 @@ from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import LineBuffer, parse, strip_tags
 from harnesses.irc.protocol.sent_lines import LOST, Receipt
 from harnesses.irc.session.session import Session
+from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.send_queue import RATE, SendQueue, Sent
 from harnesses.irc.transport.tls import fingerprint
 
@@ -187,6 +188,15 @@ class IrcClient:
         """Send a line as soon as pacing lets it go."""
         return self._send_queue.send(line, urgent)
 
+    def restrict(self, may_speak: Callable[[], bool]) -> None:
+        """Write no message to anybody, queued ones included, while we may not speak."""
+        self._send_queue.may_write = lambda line: may_speak() or not _is_message(line)
+
+    def claim_nick(self, settings: NetworkSettings) -> None:
+        """Go on by these settings, and ask for the nick that they name."""
+        self._session.claim_nick(settings)
+        self._flush()
+
     async def lag(self) -> float | None:
         """Return the seconds until the server answers, None when the connection goes before that.
         Does not return while neither happens."""
@@ -269,6 +279,10 @@ class IrcClient:
         self._session.wrote(line)
         if self._plugins:
             self._plugins.on_sent(strip_tags(line))
+
+
+def _is_message(line: str) -> bool:
+    return strip_tags(line).startswith(("PRIVMSG ", "NOTICE "))
 
 
 def _is_address(server: str) -> bool:

@@ -17,7 +17,7 @@ import structlog
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.line_splitting import budget, split
-from harnesses.irc.protocol.message import Message
+from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt
 from harnesses.irc.session.session import Session
 from harnesses.irc.session.state import JoinRefusal, Member, utc_now
@@ -96,6 +96,7 @@ class Network:
         self._closing = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self._failure = "it is connecting"
+        self._may_speak: Callable[[], bool] = _always
         self.left: datetime | None = None
 
     def __repr__(self) -> str:
@@ -106,6 +107,11 @@ class Network:
     def nick(self) -> str:
         """Our nick at this moment."""
         return self._session.nick
+
+    @property
+    def source(self) -> Source:
+        """Our source as others see it; user and host are None while unknown."""
+        return self._session.source
 
     @property
     def server(self) -> str:
@@ -175,6 +181,8 @@ class Network:
     def reaches(self, target: str) -> bool:
         """Return whether a channel, or a part of one (`@#c`), in which we have to be, or a person
         can be written to."""
+        if not self._may_speak():
+            return False
         channel = self._session.isupport.channel_of(target)
         if channel is None:
             return self.connected.is_set()
@@ -214,6 +222,26 @@ class Network:
         """Use other settings from the next connection on."""
         self._settings = settings
 
+    def claim_nick(self, settings: NetworkSettings) -> None:
+        """Use other settings, which differ in the nick, now and from the next connection on."""
+        self._settings = settings
+        if self._client:
+            self._client.claim_nick(settings)
+
+    def restrict(self, may_speak: Callable[[], bool]) -> None:
+        """Say nothing to anybody while `may_speak` returns False; `recheck` has to be called when
+        it returns something else."""
+        self._may_speak = may_speak
+        if self._client:
+            self._client.restrict(may_speak)
+
+    def recheck(self) -> None:
+        """Wake those who wait until somebody can be written to."""
+        for changed in self._waiting:
+            if not changed.done():
+                changed.set_result(None)
+        self._waiting.clear()
+
     def fold(self, name: str) -> str:
         """Return `name` in the form in which equal nicks and channels are equal strings here."""
         return self._session.isupport.fold(name)
@@ -245,6 +273,7 @@ class Network:
             client = IrcClient(
                 self._session, on_event, changed, plugins, self._silence, trusted, rate
             )
+            client.restrict(self._may_speak)
             self._client = client
             try:
                 await self._serve_connection(client)
@@ -389,10 +418,7 @@ class Network:
             self.all_joined.set()
         else:
             self.all_joined.clear()
-        for changed in self._waiting:
-            if not changed.done():
-                changed.set_result(None)
-        self._waiting.clear()
+        self.recheck()
 
     def _note_sts(self) -> None:
         announced = self._session.sts
@@ -410,7 +436,7 @@ class Network:
 
     def _say(self, command: Talk, target: str, text: str, tracked: bool) -> list[SentLine]:
         Message("PRIVMSG", (target, "")).render()  # a bad target is an error also when offline
-        if not self._client or not self.connected.is_set():
+        if not self._client or not self.connected.is_set() or not self._may_speak():
             return []
         wire = "PRIVMSG" if command == "ACTION" else command
         wrapped = "\x01ACTION {}\x01" if command == "ACTION" else "{}"
@@ -466,6 +492,10 @@ class SentLine:
     def cancel(self) -> None:
         """Take it back, if it has not gone out."""
         self.sent.cancel()
+
+
+def _always() -> bool:
+    return True
 
 
 def name_and_key(channel: str) -> tuple[str, str]:

@@ -112,6 +112,8 @@ class SendQueue:
         self._timers: set[asyncio.TimerHandle] = set()
         self._next: asyncio.TimerHandle | None = None
         self._is_open = False
+        self.may_write: Callable[[str], bool] | None = None
+        """Decides, when a line's turn has come, whether it is written at all."""
 
     def open(self) -> None:
         """The connection stands; what was sent before is lost."""
@@ -161,8 +163,10 @@ class SendQueue:
         self._pacing.discard_unwanted(lambda entry: not entry[1].done())
         while entry := self._pacing.pop():
             line, sent = entry
-            self._write(line)
-            sent.set_result(True)
+            is_written = self.may_write is None or self.may_write(line)
+            if is_written:
+                self._write(line)
+            sent.set_result(is_written)
         if self._next:
             self._next.cancel()
         delay = self._pacing.delay()

@@ -1,0 +1,1 @@
+"""Several IRC tendrils for the same networks: one is active, the others stand by."""

@@ -1,0 +1,153 @@
+"""Taking over from a holder that is gone: what it has not logged is logged, what it has not
+answered is answered.
+
+The log decides what is missing: lines are compared by their message ids, else one by one, in order,
+by who said what where, and when, give or take what clocks differ. A question counts as answered
+when the holder was heard to say something to its person; a command of which the holder had logged
+the line has had its effect, and is not carried out again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from harnesses.irc.commands.privacy import UNLOGGED
+from harnesses.irc.event_handler import EventHandler
+from harnesses.irc.failover.standby import HeardEvent
+from harnesses.irc.playback import OWN_SKEW, SKEW
+from harnesses.irc.policy.log_records import to_log_event
+from harnesses.irc.policy.requests import ASK
+from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.services import BotServices
+from llm.prompt.log_window import PROGRESS
+from storage.chat_log.event import Event, Place, Scope
+from storage.chat_log.pending_event import PendingEvent
+from storage.log import ChatLog, Query
+
+_MOST = 100_000  # lines of the log that what was heard is compared with
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class HeardLine:
+    """An event that was heard, as the log would have it (`record`).
+
+    `command` is what it asks us for, "" for nothing; `asker` who asks, or to whom an own line is
+    addressed: network, channel and nick, folded.
+    """
+
+    event: IrcEvent
+    record: Event
+    is_settled: bool
+    command: str
+    asker: tuple[str, str, str]
+
+
+class Takeover:
+    """Hands what was heard while standing by to the handler of events."""
+
+    def __init__(self, services: BotServices, handler: EventHandler) -> None:
+        self._services, self._handler = services, handler
+
+    async def run(self, heard: Sequence[HeardEvent]) -> None:
+        """Log what is missing in the log, and answer what nobody has answered. Raises
+        StorageError."""
+        lines = [self._line(each) for each in heard]
+        known = await find_logged(self._services.log, [line.record for line in lines])
+        unanswered = find_unanswered(lines)
+        missing = 0
+        for number, line in enumerate(lines):
+            logged = known.get(number)
+            if logged is None and not line.is_settled:
+                missing += 1
+                self._handler.on_event(line.event, answers=number in unanswered)
+            elif logged and number in unanswered:
+                self._answer(line.event, logged)
+        _log.info("irc.taken_over", heard=len(lines), missing=missing, unanswered=len(unanswered))
+
+    def _line(self, heard: HeardEvent) -> HeardLine:
+        services = self._services
+        network, policy = services.networks[heard.event.network], services.policy
+        event, who = policy.speaker(network, heard.event)
+        place = policy.place(network, event, who)
+        prefix = services.behaviours.resolve(place).command_prefix
+        asked = policy.parse_words(network, event, prefix)
+        is_ours = asked and asked.command in self._handler.commands.known.keys() - UNLOGGED
+        command = asked.command if asked and is_ours else ""
+        person = event.text.partition(":")[0] if event.own else who.nick
+        return HeardLine(
+            heard.event,
+            to_log_event(event, place),
+            heard.is_settled,
+            command if policy.should_process(network, event, who) else "",
+            (network.name, network.fold(event.channel or ""), network.fold(person)),
+        )
+
+    def _answer(self, event: IrcEvent, logged: Event) -> None:
+        """Answer a question to the model that is in the log already."""
+        services, commands = self._services, self._handler.commands.known
+        network, policy = services.networks[event.network], services.policy
+        event, who = policy.speaker(network, event)
+        prefix = services.behaviours.resolve(policy.place(network, event, who)).command_prefix
+        asked = policy.parse_trigger(network, event, who, prefix)
+        if asked and commands.get(asked.command) == commands[ASK]:
+            line = PendingEvent(logged)
+            line.mark_visible(logged.id)
+            request = policy.request(network, event, who, asked.words, line)
+            self._handler.answer(commands[ASK], request)
+
+
+def find_unanswered(lines: Sequence[HeardLine]) -> Collection[int]:
+    """Return the numbers of the lines that ask for something and after which nothing was said to
+    whoever asked. One reply answers one question, the oldest."""
+    waiting: dict[tuple[str, str, str], deque[int]] = {}
+    for number, line in enumerate(lines):
+        if line.command:
+            waiting.setdefault(line.asker, deque()).append(number)
+        elif (questions := waiting.get(line.asker)) and _is_reply(line.record):
+            questions.popleft()
+    return {number for questions in waiting.values() for number in questions}
+
+
+def _is_reply(record: Event) -> bool:
+    return record.own and not record.text.endswith(PROGRESS)
+
+
+async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Event]:
+    """Return the events of the log that are the same as these, by the numbers of these. Each event
+    of the log is one of these at most. Raises Unavailable."""
+    if not records:
+        return {}
+    query = Query(
+        scope=Scope.from_places(*{Place(each.network, each.channel) for each in records}),
+        since=min(each.time for each in records) - OWN_SKEW,
+        until=max(each.time for each in records) + OWN_SKEW,
+        limit=_MOST,
+    )
+    known: dict[tuple[str, ...], list[Event]] = {}
+    for event in await log.find(query):
+        known.setdefault(_key(event), []).append(event)
+    found = {}
+    for number, record in enumerate(records):
+        candidates = known.get(_key(record), [])
+        if same := next((each for each in candidates if _is_same(record, each)), None):
+            candidates.remove(same)
+            found[number] = same
+    return found
+
+
+def _key(event: Event) -> tuple[str, ...]:
+    place = (event.network, event.channel.lower())
+    return (*place, event.type.value, event.nick.lower(), event.target.lower(), event.text)
+
+
+def _is_same(record: Event, known: Event) -> bool:
+    if record.msgid and known.msgid:
+        return record.msgid == known.msgid
+    apart = abs(record.time - known.time)
+    return apart <= (OWN_SKEW if record.own else SKEW)

@@ -1,0 +1,189 @@
+"""Two IRC tendrils on one network: one is active and is killed, the other takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from storage.chat_log.event import PUBLIC, SPOKEN
+from storage.db.database import Database
+from storage.log import ChatLog, Query
+from storage.settings import log_path
+from terrarium.config import Config
+from tests.kit.command import begun, line_with, terrarium
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM
+from tests.kit.ircd import Ircd, inspircd
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+
+pytestmark = pytest.mark.process
+
+_HEARD = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!]+)!\S+ PRIVMSG #terrarium :(?P<text>.*)$")
+
+
+class Pair:
+    """Tendrils that share a data folder, and a network with somebody who writes down all."""
+
+    def __init__(self, folder: Path, ircd: Ircd, script: ScriptedOpenAI, ears: IrcClient) -> None:
+        self.data, self.ircd, self.script, self.ears = folder / "data", ircd, script, ears
+        self.config = folder / "terrarium.toml"
+        self.config.write_text(
+            f'[agent]\napi_url = "{script.url}"\n'
+            f'[irc]\nserver = "127.0.0.1"\nport = {ircd.port}\nlines_per_second = 100\n'
+            "person_per_minute = 600\nstandby = true\n"
+        )
+
+    @asynccontextmanager
+    async def tendril(self, nick: str) -> AsyncIterator[Process]:
+        """Run one that has come to the channel as `nick`."""
+        paths = ("--config", str(self.config), "--data", str(self.data))
+        async with begun("run", "irc", *paths, cwd=self.config.parent) as process:
+            await self.ears.expect(rf":{re.escape(nick)}!\S+ JOIN :?#terrarium")
+            yield process
+
+    def heard(self) -> list[tuple[str, str]]:
+        """Return what was said on the channel: nicks and words, in order."""
+        found = map(_HEARD.match, self.ears.lines)
+        return [(match["nick"], match["text"]) for match in found if match]
+
+    async def logged(self) -> list[tuple[str, str]]:
+        """Return the same of the log, once it has as much as was heard. Our own words are logged
+        when the server has confirmed them, which may be a line later."""
+        path = log_path(Config({}, None, self.data))
+        query = Query(scope=PUBLIC, types=SPOKEN, limit=1000)
+        async with Database.open(path) as database, asyncio.timeout(PATIENCE):
+            log = ChatLog(database)
+            while len(events := await log.find(query)) < len(self.heard()):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)  # another process writes it
+        return [(event.nick, event.text) for event in events]
+
+
+def _of(lines: list[tuple[str, str]], nick: str) -> list[str]:
+    return [text for speaker, text in lines if speaker == nick]
+
+
+async def kill(process: Process) -> None:
+    """End a process as a crash would."""
+    process.kill()
+    await process.wait()
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_client(ircd.port, "ears", "server-time") as ears,
+    ):
+        await ears.join(ROOM)
+        yield Pair(tmp_path, ircd, script, ears)
+
+
+async def test_the_standby_takes_over_and_no_line_is_lost_or_logged_twice(pair: Pair) -> None:
+    pair.script.default = lambda body: body["messages"][-1]["content"].split()[-1] + "!"
+    async with (
+        pair.tendril("Terra") as active,
+        pair.tendril("Terra_") as standby,
+        irc_client(pair.ircd.port, "alice") as alice,
+    ):
+        await alice.join(ROOM)
+        for number in range(20):
+            await alice.say(ROOM, f"before {number}")
+        await alice.say(ROOM, ".terrarium say early")
+        await alice.expect(r":Terra!\S+ PRIVMSG #terrarium :alice: early!")
+        await alice.say(ROOM, ".remind 1s the oven")
+        await alice.expect("alice: reminder: the oven")
+        await alice.say(ROOM, "the last words before")
+        await kill(active)
+        for number in range(20):
+            await alice.say(ROOM, "the same again" if number % 3 else f"during {number}")
+        await alice.say(ROOM, ".terrarium say during")
+        await alice.say(ROOM, ".ping")
+        await alice.expect(r":Terra_?!\S+ PRIVMSG #terrarium :alice: (during!|pong)")
+        await alice.expect(r":Terra_?!\S+ PRIVMSG #terrarium :alice: (during!|pong)")
+        await alice.say(ROOM, "Terra: say after")
+        await alice.expect(r":Terra!\S+ PRIVMSG #terrarium :alice: after!")
+        await pair.ears.expect("alice: after!")
+        heard = pair.heard()
+        logged = await pair.logged()
+        assert sorted(logged) == sorted(heard)
+        assert _of(logged, "alice") == _of(heard, "alice")
+        replies = sorted(text for nick, text in heard if nick.startswith("Terra"))
+        assert [text for text in replies if "remind" not in text] == [
+            "alice: after!",
+            "alice: during!",
+            "alice: early!",
+            "alice: pong",
+        ]
+        assert sum("reminder: the oven" in text for text in replies) == 1
+        standby.terminate()
+        assert await standby.wait() == 0
+
+
+async def test_a_question_that_was_being_answered_is_answered_by_the_standby(pair: Pair) -> None:
+    async with (
+        pair.tendril("Terra") as active,
+        pair.tendril("Terra_"),
+        irc_client(pair.ircd.port, "alice") as alice,
+    ):
+        await alice.join(ROOM)
+        pair.script.say(Answer("", hang=True, late=True))
+        await alice.say(ROOM, ".terrarium what is the capital of France?")
+        await pair.script.arrived(1)
+        pair.script.say("Paris.")
+        await kill(active)
+        await alice.expect(r":Terra_?!\S+ PRIVMSG #terrarium :alice: Paris\.")
+        await alice.say(ROOM, ".ping")
+        await alice.expect("alice: pong")
+        await pair.ears.expect("alice: pong")
+        assert sorted(await pair.logged()) == sorted(pair.heard())
+        assert len(pair.script.requests) == 2
+
+
+async def test_one_that_stops_hands_over_at_once_and_stands_by_when_it_comes_back(
+    pair: Pair,
+) -> None:
+    async with pair.tendril("Terra") as active, pair.tendril("Terra_"):
+        active.terminate()
+        assert await active.wait() == 0
+        await pair.ears.expect(r":Terra_!\S+ NICK :?Terra$")
+        async with pair.tendril("Terra_"):
+            pass
+
+
+async def test_only_those_that_are_to_share_the_work_run_beside_one_another(pair: Pair) -> None:
+    paths = ("--config", str(pair.config), "--data", str(pair.data))
+    async with pair.tendril("Terra"):
+        alone = await terrarium("run", "irc", *paths, cwd=pair.data.parent, IRC_STANDBY="false")
+        assert alone.status == 78
+        assert "already runs" in alone.err
+
+
+async def test_one_that_was_frozen_and_replaced_says_nothing_and_stands_by(pair: Pair) -> None:
+    async with (
+        pair.tendril("Terra") as frozen,
+        pair.tendril("Terra_"),
+        irc_client(pair.ircd.port, "alice") as alice,
+    ):
+        await alice.join(ROOM)
+        frozen.send_signal(signal.SIGSTOP)
+        await alice.say(ROOM, ".ping")
+        await alice.expect(r":Terra_!\S+ PRIVMSG #terrarium :alice: pong")
+        frozen.send_signal(signal.SIGCONT)
+        await line_with(frozen.stderr, "standing by")
+        await pair.ears.expect(r":Terra!\S+ QUIT")
+        await pair.ears.expect(r":Terra_!\S+ NICK :?Terra$")
+        await alice.say(ROOM, ".ping")
+        await alice.expect(r":Terra_?!\S+ PRIVMSG #terrarium :alice: pong")
+        await alice.settle()
+        await pair.ears.settle()
+        assert [text for _, text in pair.heard()] == [".ping", "alice: pong"] * 2
+        assert sorted(await pair.logged()) == sorted(pair.heard())
