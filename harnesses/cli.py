@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
@@ -23,13 +23,11 @@ from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
 from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.errors import StorageError, UnusableFile
 from storage.db.private_files import keep_private, tighten_data
-from storage.queues.leases import LeaseLost
 from terrarium.config import ConfigError, load
 from terrarium.logging import Format, Level, configure
 
 if TYPE_CHECKING:
     from harnesses.core.launcher.health import CheckResult
-    from harnesses.core.tendril.base import Tendril
 
 # A command imports what it needs when it runs: so the others start quickly, and a package that
 # is broken is trouble for its own commands only.
@@ -118,31 +116,21 @@ def run(
 ) -> None:
     """Run one tendril."""
     from harnesses.core.addresses import with_agent_address
-    from harnesses.core.launcher.tendrils import tendril as tendril_class
+    from harnesses.core.launcher.tendrils import run_until_stopped, tendril
     from harnesses.core.tendril.crash import report_crash
 
-    kind = tendril_class(name)
+    kind = tendril(name)
     configure(name, *_log_options())
     loaded = with_agent_address(load(config, data))
-    tendril = kind(loaded)
-    with hold_lock(data, name, f"terrarium run {name}", shared=tendril.shares_work):
+    process = kind(loaded)
+    with hold_lock(data, name, f"terrarium run {name}", shared=process.shares_work):
         tighten_data(data)
         try:
-            _run_until_stopped(tendril, lambda: kind(loaded))
+            run_until_stopped(process, lambda: kind(loaded), _tell)
         except (ConfigError, TendrilError, StorageError):
             raise
         except Exception as error:  # noqa: BLE001 -- a tendril is anybody's code
             raise report_crash(name, data, error) from None
-
-
-def _run_until_stopped(process: Tendril, renewed: Callable[[], Tendril]) -> None:
-    """Run a tendril, and one that another has replaced anew, so that it stands by."""
-    while True:
-        try:
-            return asyncio.run(process.run())
-        except LeaseLost as lost:
-            _tell(f"terrarium: {lost}; standing by")
-            process = renewed()
 
 
 @app.command()

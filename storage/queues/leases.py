@@ -149,7 +149,7 @@ class Leases:
 
 
 class _Taken(Exception):
-    """Somebody holds a lease; undoes the transaction."""
+    """A lease that somebody holds; it undoes the transaction."""
 
 
 def _lost(name: str) -> LeaseLost:

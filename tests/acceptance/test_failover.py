@@ -21,7 +21,7 @@ from tests.kit.command import begun, line_with, terrarium
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM
 from tests.kit.ircd import Ircd, inspircd
-from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -135,7 +135,7 @@ async def test_a_question_that_was_being_answered_is_answered_by_the_standby(pai
         irc_client(pair.ircd.port, "alice") as alice,
     ):
         await alice.join(ROOM)
-        pair.script.say(Answer("", hang=True, late=True))
+        pair.script.hang()
         await alice.say(ROOM, ".terrarium what is the capital of France?")
         await pair.script.arrived(1)
         pair.script.say("Paris.")

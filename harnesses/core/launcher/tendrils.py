@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from harnesses.core.errors import TendrilError, UnknownTendril
 from harnesses.core.tendril.base import Tendril
+from storage.queues.leases import LeaseLost
 
 GROUP = "terrarium.tendrils"
 
@@ -31,3 +34,16 @@ def tendril(name: str) -> type[Tendril]:
             f'the tendril "{name}" cannot be loaded from {entry.value}: {error}'
         ) from error
     return kind
+
+
+def run_until_stopped(
+    process: Tendril, again: Callable[[], Tendril], say: Callable[[str], None]
+) -> None:
+    """Run a tendril until it is told to stop; `again` makes one that stands by for who has replaced
+    it. Raises what it raises."""
+    while True:
+        try:
+            return asyncio.run(process.run())
+        except LeaseLost as lost:
+            say(f"terrarium: {lost}; standing by")
+            process = again()
