@@ -71,7 +71,7 @@ class IrcTendril(Tendril):
         """Serve until told to stop; with `standby` only while no other process does. Raises what
         `serve` raises, and LeaseLost when another process has taken over."""
         if self.shares_work:
-            await self._failover.run(self.database_path(), super().run)
+            await self._failover.run(self.database_address(), super().run)
         else:
             await super().run()
 

@@ -15,7 +15,7 @@ import pytest
 from storage.chat_log.event import PUBLIC, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from storage.settings import log_path
+from storage.settings import log_address
 from terrarium.config import Config
 from tests.kit.command import begun, line_with, terrarium
 from tests.kit.irc_client import IrcClient, irc_client
@@ -23,6 +23,7 @@ from tests.kit.irc_tendril import ROOM
 from tests.kit.ircd import Ircd, inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.postgres import postgres_database
 
 pytestmark = pytest.mark.process
 
@@ -30,22 +31,32 @@ _HEARD = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!]+)!\S+ PRIVMSG #terrarium :(?P<te
 
 
 class Pair:
-    """Tendrils that share a data folder, and a network with somebody who writes down all."""
+    """Tendrils that share a log, and a network with somebody who writes down all.
 
-    def __init__(self, folder: Path, ircd: Ircd, script: ScriptedOpenAI, ears: IrcClient) -> None:
-        self.data, self.ircd, self.script, self.ears = folder / "data", ircd, script, ears
-        self.config = folder / "terrarium.toml"
+    They share a data folder, or are on machines of their own with a database at `url`.
+    """
+
+    def __init__(
+        self, folder: Path, ircd: Ircd, script: ScriptedOpenAI, ears: IrcClient, url: str = ""
+    ) -> None:
+        self.folder, self.ircd, self.script, self.ears = folder, ircd, script, ears
+        self.config, self._url = folder / "terrarium.toml", url
         self.config.write_text(
             f'[agent]\napi_url = "{script.url}"\n'
             f'[irc]\nserver = "127.0.0.1"\nport = {ircd.port}\nlines_per_second = 100\n'
             "person_per_minute = 600\nstandby = true\n"
+            + (f'[storage]\nurl = "{url}"\n' if url else "")
         )
+
+    def arguments(self, machine: str) -> tuple[str, ...]:
+        """Return the command that runs one on a machine."""
+        data = self.folder / (machine if self._url else "data")
+        return ("run", "irc", "--config", str(self.config), "--data", str(data))
 
     @asynccontextmanager
     async def tendril(self, nick: str) -> AsyncIterator[Process]:
-        """Run one that has come to the channel as `nick`."""
-        paths = ("--config", str(self.config), "--data", str(self.data))
-        async with begun("run", "irc", *paths, cwd=self.config.parent) as process:
+        """Run one that has come to the channel as `nick`, on a machine of that name."""
+        async with begun(*self.arguments(nick), cwd=self.folder) as process:
             await self.ears.expect(rf":{re.escape(nick)}!\S+ JOIN :?#terrarium")
             yield process
 
@@ -57,9 +68,10 @@ class Pair:
     async def logged(self) -> list[tuple[str, str]]:
         """Return the same of the log, once it has as much as was heard. Our own words are logged
         when the server has confirmed them, which may be a line later."""
-        path = log_path(Config({}, None, self.data))
+        storage = {"url": self._url} if self._url else {}
+        address = log_address(Config({"storage": storage}, None, self.folder / "data"))
         query = Query(scope=PUBLIC, types=SPOKEN, limit=1000)
-        async with Database.open(path) as database, asyncio.timeout(PATIENCE):
+        async with Database.open(address) as database, asyncio.timeout(PATIENCE):
             log = ChatLog(database)
             while len(events := await log.find(query)) < len(self.heard()):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)  # another process writes it
@@ -76,15 +88,16 @@ async def kill(process: Process) -> None:
     await process.wait()
 
 
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+@pytest.fixture(params=["sqlite", "postgres"])
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pair]:
+    url = postgres_database() if request.param == "postgres" else ""
     async with (
         inspircd() as ircd,
         ScriptedOpenAI() as script,
         irc_client(ircd.port, "ears", "server-time") as ears,
     ):
         await ears.join(ROOM)
-        yield Pair(tmp_path, ircd, script, ears)
+        yield Pair(tmp_path, ircd, script, ears, url)
 
 
 async def test_the_standby_takes_over_and_no_line_is_lost_or_logged_twice(pair: Pair) -> None:
@@ -160,11 +173,11 @@ async def test_one_that_stops_hands_over_at_once_and_stands_by_when_it_comes_bac
 
 
 async def test_only_those_that_are_to_share_the_work_run_beside_one_another(pair: Pair) -> None:
-    paths = ("--config", str(pair.config), "--data", str(pair.data))
     async with pair.tendril("Terra"):
-        alone = await terrarium("run", "irc", *paths, cwd=pair.data.parent, IRC_STANDBY="false")
-        assert alone.status == 78
-        assert "already runs" in alone.err
+        command = pair.arguments("another machine")
+        alone = await terrarium(*command, cwd=pair.folder, IRC_STANDBY="false")
+        assert alone.status != 0
+        assert re.search("already runs|another IRC tendril is active", alone.err)
 
 
 async def test_one_that_was_frozen_and_replaced_says_nothing_and_stands_by(pair: Pair) -> None:
