@@ -14,8 +14,7 @@ from harnesses.irc.failover.failover import Failover
 from harnesses.irc.policy.retention import run_retention
 from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
-from harnesses.irc.transport.network import Network
-from harnesses.irc.transport.networks import Networks, describe_refusal
+from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence
 from llm.web.fetcher import Fetcher
 from llm.web.titles import LIMITS
 from storage.chat_log.event import Place
@@ -132,28 +131,15 @@ class IrcTendril(Tendril):
         """Keep the status file up to date, until cancelled."""
         while True:
             if away := self.networks.incomplete:
-                self.status.waiting("; ".join(_missing(network) for network in away))
+                self.status.waiting("; ".join(describe_absence(network) for network in away))
                 await asyncio.sleep(_POLL_WAITING)
             elif trouble := self.services.log.trouble:
                 self.status.waiting(f"the disk: {trouble}")
                 await asyncio.sleep(_POLL)
             else:
-                known = [_whereabouts(network) for network in self.networks.values()]
+                known = [describe_presence(network) for network in self.networks.values()]
                 self.status.ready(", ".join([*known, *self.events.proactive.summary()]))
                 await asyncio.sleep(_POLL)
-
-
-def _missing(network: Network) -> str:
-    """Return why a network cannot be used yet, for people."""
-    why = [network.problem, *map(describe_refusal, network.refusals)]
-    said = "; ".join(filter(None, why))
-    return f"not yet on {network.name}" + (f" ({said})" if said else "")
-
-
-def _whereabouts(network: Network) -> str:
-    problems = [*map(describe_refusal, network.refusals), network.problem]
-    here = f"{network.nick} on {' '.join(network.channels)} of {network.name}"
-    return "; ".join([here, *filter(None, problems)])
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

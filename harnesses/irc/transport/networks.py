@@ -67,6 +67,20 @@ def describe_refusal(refusal: JoinRefusal) -> str:
     )
 
 
+def describe_absence(network: Network) -> str:
+    """Return for people why a network cannot be used yet."""
+    why = [network.problem, *map(describe_refusal, network.refusals)]
+    said = "; ".join(filter(None, why))
+    return f"not yet on {network.name}" + (f" ({said})" if said else "")
+
+
+def describe_presence(network: Network) -> str:
+    """Return for people where we are on a network, and where not and why."""
+    problems = [*map(describe_refusal, network.refusals), network.problem]
+    here = f"{network.nick} on {' '.join(network.channels)} of {network.name}"
+    return "; ".join([here, *filter(None, problems)])
+
+
 def _plugin_host(modules: tuple[str, ...]) -> Callable[[Network], PluginHost] | None:
     """Return what runs the irc3 plugins of a network; irc3 is loaded only where there are some."""
     if not modules:
