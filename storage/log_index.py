@@ -62,6 +62,8 @@ INSERT INTO people_days VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (nick, channel_id,
 DO UPDATE SET lines = people_days.lines + excluded.lines,
 replies = people_days.replies + excluded.replies""",
 }
+DERIVED_TABLES = frozenset({"partitions", *_COUNT})
+"""The tables that `add_events` fills, besides the index itself."""
 _DELETE_EMPTY = (
     "DELETE FROM hours WHERE channel_id = ? AND hour = ? AND lines <= 0",
     "DELETE FROM people WHERE channel_id = ? AND nick = ? AND lines <= 0",

@@ -10,7 +10,6 @@ import os
 import pwd
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -88,9 +88,15 @@ class PostgresServer:
 
     def kill(self) -> None:
         """End the server and all its processes as a crash would."""
-        children = _children(self.pid)
-        for pid in (self.pid, *children):
-            _kill(pid)
+        server = psutil.Process(self.pid)
+        server.suspend()  # it has no more children while we look
+        processes = [*server.children(), server]
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        # As long as one of them is there a new server refuses to start.
+        _, left = psutil.wait_procs(processes, timeout=PATIENCE)
+        assert not left
 
     def stop(self) -> None:
         """Stop the server at once."""
@@ -108,16 +114,6 @@ class PostgresServer:
                 f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8' LOCALE 'C'".encode()
             )
         return self.url(name)
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _children(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(each) for each in text.split()]
 
 
 def binaries() -> Path:

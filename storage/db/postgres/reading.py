@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import psycopg
 
 from storage.connection import Row, Values
 from storage.db.address import PREFIX, PostgresSchema
-from storage.db.postgres.connection import PostgresConnection, adapt, row_factory
+from storage.db.errors import Unavailable
+from storage.db.postgres.connection import PostgresConnection, adapt, row_factory, translate
 
 _SCHEMAS = """
 SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
     AND to_regclass(quote_ident(nspname) || '.' || CAST(? AS TEXT)) IS NOT NULL ORDER BY 1"""
+
+_SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+_PAUSE = 0.1  # seconds
+
+
+def schemas(url: str) -> list[PostgresSchema]:
+    """Return all schemas of a database in which something is kept. Blocks. Raises Unavailable."""
+    try:
+        with psycopg.connect(url) as raw:
+            rows = raw.execute(translate(_SCHEMAS), [PREFIX, "turns"]).fetchall()
+    except psycopg.Error as error:
+        raise Unavailable(f"the database cannot be read: {error}") from error
+    return [PostgresSchema(url, row[0].removeprefix(PREFIX)) for row in rows]
+
+
+def is_in_use(address: PostgresSchema, patience: float) -> bool:
+    """Return True if a process, on whichever machine, has the schema open for longer than
+    `patience` seconds. Blocks. Raises Unavailable."""
+    until = time.monotonic() + patience
+    try:
+        with psycopg.connect(address.url, autocommit=True) as raw:
+            while True:
+                row = raw.execute(_SESSIONS, [address.schema]).fetchone()
+                if row is None or not row[0]:
+                    return False
+                if time.monotonic() > until:
+                    return True
+                time.sleep(_PAUSE)
+    except psycopg.Error as error:
+        raise Unavailable(f"the database cannot be read: {error}") from error
 
 
 def read_schemas(

@@ -1,0 +1,158 @@
+"""`terrarium storage migrate`: everything that is kept, from files into PostgreSQL or back.
+
+Each store, a file or a schema, is copied and compared while it is in use. What was written since is
+copied once nothing runs any more; so nobody waits for more than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harnesses.core.errors import TendrilError
+from harnesses.core.launcher.lock import hold_lock
+from harnesses.core.options import ConfigFile, DataFolder
+from harnesses.core.tendril.status import ProcessState, reports
+from storage.db.address import Address, PostgresSchema
+from storage.db.database import Database
+from storage.db.neighbours import other_files
+from storage.settings import StorageSettings, log_path
+from storage.transfer.transfer import Transfer
+from terrarium.config import Config, load
+
+storage = typer.Typer(help="Where everything is kept.", no_args_is_help=True)
+
+_SCHEMES = ("postgresql://", "postgres://")
+_LOG = "irc"
+_CLOSING = 5.0  # seconds for PostgreSQL to notice that our own connections are gone
+
+Tell = Callable[[str], None]
+
+
+@storage.callback()
+def _group() -> None:
+    """Keep `migrate` a verb of its own, also while it is the only one."""
+
+
+@storage.command()
+def migrate(
+    to: Annotated[
+        str, typer.Option(metavar="URL|DIR", help="postgresql://..., or an empty folder for files.")
+    ],
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """Move everything into a PostgreSQL database, or from there back into files.
+
+    It copies and compares while everything runs. Then stop everything and run it again: that copies
+    what was written since. After a break the same command goes on where it was.
+    """
+    loaded = load(config, data)
+    moved = asyncio.run(move_all(loaded, to, lambda text: typer.echo(text, err=True)))
+    typer.echo(f"moved {', '.join(moved)} to {_shown(to)}")
+    typer.echo(_next_step(loaded, to))
+
+
+async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
+    """Move every store to a URL or into a folder; return their names.
+
+    Raises TendrilError when nothing is there or something runs still, and StorageError.
+    """
+    pairs = await _pairs(config, to)
+    if not pairs:
+        raise TendrilError(f"there is nothing to move in {config.data}")
+    for name, (source, target) in pairs.items():
+        async with Database.open(source) as here, Database.open(target) as there:
+            await _copy(name, await Transfer.begin(here, there), tell)
+    with hold_lock(config.data, "up", "terrarium up"):
+        await _require_stopped(config, pairs)
+        for name, (source, target) in pairs.items():
+            async with Database.open(source) as here, Database.open(target) as there:
+                transfer = await Transfer.begin(here, there)
+                if not transfer.is_over:
+                    rows = await transfer.finish()
+                    tell(f"{name}: finished, {sum(rows.values()):,} rows")
+    return list(pairs)
+
+
+async def _copy(name: str, transfer: Transfer, tell: Tell) -> None:
+    if transfer.is_over:
+        tell(f"{name}: moved before")
+        return
+    steps: dict[str, int] = {}
+    while (table := await transfer.step()) is not None:
+        steps[table] = steps.get(table, 0) + 1
+        tell(f"{name}: {table}, step {steps[table]}")
+    rows = await transfer.verify()
+    tell(f"{name}: copied and compared, {sum(rows.values()):,} rows")
+
+
+async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address]]:
+    """Return from where to where each store moves, by name. Raises TendrilError, StorageError."""
+    url = config.section(StorageSettings).url
+    if to.startswith(_SCHEMES):
+        if url is not None:
+            raise TendrilError("everything is in PostgreSQL already ([storage] url)")
+        return {name: (path, PostgresSchema(to, name)) for name, path in _files(config)}
+    if url is None:
+        raise TendrilError(
+            "everything is in files; --to takes a URL: postgresql://USER@HOST/DATABASE"
+        )
+    return {
+        schema.name: (schema, Path(to) / f"{schema.name}.db")
+        for schema in await _schemas(url.get_secret_value())
+    }
+
+
+def _files(config: Config) -> Iterator[tuple[str, Path]]:
+    """Yield the name and the path of each file. Raises TendrilError when two have one name."""
+    log = log_path(config)
+    if log.exists():
+        yield _LOG, log
+    for path in other_files(config.data, log):
+        if path.stem == _LOG:
+            raise TendrilError(f"{path} is not the log, which is {log}; move it away first")
+        yield path.stem, path
+
+
+async def _schemas(url: str) -> Sequence[PostgresSchema]:
+    from storage.db.postgres.reading import schemas
+
+    return await asyncio.to_thread(schemas, url)
+
+
+async def _require_stopped(config: Config, pairs: Mapping[str, tuple[Address, Address]]) -> None:
+    """Raise TendrilError while somebody may write to what is moved."""
+    again = "stop it and run this again, which copies what has been written since"
+    for each in reports(config.data):
+        if each.state is not ProcessState.STOPPED and each.is_fresh:
+            raise TendrilError(f"all is copied, but {each.name} (process {each.pid}) runs; {again}")
+    for source, _ in pairs.values():
+        if isinstance(source, PostgresSchema):
+            from storage.db.postgres.reading import is_in_use
+
+            if await asyncio.to_thread(is_in_use, source, _CLOSING):
+                raise TendrilError(f"all is copied, but a process somewhere uses {source}; {again}")
+
+
+def _shown(to: str) -> str:
+    """Return where it went, without a password."""
+    return str(PostgresSchema(to, "all stores")) if to.startswith(_SCHEMES) else to
+
+
+def _next_step(config: Config, to: str) -> str:
+    if to.startswith(_SCHEMES):
+        return (
+            'Now set [storage] url = "..." (or STORAGE_URL) and start again. The files in'
+            f" {config.data} are as they were; nothing that people ask to be forgotten from now on"
+            " is removed from them, so delete them once all is well."
+        )
+    return (
+        f"Now remove [storage] url, put the files of {to} into the data folder and start again. The"
+        " database is as it was; nothing that people ask to be forgotten from now on is removed"
+        " from it, so drop it once all is well."
+    )

@@ -1,0 +1,346 @@
+"""Copying a store into an empty one, piece by piece, while others read and write it.
+
+From the first moment on every change is noted in the source (`storage.transfer.changes`). A step
+reads the next rows, and what has changed, from one snapshot of the source, and writes both in one
+transaction of the target. So what has been copied is always a part of what the source was at one
+moment, a step that was interrupted is made again or not at all, and whoever is killed goes on from
+there. In the end the target has all of a snapshot and is compared with it, row by row. What was
+written since is the last delta; only that is left to do while nobody writes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from storage import log_index
+from storage.chat_log import deletion
+from storage.connection import Connection, Dialect
+from storage.db.database import Database
+from storage.db.secure_delete import secure_delete
+from storage.transfer import changes
+from storage.transfer.changes import Change
+from storage.transfer.checksum import Checksum, checksums
+from storage.transfer.errors import NotTheSame, TransferRefused
+from storage.transfer.tables import CHANGES, EVENTS, STATE, Table, Values, tables
+
+PIECE = 2_000
+"""Rows, or changes, that one step copies."""
+
+_TO_BE_COPIED = ""
+_COUNTS_UP = "SELECT 1 FROM sqlite_master WHERE name = ? AND sql LIKE '%AUTOINCREMENT%'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """The position of the copying in a table: after the key `after`, or at its end."""
+
+    after: Values | None = None
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Delta:
+    """The rows of a table that were changed: their new values, and the keys of those gone."""
+
+    rows: Sequence[Values]
+    gone: Sequence[Values]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of one snapshot that one step copies: `rows` are the next of `table`."""
+
+    changes: Sequence[Change]
+    deltas: Mapping[str, _Delta]
+    table: Table | None = None
+    rows: Sequence[Values] = ()
+    position: _Position = field(default_factory=_Position)
+    checksums: Mapping[str, Checksum] = field(default_factory=dict)
+
+
+class Transfer:
+    """The move of all that one store has into another. Get one with `begin`."""
+
+    def __init__(
+        self, source: Database, target: Database, moved: Sequence[Table], is_over: bool
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._tables = moved
+        self._positions: dict[str, _Position] = {}
+        self.is_over = is_over
+        """True once `finish` has returned, in whichever process."""
+
+    def __repr__(self) -> str:
+        return f"<Transfer of {self._source} to {self._target}>"
+
+    @classmethod
+    async def begin(cls, source: Database, target: Database) -> Transfer:
+        """Begin, or go on with what was begun before. Raises TransferRefused when the target holds
+        something else, and Unavailable."""
+        postgres = target if target.dialect is Dialect.POSTGRES else source
+        moved = await tables(postgres)
+        transfer, is_over = await target.read(_state)
+        noted = await source.read(changes.noted_for)
+        self = cls(source, target, moved, is_over)
+        if is_over:
+            if noted == transfer:
+                await source.write(lambda db: changes.end(db, moved))
+            return self
+        if not transfer:
+            transfer = secrets.token_hex(8)
+            await target.write(lambda db: self._make_state(db, transfer))
+        if noted != transfer:
+            if await target.read(self._has_rows):
+                raise TransferRefused(
+                    f"{target.address} has a part of another copy; remove it and begin again"
+                )
+            await source.write(lambda db: self._note_changes(db, noted, transfer))
+        self._positions = await target.read(_positions)
+        return self
+
+    async def step(self) -> str | None:
+        """Copy a piece; return the name of the table that it was of, None when nothing was left.
+
+        Raises NotTheSame, Unavailable.
+        """
+        piece = await self._source.read(self._next_piece)
+        if piece.table is None and not piece.changes:
+            return None
+        await self._apply(piece)
+        if piece.table is not None:
+            self._positions[piece.table.name] = piece.position
+            return piece.table.name
+        return CHANGES
+
+    async def verify(self) -> dict[str, int]:
+        """Compare every row with a snapshot of the source; return how many rows each table has.
+
+        All must have been copied. Raises NotTheSame, Unavailable.
+        """
+        piece = await self._source.read(self._whole_piece)
+        await self._apply(piece)
+        found = await self._target.read(lambda db: checksums(db, self._tables))
+        for name, wanted in piece.checksums.items():
+            if found[name] != wanted:
+                raise NotTheSame(_difference(self._target, name, wanted.rows, found[name].rows))
+        return {name: checksum.rows for name, checksum in found.items()}
+
+    async def finish(self) -> dict[str, int]:
+        """Copy what was written last, and end the transfer; nobody may write to the source any
+        more. Return how many rows each table has. Raises NotTheSame, Unavailable.
+        """
+        while await self.step() is not None:
+            pass
+        await self._apply(await self._source.read(self._rest))
+        counted = await self._source.read(self._count)
+        found = await self._target.read(self._count)
+        for name, wanted in counted.items():
+            if found[name] != wanted:
+                raise NotTheSame(_difference(self._target, name, wanted, found[name]))
+        counters = await self._source.read(self._counters)
+        await self._target.write(lambda db: self._end_state(db, counters))
+        await self._source.write(lambda db: changes.end(db, self._tables))
+        self.is_over = True
+        return found
+
+    def _next_piece(self, db: Connection) -> _Piece:
+        changed = changes.read(db, PIECE)
+        table = self._unfinished()
+        if table is None or len(changed) == PIECE:
+            return _Piece(changed, self._deltas(db, changed))
+        position = self._positions[table.name]
+        rows = table.page(db, position.after, PIECE)
+        after = table.key_of(rows[-1]) if rows and table.key else None
+        is_whole = len(rows) < PIECE
+        return _Piece(changed, self._deltas(db, changed), table, rows, _Position(after, is_whole))
+
+    def _whole_piece(self, db: Connection) -> _Piece:
+        changed = changes.read(db)
+        deltas = self._deltas(db, changed) | self._small(db)
+        return _Piece(changed, deltas, checksums=checksums(db, self._tables))
+
+    def _rest(self, db: Connection) -> _Piece:
+        changed = changes.read(db)
+        return _Piece(changed, self._deltas(db, changed) | self._small(db))
+
+    def _unfinished(self) -> Table | None:
+        return next((t for t in self._tables if not self._positions[t.name].is_whole), None)
+
+    def _small(self, db: Connection) -> dict[str, _Delta]:
+        """Return all rows of the tables whose changes are not noted."""
+        return {
+            table.name: _Delta(table.page(db, None, PIECE), ())
+            for table in self._tables
+            if not table.key
+        }
+
+    def _deltas(self, db: Connection, changed: Sequence[Change]) -> dict[str, _Delta]:
+        """Return what became of changed rows, but of tables that are still to be copied."""
+        deltas: dict[str, _Delta] = {}
+        for table in self._tables:
+            position = self._positions[table.name]
+            keys = [change.key for change in changed if change.table == table.name]
+            if keys and (position.is_whole or position.after is not None):
+                rows = table.rows(db, keys)
+                there = {table.key_of(row) for row in rows}
+                deltas[table.name] = _Delta(rows, [key for key in keys if key not in there])
+        return deltas
+
+    async def _apply(self, piece: _Piece) -> None:
+        """Write a piece to the target, look whether it is there, and remove the notes of it."""
+        events = piece.deltas.get(EVENTS)
+        if events and events.gone:  # somebody was forgotten: nothing may be left of it here either
+            async with secure_delete(self._target):
+                await self._target.write(lambda db: self._write(db, piece))
+                await deletion.scrub(self._target)
+        else:
+            await self._target.write(lambda db: self._write(db, piece))
+        await self._target.read(lambda db: self._check(db, piece.deltas))
+        if piece.changes:
+            await self._source.write(lambda db: changes.forget(db, piece.changes))
+
+    def _write(self, db: Connection, piece: _Piece) -> None:
+        for table in reversed(self._tables):
+            if (delta := piece.deltas.get(table.name)) is None:
+                continue
+            if not table.key:
+                db.execute(f"DELETE FROM {table.name}")
+            elif delta.gone:
+                if table.name == EVENTS:
+                    _unindex(db, table.rows(db, delta.gone))
+                table.delete(db, delta.gone)
+        for table in self._tables:
+            if delta := piece.deltas.get(table.name):
+                _put(db, table, delta.rows)
+        if piece.table is not None:
+            _put(db, piece.table, piece.rows)
+            after, is_whole = piece.position.after, piece.position.is_whole
+            db.execute(
+                f"UPDATE {STATE} SET after = ?, is_whole = ? WHERE name = ?",
+                [json.dumps(after) if after else _TO_BE_COPIED, int(is_whole), piece.table.name],
+            )
+
+    def _check(self, db: Connection, deltas: Mapping[str, _Delta]) -> None:
+        for table in self._tables:
+            delta = deltas.get(table.name)
+            if delta is None or not table.key:
+                continue
+            keys = [*map(table.key_of, delta.rows), *delta.gone]
+            if set(table.rows(db, keys)) != set(delta.rows):
+                raise NotTheSame(f"{self._target.address}: {table.name} did not take a change")
+
+    def _count(self, db: Connection) -> dict[str, int]:
+        return {table.name: table.count(db) for table in self._tables}
+
+    def _has_rows(self, db: Connection) -> bool:
+        return any(table.page(db, None, 1) for table in self._tables)
+
+    def _make_state(self, db: Connection, transfer: str) -> None:
+        if self._has_rows(db):
+            raise TransferRefused(
+                f"{self._target.address} has something in it already; name an empty place"
+            )
+        db.execute(
+            f"CREATE TABLE {STATE} (name TEXT PRIMARY KEY, after TEXT NOT NULL, is_whole INTEGER)"
+        )
+        rows = [(table.name, _TO_BE_COPIED, 0) for table in self._tables]
+        db.executemany(f"INSERT INTO {STATE} VALUES (?, ?, ?)", [("", transfer, 0), *rows])
+
+    def _note_changes(self, db: Connection, noted: str, transfer: str) -> None:
+        if noted:  # for a copy that was given up
+            changes.end(db, self._tables)
+        changes.begin(db, self._tables, transfer)
+
+    def _counters(self, db: Connection) -> dict[str, int]:
+        """Return the numbers that counters have reached, by table: none is given away twice."""
+        found = {}
+        for table in self._tables:
+            if table.counter:
+                found[table.name] = max(
+                    _last_number(db, table),
+                    int(
+                        db.execute(
+                            f'SELECT coalesce(max("{table.counter}"), 0) FROM {table.name}'
+                        ).fetchone()[0]
+                    ),
+                )
+        return found
+
+    def _end_state(self, db: Connection, counters: Mapping[str, int]) -> None:
+        for table in self._tables:
+            if number := counters.get(table.name):
+                _set_last_number(db, table, number)
+        db.execute(f"DELETE FROM {STATE} WHERE name <> ''")
+        db.execute(f"UPDATE {STATE} SET is_whole = 1")
+
+
+def _state(db: Connection) -> tuple[str, bool]:
+    """Return which transfer a target is of, and whether that is over."""
+    if not changes.has_table(db, STATE):
+        return "", False
+    row = db.execute(f"SELECT after, is_whole FROM {STATE} WHERE name = ''").fetchone()
+    return str(row[0]), bool(row[1])
+
+
+def _positions(db: Connection) -> dict[str, _Position]:
+    rows = db.execute(f"SELECT name, after, is_whole FROM {STATE} WHERE name <> ''")
+    return {
+        row[0]: _Position(tuple(json.loads(row[1])) if row[1] else None, bool(row[2]))
+        for row in rows
+    }
+
+
+def _put(db: Connection, table: Table, rows: Sequence[Values]) -> None:
+    """Put rows into a table; events also into the index and the counters."""
+    if table.name != EVENTS:
+        table.put(db, rows)
+        return
+    known = {row[0]: row for row in table.rows(db, [row[:1] for row in rows])}
+    new = [row for row in rows if known.get(row[0]) != row]
+    _unindex(db, [known[row[0]] for row in new if row[0] in known])
+    table.put(db, new)
+    if new:
+        drift = max(row[0] - row[3] // 1000 for row in new)
+        log_index.add_events(db, new, _private(db), max(0, drift))
+
+
+def _unindex(db: Connection, rows: Sequence[Values]) -> None:
+    if rows:
+        log_index.remove_events(db, rows, _private(db))
+
+
+def _private(db: Connection) -> set[int]:
+    return {row[0] for row in db.execute("SELECT id FROM channels WHERE private = 1")}
+
+
+def _last_number(db: Connection, table: Table) -> int:
+    if db.dialect is Dialect.POSTGRES:
+        name = db.execute(
+            "SELECT pg_get_serial_sequence(?, ?)", [table.name, table.counter]
+        ).fetchone()[0]
+        row = db.execute(f"SELECT last_value, is_called FROM {name}").fetchone()
+        return int(row[0]) if row[1] else 0
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", [table.name]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _set_last_number(db: Connection, table: Table, number: int) -> None:
+    if db.dialect is Dialect.POSTGRES:
+        db.execute(
+            "SELECT setval(pg_get_serial_sequence(?, ?), ?)", [table.name, table.counter, number]
+        )
+    elif db.execute(_COUNTS_UP, [table.name]).fetchone():
+        db.execute("DELETE FROM sqlite_sequence WHERE name = ?", [table.name])
+        db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", [table.name, number])
+
+
+def _difference(target: Database, name: str, wanted: int, found: int) -> str:
+    counts = f"{found} rows instead of {wanted}" if wanted != found else "other contents"
+    return (
+        f"{target.address}: {name} has {counts}; the source is as it was, so remove the copy and"
+        " begin again"
+    )
