@@ -136,6 +136,7 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
             await root.expect(r"NOTICE root :model = big \(set for \*\)$")
             await root.expect(r"NOTICE root :logging = True \(default\)$")
             await root.expect(r"NOTICE root :proactive = test \(set for #terrarium\)$")
+            await root.expect(r"NOTICE root :titles = False \(default\)$")
             again = f"line_budget is as configured on {ROOM}."
             assert await told(root, f"!set {ROOM} budget default") == again
             assert await told(root, "!set budget") == "line_budget = 3"
