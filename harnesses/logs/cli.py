@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from harnesses.core.counted import counted
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.terminal import strip_control_chars
 from harnesses.logs import log_reading, maintenance
@@ -136,7 +137,7 @@ def import_(command: ImportCommand) -> None:
         format=command.format,
         encoding=command.encoding,
     )
-    _report(_import_files(config, command.paths, options))
+    _report(_import_files(config, command.paths, options), command.paths)
 
 
 def _import_files(config: Config, paths: list[str], options: ImportOptions) -> ImportStats:
@@ -153,11 +154,11 @@ def _import_files(config: Config, paths: list[str], options: ImportOptions) -> I
         return asyncio.run(import_logs(config, paths, options, on_progress))
 
 
-def _report(stats: ImportStats) -> None:
+def _report(stats: ImportStats, paths: list[str]) -> None:
     """Say what became of the lines. Exit status 1 when something that was to be read was not."""
     typer.echo(
-        f"{stats.files} files: {stats.imported} events imported, {stats.present} already there,"
-        f" {stats.unclear} lines not understood"
+        f"{counted(stats.files, 'file')}: {counted(stats.imported, 'event')} imported,"
+        f" {stats.present} already there, {counted(stats.unclear, 'line')} not understood"
     )
     places = sorted(map(str, stats.places))
     if places:
@@ -170,9 +171,10 @@ def _report(stats: ImportStats) -> None:
         typer.echo(strip_control_chars(f"  left out: {reason}"), err=True)
     if stats.refused_lines:
         typer.echo(f"  {stats.refused_lines} lines left out in all; correct them, and import again")
-    if not stats.files and not stats.refused:
-        typer.echo("  no such file", err=True)
-    if not stats.files or stats.refused_lines:
+    missing = [path for path in paths if not files([path])]
+    if missing:
+        typer.echo(strip_control_chars(f"  no such file: {', '.join(missing)}"), err=True)
+    if missing or not stats.files or stats.refused_lines:
         raise typer.Exit(1)
 
 

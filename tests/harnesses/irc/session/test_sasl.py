@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.errors import SaslFailed
 from harnesses.irc.session.scram import Scram
@@ -52,6 +53,15 @@ def test_plain_says_whom_to_act_for_who_we_are_and_the_password() -> None:
     assert story.sent() == ["AUTHENTICATE amlsbGVzAGppbGxlcwBzZXNhbWU="]
     story.feed(*LOGGED_IN)
     assert story.sent() == ["CAP END"]
+
+
+def test_who_we_are_logged_in_as_is_in_the_log() -> None:
+    story = Story(sasl=["plain"], **JILLES)
+    asked(story)
+    with capture_logs() as logs:
+        story.feed("AUTHENTICATE +", *LOGGED_IN, *WELCOME)
+    assert [(entry["event"], entry["account"]) for entry in logs] == [("irc.logged_in", "jilles")]
+    assert story.session.login_problem == ""
 
 
 @pytest.mark.parametrize(
