@@ -23,7 +23,9 @@ from storage.log import ChatLog
 from storage.queues.pastes import Pastes
 
 QUESTIONS = 0.5
-"""Questions a second that an address may ask in the chat box; five at once."""
+"""Questions a second that an address may ask, in the chat box and over MCP; five at once."""
+
+TOO_FAST = "You ask faster than I can answer; wait a few seconds."
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from harnesses.web.app_state import TOO_FAST
 from harnesses.web.chat_session import ChatSession
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import Scope
@@ -25,11 +27,13 @@ class ConversationAnswer(BaseModel):
 
 
 class AskTool:
-    """The tool over `chat`, whose model looks up no more than `scope` shows."""
+    """The tool over `chat`, whose model looks up no more than `scope` shows. `try_acquire` takes
+    a question from what the client may ask, and returns whether there was one."""
 
-    def __init__(self, chat: ChatSession, scope: Scope) -> None:
+    def __init__(self, chat: ChatSession, scope: Scope, try_acquire: Callable[[], bool]) -> None:
         self._chat = chat
         self._scope = scope
+        self._try_acquire = try_acquire
 
     @tool(mcp=True, timeout=_LONGEST)
     async def ask(
@@ -43,6 +47,8 @@ class AskTool:
         """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
         if conversation and not _CONVERSATION.fullmatch(conversation):
             raise ToolError("conversation: leave it out, or write what an earlier answer said")
+        if not self._try_acquire():
+            raise ToolError(TOO_FAST)
         conversation = conversation or secrets.token_hex(16)
         result = await self._chat.ask(self._name(conversation), question, self._scope, _ignore)
         if not result.ok:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -13,7 +14,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
-from harnesses.web.app_state import AppState
+from harnesses.web.app_state import AppState, address_of
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.mcp.ask_tool import AskTool
 from harnesses.web.mcp.log_tools import McpLogTools
@@ -99,7 +100,8 @@ class _Handlers:
         base = state.settings.public_url or str(request.base_url).rstrip("/")
         owners: list[object] = [McpLogTools(state.log, viewer.scope, base)]
         if viewer.is_authenticated:
-            owners += [AskTool(state.chat, viewer.scope), *state.tool_owners]
+            try_acquire = partial(state.questions.try_acquire, address_of(request))
+            owners += [AskTool(state.chat, viewer.scope, try_acquire), *state.tool_owners]
         return Toolbox.from_owners(*owners).for_mcp()
 
     def _resources(self, context: Context) -> LogResources:

@@ -17,7 +17,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from harnesses.web.app_state import AppState, AppStateDep, ScopeDep, address_of, require_token
+from harnesses.web.app_state import (
+    TOO_FAST,
+    AppState,
+    AppStateDep,
+    ScopeDep,
+    address_of,
+    require_token,
+)
 from harnesses.web.auth.middleware import refuse
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
@@ -63,8 +70,7 @@ async def ask(
 ) -> Response:
     """Answer as lines of JSON: `{"text"}` for each piece, at last `{"html", "ok"}`."""
     if not state.questions.try_acquire(address_of(request)):
-        text = "You ask faster than I can answer; wait a few seconds."
-        return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": "2"})
+        return refuse(HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
     conversation = _conversation(request)
     fresh = None if conversation else secrets.token_hex(16)
     name = _name(conversation or fresh or "")

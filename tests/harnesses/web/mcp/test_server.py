@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from harnesses.web.app_state import TOO_FAST
 from harnesses.web.tendril import WebTendril
 from llm.tools.toolbox import tool
 from tests.kit.mcp_client import mcp_client, text, value
@@ -114,6 +115,24 @@ async def test_a_wrong_argument_is_a_result_that_says_which(tmp_path: Path) -> N
             assert words in text(result)
         with pytest.raises(MCPError, match="no such tool"):
             await client.call_tool("format_disk")
+
+
+async def test_questions_spend_from_the_same_bucket_as_the_chat_box(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        web_site(tmp_path, agent_url=script.url) as site,
+        mcp_client(site.url) as client,
+    ):
+        answers = []
+        for _ in range(8):  # faster than they are answered: five at once are allowed
+            script.say("A frog.")
+            answers.append(await client.call_tool("ask", {"question": "who is there?"}))
+        assert not answers[0].is_error
+        assert answers[-1].is_error
+        assert text(answers[-1]) == TOO_FAST
+        refused = await site.http.post("/chat", json={"text": "and who else?"})
+        assert refused.status_code == 429
+        assert value(await client.call_tool("channels"))["channels"] == []  # the log costs nothing
 
 
 async def test_a_failure_of_the_model_is_a_result_in_plain_words(tmp_path: Path) -> None:
