@@ -20,7 +20,8 @@ from storage.db.database import Database
 from storage.settings import store_address
 from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
-from terrarium.command_options import take_options
+from terrarium.command_line.options import take_options
+from terrarium.command_line.tables import align_columns
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
@@ -95,11 +96,11 @@ def list_(
     """List the keys, and what each tendril has used by day and model. Days are UTC days."""
     settings = load(config, data)
     stored, used = asyncio.run(_list_keys(settings, days))
-    typer.echo(_columns(_KEYS, [_key_row(each) for each in stored]) if stored else "no keys")
+    typer.echo(align_columns([_KEYS, *map(_key_row, stored)]) if stored else "no keys")
     if used:
         currency = settings.section(UsageSettings).currency
         rows = [_usage_row(usage_key, amount) for usage_key, amount in used]
-        typer.echo("\n" + _columns((*_USAGE, currency), rows))
+        typer.echo("\n" + align_columns([(*_USAGE, currency), *rows]))
 
 
 @keys.command()
@@ -191,13 +192,4 @@ def _usage_row(usage_key: UsageKey, amount: UsageAmount) -> Sequence[str]:
         usage_key.model,
         *(str(number) for number in numbers),
         f"{amount.cost:.4f}",
-    )
-
-
-def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    table = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
     )

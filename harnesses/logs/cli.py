@@ -28,7 +28,7 @@ from storage.chat_log.event import EVERYTHING, PUBLIC
 from storage.log import Query
 from storage.privacy.erasure import NamedPerson
 from storage.settings import log_address, log_file
-from terrarium.command_options import take_options
+from terrarium.command_line.options import take_options
 from terrarium.config import Config, load
 
 logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)

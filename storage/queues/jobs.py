@@ -189,6 +189,35 @@ class Jobs:
             await _fail_below(db, job_id, now)
             return cursor.rowcount > 0
 
+    async def retry(self, job_id: int) -> bool:
+        """Put a job that came to nothing in line again, with all its attempts, and what failed
+        because of it behind it; whether there was one. One that depends on another that came to
+        nothing is not: that one is to be retried."""
+        now = to_micros(self._now())
+        async with self._database.transaction() as db:
+            cursor = await db.execute(
+                "UPDATE jobs SET state = 'pending', attempts = 0, run_at = ?, finished = NULL,"
+                " error = '' WHERE id = ? AND state IN ('failed', 'dead') AND (depends_on IS NULL"
+                " OR depends_on IN (SELECT id FROM jobs WHERE state = 'done'))",
+                [now, job_id],
+            )
+            if cursor.rowcount:
+                await db.execute(
+                    f"{_BELOW} UPDATE jobs SET state = 'waiting', finished = NULL, error = ''"
+                    " WHERE state = 'failed' AND id != ? AND id IN (SELECT id FROM below)",
+                    [job_id, job_id],
+                )
+        self.changed.set()
+        return cursor.rowcount > 0
+
+    async def drop(self, job_id: int) -> bool:
+        """Remove a job, whatever its state, and end what waits for it; whether there was one."""
+        now = self._now()
+        async with self._database.transaction() as db:
+            await _fail_below(db, job_id, now)
+            cursor = await db.execute("DELETE FROM jobs WHERE id = ?", [job_id])
+            return cursor.rowcount > 0
+
     async def all(self, *states: str) -> Sequence[Job]:
         """Return the jobs in these states (every one, if none is named), in order of arrival."""
         rows = await self._database.fetch_all(

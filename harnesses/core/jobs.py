@@ -1,0 +1,125 @@
+"""`terrarium jobs`: the work that tendrils have in line, and what has come to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harnesses.core.errors import TendrilError
+from harnesses.core.options import ConfigFile, DataFolder
+from storage.db.database import Database
+from storage.db.neighbours import other_files
+from storage.queues.jobs import Job, Jobs
+from storage.settings import log_path
+from terrarium.command_line.tables import align_columns
+from terrarium.config import Config, load
+
+jobs = typer.Typer(
+    help="List, retry and drop the jobs of tendrils. The tendrils may be running.",
+    no_args_is_help=True,
+)
+
+_OPEN = ("pending", "waiting", "running")
+_LOST = ("failed", "dead")
+_LONGEST = 60  # characters of a payload in the list
+
+Tendril = Annotated[str, typer.Argument(metavar="TENDRIL", help="Whose job it is, as listed.")]
+Number = Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Its number, as listed.")]
+
+
+@jobs.command("list")
+def list_(
+    dead: Annotated[
+        bool, typer.Option("--dead", help="Only those that have come to nothing.")
+    ] = False,
+    done: Annotated[bool, typer.Option("--done", help="Also those that are done.")] = False,
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+) -> None:
+    """List the jobs of all tendrils. Times are UTC."""
+    states = _LOST if dead else (*_OPEN, *_LOST, *(["done"] if done else []))
+    found = asyncio.run(_list(load(config, data), states))
+    rows = [_row(tendril, job) for tendril, job in found]
+    typer.echo(align_columns([_HEAD, *rows]) if rows else "no jobs")
+
+
+@jobs.command()
+def retry(
+    tendril: Tendril, number: Number, config: ConfigFile = None, data: DataFolder = Path("data")
+) -> None:
+    """Put a job that has come to nothing in line again, and what waited for it."""
+    if not asyncio.run(_retry(load(config, data), tendril, number)):
+        raise TendrilError(
+            f"{tendril} has no job {number} that can be retried: `terrarium jobs list --dead` has"
+            " those that have come to nothing; of a chain, retry the first of them"
+        )
+    typer.echo(f"job {number} of {tendril} is in line again; it runs within half a minute")
+
+
+@jobs.command()
+def drop(
+    tendril: Tendril, number: Number, config: ConfigFile = None, data: DataFolder = Path("data")
+) -> None:
+    """Remove a job; what waits for it fails. One that is running goes on to its end."""
+    if not asyncio.run(_drop(load(config, data), tendril, number)):
+        raise TendrilError(f"{tendril} has no job {number}; see `terrarium jobs list`")
+    typer.echo(f"job {number} of {tendril} is dropped")
+
+
+def _files(config: Config) -> dict[str, Path]:
+    """Return the files in which tendrils keep jobs, by the tendril's name."""
+    log = log_path(config)
+    files = {path.stem: path for path in other_files(config.data, log)}
+    return files | ({"irc": log} if log.exists() else {})
+
+
+@asynccontextmanager
+async def _opened(config: Config, tendril: str) -> AsyncIterator[Jobs]:
+    """Open the jobs of a tendril. Raises TendrilError, StorageError."""
+    files = _files(config)
+    if tendril not in files:
+        known = ", ".join(files) or "none"
+        raise TendrilError(f"no tendril {tendril} has a file in {config.data}; there are: {known}")
+    async with Database.open(files[tendril]) as database:
+        yield Jobs(database)
+
+
+async def _list(config: Config, states: Sequence[str]) -> list[tuple[str, Job]]:
+    found: list[tuple[str, Job]] = []
+    for tendril in _files(config):
+        async with _opened(config, tendril) as queue:
+            found += [(tendril, job) for job in await queue.all(*states)]
+    return found
+
+
+async def _retry(config: Config, tendril: str, number: int) -> bool:
+    async with _opened(config, tendril) as queue:
+        return await queue.retry(number)
+
+
+async def _drop(config: Config, tendril: str, number: int) -> bool:
+    async with _opened(config, tendril) as queue:
+        return await queue.drop(number)
+
+
+_HEAD = ("tendril", "number", "kind", "state", "attempts", "due", "what", "error")
+
+
+def _row(tendril: str, job: Job) -> Sequence[str]:
+    what = json.dumps(dict(job.payload))
+    return (
+        tendril,
+        str(job.id),
+        job.kind,
+        job.state,
+        f"{job.attempts}/{job.max_attempts}",
+        f"{job.run_at:%Y-%m-%d %H:%M}",
+        what if len(what) <= _LONGEST else f"{what[:_LONGEST]}...",
+        job.error,
+    )

@@ -1,0 +1,1 @@
+"""Commands: their options from a dataclass, their tables of text."""
