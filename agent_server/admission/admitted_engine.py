@@ -19,6 +19,7 @@ from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.errors import ApiError, Unsupported
+from agent_server.metering.budgets import Spender
 from agent_server.metering.key_usage import Charge, Metering
 from agent_server.metering.request_context import RequestContext
 from terrarium.cancellation import ScopeCancelled
@@ -56,11 +57,15 @@ class EngineCall:
 
     def model(self, name: str) -> str:
         """Return the name under which clients ask for the model of the engine `name`."""
-        return f"{name}:{self.variant}" if self.variant else name
+        return _model(name, self.variant)
 
     def total_usage(self) -> TokenUsage:
         """Return the usage; an estimate where the answer broke off, nothing where none came."""
         return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NOTHING)
+
+
+def _model(name: str, variant: str | None) -> str:
+    return f"{name}:{variant}" if variant else name
 
 
 def _says_something(chunk: Chunk) -> bool:
@@ -211,6 +216,9 @@ class AdmittedEngine:
         if metering.log_prompts:
             log.info("engine.asked", model=self._name, body=body)
         prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
+        if not context.attempts:  # what was begun is answered
+            spender = Spender.of_request(context, _model(self._name, body.get("model")))
+            metering.budgets.require_room(spender, metering.clock.time())
         charge = metering.quotas.charge(
             context.key, round(prompt + length), metering.clock.time(), again=context.attempts
         )
@@ -250,9 +258,12 @@ class AdmittedEngine:
             self._length += (used.completion - self._length) * _EMA_ALPHA
         metering.metrics.count_usage(context, self._name, used, call.first, now)
         is_first = context.usage is None
-        metering.recorder.record(
-            context.key.name, call.model(self._name), used, requests=int(is_first)
+        spender = Spender.of_request(context, call.model(self._name))
+        cost = metering.recorder.record(
+            spender.tendril, spender.model, used, requests=int(is_first)
         )
+        tokens = used.prompt + used.completion
+        metering.budgets.spend(spender, tokens, cost, metering.clock.time())
         context.usage = used if context.usage is None else context.usage + used
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from agent_server.errors import RateLimited
+from agent_server.metering.budgets import Budgets, Spender
 from agent_server.metering.metrics import Metrics
 from agent_server.settings.prices import Price
 from storage.usage.api_keys import Key
@@ -149,12 +150,13 @@ class UsageRecorder:
         self._table: UsageTable | None = None
         self._tally: WriteBehindCounter[UsageKey] = WriteBehindCounter(self._write)
 
-    def record(self, tendril: str, model: str, used: TokenUsage, *, requests: int = 1) -> None:
-        """Count the usage of a request."""
+    def record(self, tendril: str, model: str, used: TokenUsage, *, requests: int = 1) -> float:
+        """Count the usage of a request, and return its cost."""
         price = self._prices.get(model)
         cost = price.cost(used) if price else 0.0
         amount = UsageAmount(requests, used.prompt, used.cached, used.completion, cost)
         self._tally.add(UsageKey(datetime.now(UTC).date(), tendril, model), amount)
+        return cost
 
     @asynccontextmanager
     async def writing_to(self, table: UsageTable) -> AsyncIterator[None]:
@@ -182,7 +184,7 @@ class UsageRecorder:
 
 @dataclass(frozen=True, slots=True)
 class Metering:
-    """The quotas, records and metrics that all engines share.
+    """The quotas, budgets, records and metrics that all engines share.
 
     `counting` is for tokens that are only counted: as much of them as of answers.
     """
@@ -193,13 +195,18 @@ class Metering:
     log_prompts: bool = False
     clock: SteadyClock = field(default_factory=SteadyClock)
     counting: Quotas = field(default_factory=Quotas)
+    budgets: Budgets = field(default_factory=lambda: Budgets({}))
 
     async def restore_quotas(self) -> None:
-        """Count what was used today before this start. Raises Unavailable."""
+        """Count what was used today before this start, except by channel and person. Raises
+        Unavailable."""
         now = self.clock.time()
         today = datetime.fromtimestamp(now, UTC).date()
         used: Counter[str] = Counter()
         for usage_key, amount in (await self.recorder.read(today, today)).items():
-            used[usage_key.tendril] += amount.prompt + amount.completion
+            tokens = amount.prompt + amount.completion
+            used[usage_key.tendril] += tokens
+            spender = Spender(usage_key.tendril, usage_key.model)
+            self.budgets.spend(spender, tokens, amount.cost, now)
         for tendril, tokens in used.items():
             self.quotas.seed(tendril, tokens, now)

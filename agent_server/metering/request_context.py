@@ -29,6 +29,9 @@ OURSELVES = Key("terrarium")
 LONGEST_SESSION = 256
 """Characters of `x-session-id`."""
 
+LONGEST_PSEUDONYM = 64
+"""Characters of `x-person` and `x-channel`."""
+
 PRIORITIES = ("interactive", "background")
 
 HEADERS: dict[str, Any] = {
@@ -45,6 +48,15 @@ HEADERS: dict[str, Any] = {
             "description": "whether a person waits for the answer",
             "schema": {"type": "string", "enum": [*PRIORITIES], "default": PRIORITIES[0]},
         },
+        *(
+            {
+                "name": f"x-{whose}",
+                "in": "header",
+                "description": f"a pseudonym of the {whose}, for budgets of each {whose}",
+                "schema": {"type": "string", "maxLength": LONGEST_PSEUDONYM},
+            }
+            for whose in ("person", "channel")
+        ),
     ]
 }
 """The headers that are read here, for the descriptions of endpoints at /openapi.json."""
@@ -56,12 +68,14 @@ class RequestContext:
 
     `created` is in seconds since 1970, `began` in those of the monotonic clock; `size` is the
     length of the body in bytes. `attempts` counts how often the engine was asked: twice where an
-    answer is made in two parts.
+    answer is made in two parts. `person` and `channel` are pseudonyms, "" where none was given.
     """
 
     key: Key = ANYBODY
     background: bool = False
     session: str | None = None
+    person: str = ""
+    channel: str = ""
     size: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     began: float = field(default_factory=time.monotonic)
@@ -88,6 +102,8 @@ class RequestContext:
             key=owner,
             background="background" in (owner.priority, priority),
             session=None if session is None else session.decode("latin-1"),
+            person=_pseudonym(headers, b"x-person"),
+            channel=_pseudonym(headers, b"x-channel"),
             size=int(size) if size.isdigit() and len(size) < 16 else 0,
         )
 
@@ -103,6 +119,16 @@ class RequestContext:
                 "cached": self.usage.cached,
             }
         return fields
+
+
+def _pseudonym(headers: Mapping[bytes, bytes], name: bytes) -> str:
+    """Return the value of a header. Raises InvalidRequest."""
+    value = headers.get(name, b"")
+    if len(value) > LONGEST_PSEUDONYM:
+        header = name.decode()
+        text = f"{header} is longer than {LONGEST_PSEUDONYM} characters"
+        raise InvalidRequest(text, param=header)
+    return value.decode("latin-1")
 
 
 def request_context(scope: Scope) -> RequestContext:

@@ -26,6 +26,15 @@ class ChatExchange:
     answer: str
 
 
+@dataclass(frozen=True, slots=True)
+class VisitorQuestion:
+    """A question of somebody at `address`, whose answer looks up no more than `scope` shows."""
+
+    text: str
+    scope: Scope
+    address: str
+
+
 class ChatSession:
     """Turns of `harness` in conversations that browsers name, with tools over the `log`."""
 
@@ -33,18 +42,20 @@ class ChatSession:
         self._tendril = tendril
         self._log = log
 
-    async def ask(self, conversation: str, text: str, scope: Scope, on_text: OnText) -> TurnResult:
-        """Answer a question, looking up no more than `scope` shows; `on_text` is given each piece
-        of the answer as it is written."""
-        tools: list[object] = [LogTools(self._log, scope)]
-        if is_lesson(text):
+    async def ask(
+        self, conversation: str, question: VisitorQuestion, on_text: OnText
+    ) -> TurnResult:
+        """Answer a question; `on_text` is given each piece of the answer as it is written."""
+        tools: list[object] = [LogTools(self._log, question.scope)]
+        if is_lesson(question.text):
             clock = self._tendril.clock
             tools.append(TeachingTools(self._tendril.skills, conversation, _WHO, clock.now))
         return await self._tendril.turn(
             TurnRequest(
                 conversation=conversation,
                 who=_WHO,
-                text=text,
+                text=question.text,
+                payer=question.address,
                 tools=tools,
                 rights=lambda: {TEACH},
                 on_text=on_text,

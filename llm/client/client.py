@@ -73,7 +73,8 @@ class RequestOptions:
 
     None and "" are "as configured"; `max_tokens` and `limit` bound the answer. `purpose` is
     what its tokens are accounted under ("answer", or a kind of work beside answers, as "summary",
-    "facts", "review"), and `room` where.
+    "facts", "review"), and `room` where. `person` and `channel` are pseudonyms by which the server
+    keeps their budgets apart.
     """
 
     session: str
@@ -81,6 +82,8 @@ class RequestOptions:
     model: str = ""
     purpose: str = "answer"
     room: str = ""
+    person: str = ""
+    channel: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
     limit: AnswerLimit | None = None
@@ -90,7 +93,9 @@ class RequestOptions:
         """Return the HTTP headers; a session name may have any letters."""
         session = self.session.encode("ascii", "backslashreplace").decode()
         session = "".join(char if char.isprintable() else "?" for char in session)
-        return {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
+        headers = {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
+        whose = {"x-person": self.person, "x-channel": self.channel}
+        return headers | {name: value for name, value in whose.items() if value}
 
 
 Spend = Callable[[RequestOptions, TokenUsage], None]

@@ -12,6 +12,7 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from llm.messages.errors import (
     BadEngine,
+    BudgetSpent,
     Busy,
     ContextTooLong,
     KeyRefused,
@@ -167,7 +168,9 @@ def error_of(
     if reason.code == "context_length_exceeded":
         return ContextTooLong(reason.message)
     if status == 429:
-        return Busy(reason.message, _seconds(headers.get("retry-after")))
+        wait = _seconds(headers.get("retry-after"))
+        is_spent = reason.code in _SPENT and wait > _LONG_WAIT
+        return (BudgetSpent if is_spent else Busy)(reason.message, wait)
     if status in (408, 504):
         return TimedOut(reason.message)
     if status in (500, 502, 503):
@@ -196,6 +199,9 @@ def _seconds(value: str | None) -> float:
 
 MISCONFIGURED = "engine_misconfigured"
 """The code of errors that only the agent server's owner can mend."""
+
+_SPENT = ("budget_exhausted", "quota_exceeded")
+_LONG_WAIT = 120.0  # seconds; quotas of a minute are free again sooner
 
 OK = 200
 FAREWELL = 0.05

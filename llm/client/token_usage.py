@@ -64,6 +64,11 @@ class TokenAccounting:
         self._roll_over()
         return self._today[purpose] if purpose else self._today.total()
 
+    def today_by_purpose(self) -> dict[str, int]:
+        """Return the same for each purpose, the largest first."""
+        self._roll_over()
+        return dict(self._today.most_common())
+
     async def by_purpose(
         self, since: date, *, room: str | None = None, conversation: str | None = None
     ) -> dict[str, UsageAmount]:

@@ -4,6 +4,7 @@
     ├── Unreachable      nobody answers at the address, the connection broke, or the server says
     │                    that it has no model at the moment (500, 502, 503)
     ├── Busy             the server has no place free (429) for `retry_after` seconds
+    │   └── BudgetSpent  a budget or quota of the day is used up
     ├── TimedOut         the model took longer than allowed
     ├── ContextTooLong   the prompt does not fit the model's window
     ├── SetupError       only whoever runs this can mend it; the text is the advice
@@ -37,6 +38,12 @@ class Busy(ModelError):
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class BudgetSpent(Busy):
+    """A budget or quota of the day is used up."""
+
+    sentence = "What I may use today is used up; please ask again tomorrow."
 
 
 class TimedOut(ModelError):

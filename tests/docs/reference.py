@@ -146,6 +146,16 @@ _PRICES = """\
 #completion = 0.6
 """
 
+_BUDGETS = """\
+# What may be used until midnight UTC: by each person, and by all of a model that costs money.
+#[usage.budgets.people]
+#per = "person"
+#tokens_per_day = 50000
+#[usage.budgets.money]
+#model = "terra"
+#cost_per_day = 1.5
+"""
+
 _CHANNELS = """\
 # What differs on a channel; "*" is every channel of the network.
 #[irc.channel."#terrarium"]
@@ -159,6 +169,7 @@ _EXTRA = {
     "mcp.servers": _MCP,
     "cron.jobs": _JOBS,
     "usage.prices": _PRICES,
+    "usage.budgets": _BUDGETS,
     "irc.channel": _CHANNELS,
     "web.tokens": _TOKENS,
 }

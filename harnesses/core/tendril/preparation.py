@@ -22,7 +22,7 @@ from llm.prompt.question_cues import is_about_time
 from llm.skills.hint import HintContext
 
 _PSEUDONYMS = secrets.token_bytes(16)
-"""The key of the names of conversations of which nothing is kept."""
+"""The key of the pseudonyms of people, channels, and conversations of which nothing is kept."""
 
 Context = PromptContext | CompactPromptContext
 
@@ -53,6 +53,8 @@ async def choose_model(
         await resolve(request.model) or await resolve(persona.model),
         purpose=ANSWER if request.is_by_person else request.profile,
         room="" if request.is_unrecorded else memory.room,
+        person=_pseudonym(f"{tendril.name} {request.payer or request.person or request.who}"),
+        channel=_pseudonym(f"{tendril.name} {memory.room}"),
         temperature=persona.temperature,
         max_tokens=persona.max_tokens,
     )
@@ -73,8 +75,7 @@ def _session(tendril: TendrilResources, request: TurnRequest) -> str:
     conversation's prompt in its cache, and nobody whose it was.
     """
     if request.is_unrecorded:
-        name = blake2b(request.conversation.encode(), key=_PSEUDONYMS, digest_size=8).hexdigest()
-        return f"{tendril.name}/{name}"
+        return f"{tendril.name}/{_pseudonym(request.conversation)}"
     return f"{tendril.name}/{request.conversation}"
 
 
@@ -139,3 +140,8 @@ def _clock_section(tendril: TendrilResources, question: str) -> list[PromptSecti
         return []
     local = tendril.clock.now().astimezone(tendril.agent.zone)
     return [PromptSection("now", f"{local:%A %Y-%m-%d %H:%M %Z}", 60)]
+
+
+def _pseudonym(name: str) -> str:
+    """Return a name that tells nobody whose it is, the same until this process ends."""
+    return blake2b(name.encode(), key=_PSEUDONYMS, digest_size=8).hexdigest()

@@ -57,7 +57,7 @@ class TendrilProcess(TendrilMedium, ABC):
         self.status.starting()
         try:
             async with self.open_resources(), asyncio.TaskGroup() as tasks:
-                self.status.count_tokens(self.accounting.today)
+                self.status.count_tokens(self.accounting.today_by_purpose)
                 lock = self.config.data / "run" / f"{self.name}.lock"
                 self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
                 background = [

@@ -38,8 +38,8 @@ class ProcessState(StrEnum):
 class StatusReport(BaseModel):
     """The contents of a status file.
 
-    `trouble` is what only the owner can mend, "" for none; `asked_about` what other tendrils may
-    ask this one about, "" for nothing.
+    `purposes` are the tokens of today by what they were for; `trouble` is what only the owner can
+    mend, "" for none; `asked_about` what other tendrils may ask this one about, "" for nothing.
     """
 
     name: str
@@ -48,6 +48,7 @@ class StatusReport(BaseModel):
     detail: str
     time: datetime
     tokens_today: int = 0
+    purposes: dict[str, int] = {}
     trouble: str = ""
     asked_about: str = ""
 
@@ -66,7 +67,7 @@ class StatusFile:
         self._name, self._asked_about = name, asked_about
         self._state = ProcessState.STARTING
         self._detail = ""
-        self._tokens: Callable[[], int] = int
+        self._tokens: Callable[[], dict[str, int]] = dict
         self._trouble = ""
         self.became_ready = asyncio.Event()
 
@@ -75,8 +76,8 @@ class StatusFile:
         """The state that was reported last."""
         return self._state
 
-    def count_tokens(self, tokens: Callable[[], int]) -> None:
-        """Report `tokens()` as well: those read and written today (UTC)."""
+    def count_tokens(self, tokens: Callable[[], dict[str, int]]) -> None:
+        """Report `tokens()` as well: those read and written today (UTC), by purpose."""
         self._tokens = tokens
 
     def report_trouble(self, text: str) -> None:
@@ -121,13 +122,15 @@ class StatusFile:
 
     def _say(self, state: ProcessState, detail: str) -> None:
         self._state, self._detail = state, detail
+        tokens = self._tokens()
         report = StatusReport(
             name=self._name,
             pid=os.getpid(),
             state=state,
             detail=detail,
             time=datetime.now(UTC),
-            tokens_today=self._tokens(),
+            tokens_today=sum(tokens.values()),
+            purposes=tokens,
             trouble=self._trouble,
             asked_about=self._asked_about,
         )

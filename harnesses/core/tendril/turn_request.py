@@ -25,6 +25,8 @@ class TurnRequest:
 
     - `person` is the name under which memory keeps the asker (default: `who`), `room` what the
       conversation shares with others, such as its channel (default: the conversation alone).
+      `payer` is who has the budget of the asker, where a person is to be known better than by
+      `person`: the server gets a pseudonym of it, and it is kept nowhere.
     - `log_window` is the part of the log that belongs to the question.
     - `tools` are objects with `@tool` methods, added to those of the tendril; `rights` returns
       what the person may have done by them.
@@ -48,6 +50,7 @@ class TurnRequest:
     text: str
     person: str = ""
     room: str = ""
+    payer: str = ""
     log_window: LogWindow | None = None
     tools: Sequence[object] = ()
     rights: Rights = frozenset

@@ -319,6 +319,15 @@ def _person(network: Network, who: Identity) -> tuple[str, str]:
     return network.name, network.fold(who.name)
 
 
+def payer_of(network: Network, who: Identity) -> str:
+    """Return in whose name somebody's use is counted: the account, else user name and host, as a
+    nick is changed in a moment; through a relay there is only the nick."""
+    if who.account:
+        return f"{network.name}/~{network.fold(who.account)}"
+    host = f"{who.user}@{who.host}".lower()
+    return f"{network.name}/{network.fold(who.name) if who.bridged or not who.host else host}"
+
+
 def resolve_relay(
     event: IrcEvent, settings: IrcSettings, fold: Casemap
 ) -> tuple[IrcEvent, Identity]:

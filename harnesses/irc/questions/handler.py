@@ -13,7 +13,13 @@ from harnesses.core.services.reminders import ReminderTools
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.policy.log_records import channel_key
-from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply, conversation_of
+from harnesses.irc.policy.requests import (
+    Command,
+    CommandRequest,
+    PrivateReply,
+    conversation_of,
+    payer_of,
+)
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.questions.tools import OPERATE, AdminTools, ChannelTools, persona_values
@@ -95,6 +101,7 @@ class QuestionHandler:
                 conversation=conversation_of(request),
                 who=request.nick,
                 person=network.fold(request.who.name),
+                payer=payer_of(network, request.who),
                 text=request.words,
                 room=channel_key(request.place, network.fold),
                 log_window=self._log_views.for_question(request) if behaviour.logging else None,

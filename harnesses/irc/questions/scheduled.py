@@ -14,7 +14,7 @@ from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.policy.log_records import channel_key, scope_of
-from harnesses.irc.policy.requests import CommandRequest, Decision, conversation_of
+from harnesses.irc.policy.requests import CommandRequest, Decision, conversation_of, payer_of
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.tools import persona_values
 from harnesses.irc.reminder_delivery import find_owner
@@ -109,6 +109,7 @@ class ScheduledQuestions:
                 conversation=conversation_of(request),
                 who=request.nick,
                 person=network.fold(request.who.name),
+                payer=payer_of(network, request.who),
                 text=request.words,
                 room=channel_key(request.place, network.fold),
                 log_window=self._window(reminder, now) if behaviour.logging else None,

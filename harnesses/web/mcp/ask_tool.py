@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from harnesses.core.rate_limit import TokenBuckets
 from harnesses.web.app_state import TOO_FAST
-from harnesses.web.chat_session import ChatSession
+from harnesses.web.chat_session import ChatSession, VisitorQuestion
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import Scope
 
@@ -27,13 +27,16 @@ class ConversationAnswer(BaseModel):
 
 
 class AskTool:
-    """The tool over `chat`, whose model looks up no more than `scope` shows. `try_acquire` takes
-    a question from what the client may ask, and returns whether there was one."""
+    """The tool over `chat`, whose model looks up no more than `scope` shows. Each question is one of
+    `questions` that the client at `address` may ask."""
 
-    def __init__(self, chat: ChatSession, scope: Scope, try_acquire: Callable[[], bool]) -> None:
+    def __init__(
+        self, chat: ChatSession, scope: Scope, address: str, questions: TokenBuckets
+    ) -> None:
         self._chat = chat
         self._scope = scope
-        self._try_acquire = try_acquire
+        self._address = address
+        self._questions = questions
 
     @tool(mcp=True, timeout=_LONGEST)
     async def ask(
@@ -47,10 +50,12 @@ class AskTool:
         """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
         if conversation and not _CONVERSATION.fullmatch(conversation):
             raise ToolError("conversation: leave it out, or write what an earlier answer said")
-        if not self._try_acquire():
+        if not self._questions.try_acquire(self._address):
             raise ToolError(TOO_FAST)
         conversation = conversation or secrets.token_hex(16)
-        result = await self._chat.ask(self._name(conversation), question, self._scope, _ignore)
+        name = self._name(conversation)
+        asked = VisitorQuestion(question, self._scope, self._address)
+        result = await self._chat.ask(name, asked, _ignore)
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
         return ConversationAnswer(answer=result.text, conversation=conversation)

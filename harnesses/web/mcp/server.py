@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -100,8 +99,9 @@ class _Handlers:
         base = state.settings.public_url or str(request.base_url).rstrip("/")
         owners: list[object] = [McpLogTools(state.log, viewer.scope, base)]
         if viewer.is_authenticated:
-            try_acquire = partial(state.questions.try_acquire, address_of(request))
-            owners += [AskTool(state.chat, viewer.scope, try_acquire), *state.tool_owners]
+            address = address_of(request)
+            ask_tool = AskTool(state.chat, viewer.scope, address, state.questions)
+            owners += [ask_tool, *state.tool_owners]
         return Toolbox.from_owners(*owners).for_mcp()
 
     def _resources(self, context: Context) -> LogResources:

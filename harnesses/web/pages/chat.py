@@ -26,9 +26,9 @@ from harnesses.web.app_state import (
     require_token,
 )
 from harnesses.web.auth.middleware import refuse
+from harnesses.web.chat_session import VisitorQuestion
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
-from storage.chat_log.event import Scope as LogScope
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -69,12 +69,14 @@ async def ask(
     request: Request, state: AppStateDep, scope: ScopeDep, question: ChatQuestion
 ) -> Response:
     """Answer as lines of JSON: `{"text"}` for each piece, at last `{"html", "ok"}`."""
-    if not state.questions.try_acquire(address_of(request)):
+    address = address_of(request)
+    if not state.questions.try_acquire(address):
         return refuse(HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
     conversation = _conversation(request)
     fresh = None if conversation else secrets.token_hex(16)
     name = _name(conversation or fresh or "")
-    response = StreamedAnswer(lambda write: _answer(state, name, question.text, scope, write))
+    asked = VisitorQuestion(question.text, scope, address)
+    response = StreamedAnswer(lambda write: _answer(state, name, asked, write))
     if fresh:
         _remember(request, response, fresh)
     return response
@@ -123,12 +125,12 @@ class StreamedAnswer(Response):
 
 
 async def _answer(
-    state: AppState, conversation: str, text: str, scope: LogScope, write: Write
+    state: AppState, conversation: str, question: VisitorQuestion, write: Write
 ) -> None:
     async def on_text(piece: str) -> None:
         await write({"text": piece})
 
-    reply = await state.chat.ask(conversation, text, scope, on_text)
+    reply = await state.chat.ask(conversation, question, on_text)
     await write({"html": answer_html(reply.text), "ok": reply.ok})
 
 

@@ -1,0 +1,150 @@
+"""Budgets of a day, before a model that counts words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from agent_server.errors import RateLimited
+from agent_server.metering.budgets import Budgets, Spender
+from agent_server.metering.request_context import OURSELVES
+from agent_server.settings.prices import BudgetSettings, UsageSettings
+from tests.kit.agent_server import agent_server
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+
+pytest_plugins = ("tests.kit.scripted_server",)
+
+DAY = 86_400
+NOON = 20_000 * DAY + DAY / 2
+CHAT = "/v1/chat/completions"
+HELLO = {"messages": [{"role": "user", "content": "hello you"}]}  # three tokens with "ok"
+PRICES = {"big": {"prompt": 1_000_000, "completion": 1_000_000}}  # one each token
+
+
+def budgets(**settings: Mapping[str, Any]) -> Budgets:
+    return Budgets({name: BudgetSettings(**each) for name, each in settings.items()})
+
+
+def is_open(made: Budgets, spender: Spender, now: float = NOON) -> bool:
+    """Return whether the spender may ask."""
+    try:
+        made.require_room(spender, now)
+    except RateLimited as error:
+        assert error.code == "budget_exhausted"
+        return False
+    return True
+
+
+ADA, BOB = (Spender("irc", "terra", "frogs", name) for name in ("ada", "bob"))
+
+
+@pytest.mark.parametrize(
+    ("per", "others"),
+    [
+        ("person", [BOB, Spender("irc", "terra", "frogs")]),
+        ("channel", [Spender("irc", "terra", "toads", "ada"), Spender("cron", "terra")]),
+        ("tendril", [Spender("web", "terra", "frogs", "ada")]),
+        ("model", [Spender("irc", "big", "frogs", "ada")]),
+        ("all", []),
+    ],
+)
+def test_each_has_a_budget_of_its_own(per: str, others: list[Spender]) -> None:
+    made = budgets(day={"per": per, "tokens_per_day": 100})
+    made.spend(ADA, 99, 0.0, NOON)
+    assert is_open(made, ADA)
+    made.spend(ADA, 1, 0.0, NOON)
+    assert not is_open(made, ADA)
+    assert all(is_open(made, other) for other in others)
+    assert is_open(made, BOB) == (per == "person")
+
+
+def test_a_budget_of_one_tendril_and_model_counts_no_other() -> None:
+    made = budgets(day={"tendril": "irc", "model": "big", "tokens_per_day": 10})
+    made.spend(Spender("irc", "terra"), 100, 0.0, NOON)
+    made.spend(Spender("web", "big"), 100, 0.0, NOON)
+    assert is_open(made, Spender("irc", "big"))
+    made.spend(Spender("irc", "big"), 10, 0.0, NOON)
+    assert not is_open(made, Spender("irc", "big"))
+    assert is_open(made, Spender("web", "big"))
+
+
+def test_money_counts_as_tokens_do_and_a_new_day_begins_with_nothing_spent() -> None:
+    made = budgets(day={"cost_per_day": 2.0})
+    made.spend(ADA, 10**9, 1.9, NOON)
+    assert is_open(made, BOB)
+    made.spend(ADA, 1, 0.1, NOON)
+    with pytest.raises(RateLimited, match="the budget day of 2") as caught:
+        made.require_room(BOB, NOON)
+    assert caught.value.headers["retry-after"] == str(DAY // 2)
+    assert is_open(made, BOB, NOON + DAY / 2)
+
+
+def test_the_tests_of_a_model_are_in_no_budget() -> None:
+    made = budgets(day={"tokens_per_day": 1})
+    made.spend(Spender(OURSELVES.name, "terra"), 100, 0.0, NOON)
+    assert is_open(made, ADA)
+    made.spend(ADA, 1, 0.0, NOON)
+    assert is_open(made, Spender(OURSELVES.name, "terra"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"budgets": {"day": {"per": "person"}}}, "give tokens_per_day, cost_per_day or both"),
+        ({"budgets": {"day": {"cost_per_day": 1}}}, "usage.prices.MODEL"),
+        (
+            {"budgets": {"day": {"cost_per_day": 1, "model": "huge"}}, "prices": PRICES},
+            "usage.prices.huge",
+        ),
+    ],
+)
+def test_a_budget_that_could_never_be_used_up_is_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        UsageSettings.model_validate(wrong)
+
+
+async def test_a_person_whose_budget_is_used_up_is_refused_and_others_are_not(
+    script: ScriptedOpenAI,
+) -> None:
+    usage = {"budgets": {"people": {"per": "person", "tokens_per_day": 3}}}
+    async with (
+        agent_server({"upstream": script.url}, usage=usage) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        ada, bob = {"x-person": "5eed"}, {"x-person": "f00d"}
+        assert (await http.post(CHAT, json=HELLO, headers=ada)).status_code == 200
+        refused = await http.post(CHAT, json=HELLO, headers=ada)
+        assert refused.status_code == 429
+        assert refused.json()["error"]["code"] == "budget_exhausted"
+        assert int(refused.headers["retry-after"]) > 0
+        assert (await http.post(CHAT, json=HELLO, headers=bob)).status_code == 200
+        assert (await http.post(CHAT, json=HELLO)).status_code == 200
+        long = await http.post(CHAT, json=HELLO, headers={"x-channel": "c" * 65})
+        assert (long.status_code, long.json()["error"]["param"]) == (400, "x-channel")
+
+
+async def test_what_was_spent_of_a_model_is_known_after_a_restart_and_the_next_model_answers(
+    tmp_path: Path,
+) -> None:
+    usage = {"prices": PRICES, "budgets": {"money": {"model": "big", "cost_per_day": 3}}}
+    async with ScriptedOpenAI() as small, ScriptedOpenAI() as big:
+        model = {
+            "upstream": small.url,
+            "models": {"big": {"upstream": big.url}},
+            "aliases": {"best": ["big", "terra"]},
+        }
+        asked = HELLO | {"model": "best"}
+        for models in (["big", "terra"], ["terra"]):
+            async with (
+                agent_server(model, None, tmp_path, usage=usage) as url,
+                httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+            ):
+                for name in models:
+                    answer = await http.post(CHAT, json=asked)
+                    assert (answer.status_code, answer.json()["model"]) == (200, name)
+                assert (await http.post(CHAT, json=HELLO | {"model": "big"})).status_code == 429
