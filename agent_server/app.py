@@ -15,9 +15,7 @@ from agent_server.http.middleware import (
     AuthMiddleware,
     BodySizeLimitMiddleware,
 )
-from agent_server.metering.budgets import Budgets
-from agent_server.metering.key_usage import Metering, Quotas, UsageRecorder
-from agent_server.metering.metrics import Metrics
+from agent_server.metering.key_usage import Metering
 from agent_server.models.pool import ModelPool, ModelTable
 from agent_server.models.watcher import follow
 from agent_server.routes import api
@@ -41,13 +39,7 @@ def create_app(config: Config, policy: AdmissionPolicy | None = None) -> AgentSe
     server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
-    metering = Metering(
-        Quotas(),
-        UsageRecorder(usage.prices),
-        Metrics(),
-        server.log_prompts,
-        budgets=Budgets(usage.budgets),
-    )
+    metering = Metering.from_settings(usage, log_prompts=server.log_prompts)
     admission = Admission(config, metering, policy)
     pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
     embedder = admission.embedding_engine()

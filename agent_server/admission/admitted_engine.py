@@ -216,7 +216,7 @@ class AdmittedEngine:
         if metering.log_prompts:
             log.info("engine.asked", model=self._name, body=body)
         prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
-        if not context.attempts:  # what was begun is answered
+        if metering.budgets.are_set and not context.attempts:  # what was begun is answered
             spender = Spender.of_request(context, _model(self._name, body.get("model")))
             metering.budgets.require_room(spender, metering.clock.time())
         charge = metering.quotas.charge(
@@ -258,12 +258,11 @@ class AdmittedEngine:
             self._length += (used.completion - self._length) * _EMA_ALPHA
         metering.metrics.count_usage(context, self._name, used, call.first, now)
         is_first = context.usage is None
-        spender = Spender.of_request(context, call.model(self._name))
-        cost = metering.recorder.record(
-            spender.tendril, spender.model, used, requests=int(is_first)
-        )
-        tokens = used.prompt + used.completion
-        metering.budgets.spend(spender, tokens, cost, metering.clock.time())
+        model = call.model(self._name)
+        cost = metering.recorder.record(context.key.name, model, used, requests=int(is_first))
+        if metering.budgets.are_set:
+            spender, tokens = Spender.of_request(context, model), used.prompt + used.completion
+            metering.budgets.spend(spender, tokens, cost, metering.clock.time())
         context.usage = used if context.usage is None else context.usage + used
 
 

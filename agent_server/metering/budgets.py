@@ -48,10 +48,12 @@ class Budgets:
     """The budgets by name. Times are seconds since 1970.
 
     A budget is used up when as much as its limit was spent: requests that are answered at that
-    moment go on to their end. A model's own tests are in no budget.
+    moment go on to their end. A model's own tests are in no budget. Without any (`are_set`) nothing
+    has to be counted.
     """
 
     def __init__(self, settings: Mapping[str, BudgetSettings]) -> None:
+        self.are_set = bool(settings)
         self._settings = settings
         self._day = 0
         self._spent: dict[str, dict[str, _Spent]] = {}

@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime
 from agent_server.errors import RateLimited
 from agent_server.metering.budgets import Budgets, Spender
 from agent_server.metering.metrics import Metrics
-from agent_server.settings.prices import Price
+from agent_server.settings.prices import Price, UsageSettings
 from storage.usage.api_keys import Key
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from storage.usage.write_behind import WriteBehindCounter
@@ -196,6 +196,12 @@ class Metering:
     clock: SteadyClock = field(default_factory=SteadyClock)
     counting: Quotas = field(default_factory=Quotas)
     budgets: Budgets = field(default_factory=lambda: Budgets({}))
+
+    @classmethod
+    def from_settings(cls, usage: UsageSettings, *, log_prompts: bool) -> Metering:
+        """Make what `[usage]` asks for, with nothing used yet."""
+        recorder, budgets = UsageRecorder(usage.prices), Budgets(usage.budgets)
+        return cls(Quotas(), recorder, Metrics(), log_prompts, budgets=budgets)
 
     async def restore_quotas(self) -> None:
         """Count what was used today before this start, except by channel and person. Raises

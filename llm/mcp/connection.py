@@ -23,7 +23,7 @@ from llm.mcp.foreign_tools import (
     result_text,
 )
 from llm.mcp.settings import McpServerSettings
-from llm.mcp.transports import transport
+from llm.mcp.transports import LastWords, transport
 from llm.tools.toolbox import Tool, ToolError, ToolOptions, UnsureToolError
 from terrarium.backoff import Backoff
 
@@ -33,18 +33,22 @@ _AT_ONCE = 8  # calls of tools
 _MOST_PAGES = 20
 _PAUSE = 1.0  # seconds between two looks at the list
 _MOST_WORDS = 500  # characters of an error
+_LAST_WORDS = 1_000  # the same, of what a program said last
 
 _log = structlog.get_logger()
 
 
 class McpConnection:
     """Keeps the server `name` connected, with growing pauses after each failure, and has its tools
-    (`tools`). A call while it is away fails at once."""
+    (`tools`). A call while it is away fails at once; `trouble` says why it is away, "" while it is
+    not known or there is none. Part of that is what the server says: untrusted, on one line."""
 
     def __init__(self, name: str, settings: McpServerSettings) -> None:
         self.name = name
         self.settings = settings
         self.tools: tuple[Tool, ...] = ()
+        self.trouble = ""
+        self._last_words = LastWords()
         self._client: Client | None = None
         self._changed = asyncio.Event()  # the list of tools may be another
         self._ended = ""  # why the connection is of no more use
@@ -64,6 +68,8 @@ class McpConnection:
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError
             wait = backoff.delay()
+            said = plain(self._last_words.text, _LAST_WORDS)
+            self.trouble = f"{reason}; its last words: {said}" if said else reason
             _log.warning("mcp.away", server=self.name, reason=reason, again_in=wait)
             await asyncio.sleep(wait)
 
@@ -72,7 +78,7 @@ class McpConnection:
         self._ended = ""
         self._changed.clear()
         client = Client(
-            transport(self.settings, self._on_end),
+            transport(self.settings, self._on_end, self._last_words),
             read_timeout_seconds=_ANSWER,
             message_handler=self._on_message,
             client_info=types.Implementation(name="terrarium", version=version("terrarium")),
@@ -83,7 +89,7 @@ class McpConnection:
                 await self._list(client)
                 limit.reschedule(None)
                 backoff.mark_started()
-                self._client = client
+                self._client, self.trouble = client, ""
                 _log.info("mcp.connected", server=self.name, tools=len(self.tools))
                 await self._follow(client)
         except TimeoutError:

@@ -16,6 +16,8 @@ from terrarium.config import Config
 if TYPE_CHECKING:
     from llm.mcp.connection import McpConnection
 
+HOW_TO_INSTALL = "pip install 'terrarium[mcp]'"
+
 _log = structlog.get_logger()
 
 
@@ -40,6 +42,17 @@ class McpServers(ToolSource):
             if name in self._running:
                 yield from self._running[name][0].tools
 
+    def troubles(self) -> dict[str, str]:
+        """Return why servers are not connected, by their names. Part of that is what a server
+        says: untrusted, on one line."""
+        if self._settings and find_spec("mcp") is None:
+            return dict.fromkeys(self._settings, f"the SDK is not installed: {HOW_TO_INSTALL}")
+        return {
+            name: self._running[name][0].trouble
+            for name in self._settings
+            if name in self._running and self._running[name][0].trouble
+        }
+
     async def run(self) -> None:
         """Keep the servers connected until cancelled."""
         try:
@@ -61,7 +74,7 @@ class McpServers(ToolSource):
         if not missing:
             return
         if find_spec("mcp") is None:
-            _log.error("mcp.not_installed", servers=missing, fix="pip install 'terrarium[mcp]'")
+            _log.error("mcp.not_installed", servers=missing, fix=HOW_TO_INSTALL)
             return
         from llm.mcp.connection import McpConnection
 

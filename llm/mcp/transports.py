@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ MOST_BYTES = 4 * 1024 * 1024
 BURST, PER_SECOND = 500, 20
 """Messages that a server may send at once, and how many more each second."""
 
+_LAST_BYTES, _LAST_LINES = 4_096, 5  # of what a program says of its errors
+_LONGEST_LINE = 200  # characters of each
 _GRACE = 1.0  # seconds to end, before SIGTERM, and again before SIGKILL
 _CONNECT = 10.0
 _LONGEST_STREAM = 660.0  # seconds of silence of an answer; tools have timeouts of their own
@@ -61,12 +63,41 @@ class MessageBudget:
         self._left -= 1
 
 
+class LastWords:
+    """The end of what a program has written to standard error, without the secrets it was given."""
+
+    def __init__(self) -> None:
+        self._end = b""
+        self._is_cut = False
+        self._secrets: Sequence[str] = ()
+
+    @property
+    def text(self) -> str:
+        """The last lines, their ends left out; untrusted."""
+        text = self._end.decode(errors="replace")
+        if self._is_cut:  # of the first line, and perhaps of a secret, only the end is left
+            text = text.partition("\n")[2]
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        lines = text.strip().splitlines()[-_LAST_LINES:]
+        return "\n".join(line[:_LONGEST_LINE] for line in lines)
+
+    async def follow(self, errors: asyncio.StreamReader, secrets: Iterable[str]) -> None:
+        """Read a program's standard error to its end; what the one before has said is dropped."""
+        self._end, self._is_cut, self._secrets = b"", False, [each for each in secrets if each]
+        while part := await errors.read(_LAST_BYTES):
+            self._end += part
+            self._is_cut |= len(self._end) > _LAST_BYTES
+            self._end = self._end[-_LAST_BYTES:]
+
+
 @asynccontextmanager
 async def transport(
-    settings: McpServerSettings, on_end: Callable[[str], None]
+    settings: McpServerSettings, on_end: Callable[[str], None], last_words: LastWords
 ) -> AsyncGenerator[TransportStreams]:
-    """Connect to a server; `on_end` is told, with the reason, when it has gone or is cut off."""
-    inner = _http(settings) if settings.url else _process(settings)
+    """Connect to a server; `on_end` is told, with the reason, when it has gone or is cut off. A
+    program's `last_words` are kept."""
+    inner = _http(settings) if settings.url else _process(settings, last_words)
     async with inner as (incoming, outgoing):
         send, receive = anyio.create_memory_object_stream[Item](0)
 
@@ -162,7 +193,9 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 @asynccontextmanager
-async def _process(settings: McpServerSettings) -> AsyncGenerator[TransportStreams]:
+async def _process(
+    settings: McpServerSettings, last_words: LastWords
+) -> AsyncGenerator[TransportStreams]:
     """Start a server and speak with it by lines of JSON; it has ended when this is left.
 
     It gets none of our environment but PATH, HOME and the like. It is the first of a process group
@@ -173,13 +206,15 @@ async def _process(settings: McpServerSettings) -> AsyncGenerator[TransportStrea
         *settings.command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
         env=get_default_environment() | own,
         limit=MOST_BYTES,
         start_new_session=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
+    assert process.stderr is not None
+    listening = asyncio.create_task(last_words.follow(process.stderr, own.values()))
     into, incoming = anyio.create_memory_object_stream[Item](0)
     outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](0)
     try:
@@ -191,6 +226,8 @@ async def _process(settings: McpServerSettings) -> AsyncGenerator[TransportStrea
             stream.close()
         with anyio.CancelScope(shield=True):
             await _stop(process)
+            await asyncio.wait({listening}, timeout=_GRACE)
+            listening.cancel()
 
 
 async def _read_lines(stdout: asyncio.StreamReader, into: MemoryObjectSendStream[Item]) -> None:

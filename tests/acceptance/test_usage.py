@@ -112,7 +112,7 @@ async def test_who_floods_the_model_leaves_each_tendril_its_share(tmp_path: Path
                 flooding = [tasks.create_task(flood()) for _ in range(40)]
                 asking = tasks.create_task(answered(running.irc_port, "ada", "So much."))
                 async with asyncio.timeout(PATIENCE):
-                    while await waiting() < 40:  # of 41 requests one runs
+                    while await waiting() < 40:  # noqa: ASYNC110 -- of 41 requests one runs
                         await asyncio.sleep(0.05)
                 script.release()
                 await asking

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from re import fullmatch
 
 from storage.chat_log.event import EVERYTHING
 from storage.log import Query
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.ircd import inspircd
+from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.services import services_network
 
 NOBODY = "http://127.0.0.1:9"
@@ -22,6 +25,28 @@ async def told(client: IrcClient, words: str, target: str = "Terra") -> str:
 async def renamed(client: IrcClient, nick: str) -> None:
     await client.send(f"NICK {nick}")
     await client.expect(f"NICK :?{nick}")
+
+
+async def test_the_agent_server_is_told_no_name_for_a_budget(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
+        irc_client(ircd.port, "ada") as ada,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        await ada.join(ROOM)
+        await bob.join(ROOM)
+        for person, words in ((ada, ".ask first?"), (bob, ".ask second?"), (ada, ".ask third?")):
+            await told(person, words, ROOM)
+        await renamed(ada, "eve")
+        await told(ada, ".ask fourth?", ROOM)
+    people = [headers["x-person"] for headers in script.headers]
+    assert people[0] == people[2] == people[3] != people[1]
+    assert len({headers["x-channel"] for headers in script.headers}) == 1
+    for headers in script.headers:
+        assert fullmatch(r"[0-9a-f]{16}", headers["x-person"])
+        assert fullmatch(r"[0-9a-f]{16}", headers["x-channel"])
 
 
 async def test_a_private_conversation_belongs_to_the_account_that_has_it_under_any_nick(

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from harnesses.core.addresses import table_settings, with_agent_address
 from harnesses.core.launcher.file_checks import check_data, check_databases, check_privacy
 from harnesses.core.launcher.health import CheckResult, examine_process
+from harnesses.core.launcher.mcp_checks import check_mcp_servers
 from harnesses.core.launcher.model_line import model_line
 from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
 from harnesses.core.launcher.readiness import (
@@ -51,6 +52,7 @@ async def run_checks(config: Config) -> list[CheckResult]:
         ]
     if plan.endpoint:
         findings.append(await _irc_server(plan.endpoint))
+    findings += check_mcp_servers(config)
     names = config.section(UpSettings).tendrils
     return findings + [examine_process(config.data, name) for name in names]
 

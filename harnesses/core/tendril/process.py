@@ -58,6 +58,7 @@ class TendrilProcess(TendrilMedium, ABC):
         try:
             async with self.open_resources(), asyncio.TaskGroup() as tasks:
                 self.status.count_tokens(self.accounting.today_by_purpose)
+                self.status.watch_mcp_servers(self.prompts.mcp_servers.troubles)
                 lock = self.config.data / "run" / f"{self.name}.lock"
                 self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
                 background = [

@@ -39,7 +39,8 @@ class StatusReport(BaseModel):
     """The contents of a status file.
 
     `purposes` are the tokens of today by what they were for; `trouble` is what only the owner can
-    mend, "" for none; `asked_about` what other tendrils may ask this one about, "" for nothing.
+    mend, "" for none; `asked_about` what other tendrils may ask this one about, "" for nothing;
+    `mcp_troubles` says of MCP servers that are not connected why.
     """
 
     name: str
@@ -51,6 +52,7 @@ class StatusReport(BaseModel):
     purposes: dict[str, int] = {}
     trouble: str = ""
     asked_about: str = ""
+    mcp_troubles: dict[str, str] = {}
 
     @property
     def is_fresh(self) -> bool:
@@ -69,6 +71,7 @@ class StatusFile:
         self._detail = ""
         self._tokens: Callable[[], dict[str, int]] = dict
         self._trouble = ""
+        self._mcp_troubles: Callable[[], dict[str, str]] = dict
         self.became_ready = asyncio.Event()
 
     @property
@@ -79,6 +82,10 @@ class StatusFile:
     def count_tokens(self, tokens: Callable[[], dict[str, int]]) -> None:
         """Report `tokens()` as well: those read and written today (UTC), by purpose."""
         self._tokens = tokens
+
+    def watch_mcp_servers(self, troubles: Callable[[], dict[str, str]]) -> None:
+        """Report `troubles()` as well: why MCP servers are not connected, by name."""
+        self._mcp_troubles = troubles
 
     def report_trouble(self, text: str) -> None:
         """Report what only the owner can mend, and how; "" when that is over."""
@@ -133,6 +140,7 @@ class StatusFile:
             purposes=tokens,
             trouble=self._trouble,
             asked_about=self._asked_about,
+            mcp_troubles=self._mcp_troubles(),
         )
         try:
             self._write(report)

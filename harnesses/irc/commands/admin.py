@@ -127,6 +127,7 @@ class AdminCommands:
         problems = [*map(describe_refusal, network.refusals), network.problem]
         lag = await network.lag()
         model = services.behaviours.resolve(request.place).model
+        away = tendril.prompts.mcp_servers.troubles()
         up = timedelta(seconds=round(asyncio.get_running_loop().time() - services.started))
         return (
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
@@ -140,6 +141,7 @@ class AdminCommands:
                 else ""
             )
             + "".join(f"; {problem}" for problem in problems if problem)
+            + (f"; MCP servers away: {', '.join(away)}" if away else "")
             + (f"; broken: {', '.join(broken)}" if (broken := tendril.prompts.problems) else "")
         )
 

@@ -27,8 +27,8 @@ class ConversationAnswer(BaseModel):
 
 
 class AskTool:
-    """The tool over `chat`, whose model looks up no more than `scope` shows. Each question is one of
-    `questions` that the client at `address` may ask."""
+    """The tool over `chat`, whose model looks up no more than `scope` shows. Who is at `address`
+    may ask as often as `questions` lets them."""
 
     def __init__(
         self, chat: ChatSession, scope: Scope, address: str, questions: TokenBuckets

@@ -13,12 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 from harnesses.web.app_state import AppState
 from harnesses.web.auth.middleware import refuse
+from llm.mcp.servers import HOW_TO_INSTALL
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
-HOW_TO_INSTALL = "pip install 'terrarium[mcp]'"
 _MOST_BYTES = 256 * 1024  # of a request
 
 

@@ -17,8 +17,9 @@ import typer
 from harnesses.core.errors import TendrilError
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.tendril.status import ProcessState, report
-from harnesses.web.mcp.endpoint import HOW_TO_INSTALL, PATH
+from harnesses.web.mcp.endpoint import PATH
 from harnesses.web.settings import WebSettings
+from llm.mcp.servers import HOW_TO_INSTALL
 from terrarium.config import Config, load
 
 if TYPE_CHECKING:

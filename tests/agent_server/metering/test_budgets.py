@@ -35,8 +35,7 @@ def is_open(made: Budgets, spender: Spender, now: float = NOON) -> bool:
     try:
         made.require_room(spender, now)
     except RateLimited as error:
-        assert error.code == "budget_exhausted"
-        return False
+        return error.code != "budget_exhausted"
     return True
 
 

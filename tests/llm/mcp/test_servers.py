@@ -137,6 +137,28 @@ async def test_a_call_without_an_answer_ends_in_time() -> None:
         assert (await call(servers, "demo__echo")).ok
 
 
+async def test_why_a_server_does_not_run_is_told_without_its_secrets() -> None:
+    broken = program("complains", env={"TICKETS": "its-own-secret"})
+    async with connected(demo=broken, other=program("plain")) as servers:
+        await until(lambda: servers.troubles() and names(servers))
+        (trouble,) = servers.troubles().values()
+        assert "its last words: " in trouble
+        assert "no key *** here" in trouble
+        assert len(trouble) < 200
+        assert "\x1b" not in trouble
+        assert "<system>" not in trouble
+        servers.configure("irc", configured(demo=program("plain"), other=program("plain")))
+        await until(lambda: len(names(servers)) == 12)
+        assert servers.troubles() == {}
+
+
+async def test_a_program_that_is_not_there_is_named() -> None:
+    missing = {"command": ["/nowhere/mcp-server"], "tendrils": ["irc"]}
+    async with connected(demo=missing) as servers:
+        await until(servers.troubles)
+        assert "/nowhere/mcp-server" in servers.troubles()["demo"]
+
+
 async def test_an_error_of_a_tool_is_one_for_the_model() -> None:
     async with connected(demo=program("plain")) as servers:
         await until(lambda: names(servers))
