@@ -13,10 +13,10 @@ import typer
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.options import ConfigFile, DataFolder
-from storage.db.database import Database
+from storage.db.database import Address, Database
 from storage.db.neighbours import other_files
 from storage.queues.jobs import Job, Jobs
-from storage.settings import log_path
+from storage.settings import log_address
 from terrarium.command_line.tables import align_columns
 from terrarium.config import Config, load
 
@@ -72,29 +72,32 @@ def drop(
     typer.echo(f"job {number} of {tendril} is dropped")
 
 
-def _files(config: Config) -> dict[str, Path]:
-    """Return the files in which tendrils keep jobs, by the tendril's name."""
-    log = log_path(config)
-    files = {path.stem: path for path in other_files(config.data, log)}
-    return files | ({"irc": log} if log.exists() else {})
+async def _stores(config: Config) -> dict[str, Address]:
+    """Return where tendrils keep jobs, by the tendril's name. Raises StorageError."""
+    log = log_address(config)
+    if isinstance(log, Path):
+        files: dict[str, Address] = {path.stem: path for path in other_files(config.data, log)}
+        return files | ({"irc": log} if log.exists() else {})
+    async with Database.open(log) as database:
+        return {**await database.neighbours(config.data), "irc": log}
 
 
 @asynccontextmanager
 async def _opened(config: Config, tendril: str) -> AsyncIterator[Jobs]:
     """Open the jobs of a tendril. Raises TendrilError, StorageError."""
-    files = _files(config)
-    if tendril not in files:
-        known = ", ".join(files) or "none"
-        raise TendrilError(f"no tendril {tendril} has a file in {config.data}; there are: {known}")
-    async with Database.open(files[tendril]) as database:
+    stores = await _stores(config)
+    if tendril not in stores:
+        known = ", ".join(stores) or "none"
+        raise TendrilError(f"no tendril {tendril} keeps jobs in {config.data}; there are: {known}")
+    async with Database.open(stores[tendril]) as database:
         yield Jobs(database)
 
 
 async def _list(config: Config, states: Sequence[str]) -> list[tuple[str, Job]]:
     found: list[tuple[str, Job]] = []
-    for tendril in _files(config):
-        async with _opened(config, tendril) as queue:
-            found += [(tendril, job) for job in await queue.all(*states)]
+    for tendril, address in (await _stores(config)).items():
+        async with Database.open(address) as database:
+            found += [(tendril, job) for job in await Jobs(database).all(*states)]
     return found
 
 

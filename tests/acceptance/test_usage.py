@@ -76,9 +76,9 @@ async def test_who_has_used_up_a_budget_is_told_so_and_others_are_answered(tmp_p
         ):
             for person in (ada, bob):
                 await person.join("#terrarium")
-            await question(ada, "what can you do?", "I can listen.")
-            await question(ada, "and what else?", SPENT)
-            await question(bob, "can I still ask?", "I can listen.")
+            await question(ada, "tell me a story", "I can listen.")
+            await question(ada, "tell me another one", SPENT)
+            await question(bob, "tell me a third one", "I can listen.")
         async with httpx2.AsyncClient(
             base_url=running.address("web"), trust_env=False, timeout=PATIENCE
         ) as http:

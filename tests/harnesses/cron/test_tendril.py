@@ -298,6 +298,34 @@ async def test_a_text_that_cannot_be_delivered_is_written_once_and_ends_dead(wor
     assert len(world.model.requests) == 1
 
 
+async def test_a_dead_delivery_that_is_retried_delivers_the_text_that_was_written(
+    world: World,
+) -> None:
+    await world.said("the pump is mended", time=NINE - timedelta(hours=2))
+    (taken := world.data / "taken").write_text("a file where a folder should be")
+    low, high = '{"score": 4, "faults": "It rambles."}', '{"score": 9, "faults": ""}'
+    world.model.say("Well, the pump.").say(low).say("The pump is mended.").say(high)
+    jobs = {"digest": job(log="#terrarium", review=True, deliver="file:taken/x.txt")}
+    clock = ManualClock(START)
+    async with world.cron(clock, jobs):
+        await clock.asleep()
+        await clock.set(NINE)
+        for attempt in range(9):
+            await world.ran(clock)
+            await clock.advance(timedelta(seconds=15 * 2**attempt))
+        assert await world.states() == [("cron.write", "done"), ("cron.deliver", "dead")]
+    taken.unlink()
+    async with Database.open(world.data / "cron.db") as database:
+        queue = Jobs(database, clock.now)
+        (dead,) = await queue.all("dead")
+        assert await queue.retry(dead.id)
+    async with world.cron(clock, jobs):
+        await world.ran(clock)
+        assert await world.states() == [("cron.write", "done"), ("cron.deliver", "done")]
+    assert (taken / "x.txt").read_text().endswith("The pump is mended.\n\n")
+    assert len(world.model.requests) == 4
+
+
 async def test_a_forgotten_text_is_not_delivered(world: World) -> None:
     (taken := world.data / "taken").write_text("a file where a folder should be")
     clock = ManualClock(START)

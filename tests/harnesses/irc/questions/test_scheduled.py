@@ -161,3 +161,42 @@ async def test_one_person_schedules_five_questions_at_most(tmp_path: Path) -> No
         refused = await it.notice(it.alice, ".schedule every day at 7 list the questions")
         assert refused == "You have scheduled 5 questions already; cancel one first."
         assert "every monday and thursday at 9" in await it.notice(it.alice, ".schedule soon x")
+
+
+async def test_forget_me_ends_it_at_once(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await schedule(it)
+        word = (await it.notice(it.alice, ".forget me")).split()[-1]
+        assert (await it.notice(it.alice, f".forget me {word}")).startswith("Forgotten: ")
+        async with Database.open(it.data / "irc.db") as database:
+            assert await Reminders(database).all() == []
+        await it.clock.set(MONDAY)
+        await it.bob.say(ROOM, ".ask who is here?")
+        await it.bob.expect("bob: ok")
+        assert len(it.script.requests) == 1  # bob's
+
+
+async def test_it_ends_when_the_line_by_which_it_was_asked_is_removed(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await schedule(it)
+        async with Database.open(it.data / "irc.db") as database:
+            (kept,) = await Reminders(database).all()
+            async with database.transaction() as db:
+                await db.execute("DELETE FROM events WHERE id = ?", [kept.question_event_id])
+        await it.clock.set(MONDAY)
+        await it.is_gone()
+        assert it.script.requests == []
+
+
+async def test_who_speaks_through_a_relay_schedules_nothing(tmp_path: Path) -> None:
+    async with (
+        world(tmp_path, irc={"relays": ["bridge!*@*"]}) as it,
+        irc_client(it.port, "bridge") as bridge,
+    ):
+        await bridge.join(ROOM)
+        refusal = r"eve: Whoever speaks through a relay cannot schedule questions"
+        for words in (WEEKLY, ".schedule every monday at 9 sum up the week here"):
+            await bridge.say(ROOM, f"<eve> {words}")
+            await it.bob.expect(refusal)
+        async with Database.open(it.data / "irc.db") as database:
+            assert await Reminders(database).all() == []
