@@ -9,6 +9,7 @@ from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from llm.client.client import OnText
+from llm.messages.image import Image
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
 from llm.tools.log_search import LogTools
 from storage.chat_log.event import Identity, Scope
@@ -33,6 +34,7 @@ class VisitorQuestion:
     text: str
     scope: Scope
     address: str
+    image: Image | None = None
 
 
 class ChatSession:
@@ -56,6 +58,7 @@ class ChatSession:
                 who=_WHO,
                 text=question.text,
                 payer=question.address,
+                image=question.image,
                 tools=tools,
                 rights=lambda: {TEACH},
                 on_text=on_text,

@@ -90,11 +90,12 @@ class CountAnswer(BaseModel):
 
 
 class CapabilitiesPart(BaseModel):
-    """The abilities of a model; `tools` is "forced" for one that is too small to choose a tool.
-    `chooses_tools` is null as long as the server has not tested whether it decides well when to use
-    one."""
+    """The abilities of a model; `tools` is "forced" for one that is too small to choose a tool,
+    `vision` is true for one that takes images. `chooses_tools` is null as long as the server has
+    not tested whether it decides well when to use one."""
 
     tools: str | None = None
+    vision: bool | None = None
     chooses_tools: bool | None = None
 
 

@@ -15,7 +15,8 @@ Status = Literal["active", "awaiting_answer", "closed", "idle"]
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format. In memory it may also have `name` (who asked) and
-`reasoning_content` (what was thought), which `wire` leaves out."""
+`reasoning_content` (what was thought), which `wire` leaves out. The question of a prompt may have
+an `image` (`llm.messages.image`), which `wire` makes a part of the content."""
 
 _SENT = ("role", "content", "tool_calls", "tool_call_id")
 
@@ -84,6 +85,9 @@ def wire(message: Message) -> Message:
     sent = {key: message[key] for key in _SENT if key in message}
     if sent["role"] == "assistant" and sent["content"]:
         sent["content"] = escape_tags(sent["content"])
+    if image := message.get("image"):
+        text, shown = {"type": "text", "text": sent["content"]}, {"url": image.url}
+        sent["content"] = [text, {"type": "image_url", "image_url": shown}]
     if "tool_calls" in sent:
         sent["tool_calls"] = [_harmless(call) for call in sent["tool_calls"]]
     return sent

@@ -19,6 +19,7 @@ from llm.agent.trace import Trace, now
 from llm.client.client import RequestOptions, TokenCountResult
 from llm.log_questions.answers import QuotedAnswer
 from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
+from llm.messages.image import TOKENS
 from llm.messages.message import Message
 from llm.tools.toolbox import Toolbox
 
@@ -65,7 +66,8 @@ class ModelRun:
             callbacks=LoopCallbacks(
                 None if request.review else request.on_text, queue.take_followups
             ),
-            smart=await tendril.catalog.smart(),
+            # The other model may not see.
+            smart="" if request.image else await tendril.catalog.smart(),
             trace=self._trace,
         )
         if self._asking:
@@ -85,13 +87,19 @@ class ModelRun:
     async def _run(self, loop: AgentLoop) -> Outcome:
         """Run the loop, each prompt fitted to the window of the model that it asks just then."""
         counter = self._tendril.token_counter
+        image = self._request.image
         reserve = loop.options.max_tokens or self._tendril.agent.max_tokens
+        room = reserve + (TOKENS if image else 0)
 
         async def fit(steps: Sequence[Message]) -> list[Message]:
             def count(messages: Sequence[Message]) -> Awaitable[TokenCountResult]:
-                return counter.count(loop.options, messages, loop.schemas, reserve)
+                return counter.count(loop.options, messages, loop.schemas, room)
 
-            return await self._context.fit(steps, count, reserve)
+            prompt = await self._context.fit(steps, count, room)
+            if image:  # after the counting, which is of words
+                question = len(prompt) - len(steps) - 1
+                prompt[question] = prompt[question] | {"image": image}
+            return prompt
 
         try:
             return await loop.run(fit)

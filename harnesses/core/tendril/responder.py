@@ -19,6 +19,8 @@ from llm.agent.limits import UNASKED
 from llm.agent.outcome import Outcome
 from llm.memory.room import RoomMemory
 
+BLIND = "My model cannot look at images; please tell me in words what is in it."
+
 _log = structlog.get_logger()
 
 
@@ -38,17 +40,19 @@ class Responder:
         options, budget = choice.options, choice.budget
         if budget.is_small and request.profile in UNASKED:
             return TurnResult("")  # it cannot judge whether there is something worth saying
+        if request.image and not await tendril.catalog.can_see(options.model):
+            return TurnResult(BLIND, ok=False)
         asking = self._peer_tools(request)
         prompt = await build_prompt(tendril, request.with_tools(asking), memory, choice)
         trace = trace_of(tendril, request, options, queue.spawn)
         request = await request.with_logged_question()
         quoted = None
-        if request.log_window and request.is_by_person:
+        if request.log_window and request.is_by_person and not request.image:
             quoted = await quoted_answer(request.log_window, request.text)
         context = await create_context(tendril, request, memory, budget, prompt, quoted)
         async with trace:
             direct = direct_answer(prompt.worked_out, quoted, budget)
-            if direct is not None:
+            if direct is not None and not request.image:
                 outcome = Outcome.without_model(direct)
             else:
                 await context.load()

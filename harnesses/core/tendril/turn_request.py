@@ -11,6 +11,7 @@ from harnesses.core.tendril.turn_result import TurnResult
 from llm.agent.limits import Profile, RunLimits
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
+from llm.messages.image import Image
 from llm.messages.user_message import Question
 from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
@@ -42,6 +43,8 @@ class TurnRequest:
     - `profile` limits the run, `review` has its text reviewed. The trace of a `private` request
       names nobody. `run` is the key of the trace, for a run repeated after a crash
       (`llm.agent.trace`).
+    - An `image` is shown to a model that can see, with the question, and kept nowhere; of any other
+      model the answer says so.
     - With `wants_status` the model is asked for the state of the conversation, for follow-ups.
     """
 
@@ -68,6 +71,7 @@ class TurnRequest:
     run: str = ""
     wants_status: bool = False
     origin: Origin | None = None
+    image: Image | None = None
 
     def __repr__(self) -> str:
         """Name the conversation, unless it is private or not kept, and never the words."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import secrets
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints, field_validator
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -29,10 +30,12 @@ from harnesses.web.auth.middleware import refuse
 from harnesses.web.chat_session import VisitorQuestion
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
+from llm.messages.image import MOST_BYTES, Image
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
 _YEAR = 365 * 86400
+_LONGEST_IMAGE = -(-MOST_BYTES // 3) * 4  # characters of base64
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
@@ -42,6 +45,16 @@ class ChatQuestion(BaseModel):
     """The form of the chat box."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
+    image: Annotated[str, Field(max_length=_LONGEST_IMAGE)] | None = Field(
+        None, description="a PNG, JPEG, GIF or WebP file in base64"
+    )
+
+    @field_validator("image")
+    @classmethod
+    def _is_an_image(cls, value: str | None) -> str | None:
+        if value is not None:
+            _decode(value)
+        return value
 
 
 @router.get("/chat")
@@ -75,7 +88,8 @@ async def ask(
     conversation = _conversation(request)
     fresh = None if conversation else secrets.token_hex(16)
     name = _name(conversation or fresh or "")
-    asked = VisitorQuestion(question.text, scope, address)
+    image = None if question.image is None else _decode(question.image)
+    asked = VisitorQuestion(question.text, scope, address, image)
     response = StreamedAnswer(lambda write: _answer(state, name, asked, write))
     if fresh:
         _remember(request, response, fresh)
@@ -137,6 +151,11 @@ async def _answer(
 async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _decode(image: str) -> Image:
+    """Return the image in a text of base64. Raises UnusableImage, binascii.Error."""
+    return Image.from_bytes(base64.b64decode(image, validate=True))
 
 
 def _draft(about: str, selected: str) -> str:

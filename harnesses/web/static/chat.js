@@ -4,6 +4,11 @@
 const form = document.getElementById("ask");
 const box = form.elements.text;
 const said = document.getElementById("said");
+const image = document.getElementById("image");
+const attached = document.getElementById("attached");
+const MOST = 2 * 1024 * 1024; // bytes that the server takes
+const LARGEST = 1600; // pixels of a side, when an image has to be made smaller
+let chosen = null;
 const toEnd = () => scrollTo({ top: document.documentElement.scrollHeight });
 
 function article(kind, text) {
@@ -30,16 +35,39 @@ async function* lines(stream) {
   }
 }
 
-async function ask(text) {
+function attach(file) {
+  chosen = file;
+  attached.hidden = !file;
+  attached.firstElementChild.textContent = file ? `Image attached: ${file.name || "pasted"}` : "";
+}
+
+async function smaller(file) {
+  const bitmap = await createImageBitmap(file);
+  const scale = Math.min(1, LARGEST / Math.max(bitmap.width, bitmap.height));
+  const canvas = new OffscreenCanvas(bitmap.width * scale, bitmap.height * scale);
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  return canvas.convertToBlob({ type: "image/jpeg", quality: 0.85 });
+}
+
+async function encoded(file) {
+  const bytes = new Uint8Array(await (file.size > MOST ? await smaller(file) : file).arrayBuffer());
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) {
+    text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  }
+  return btoa(text);
+}
+
+async function ask(text, file) {
   document.getElementById("welcome")?.remove();
-  article("asked", text);
+  article("asked", file ? `${text} [image]` : text);
   const answer = article("answered waiting", "");
   const shown = answer.firstElementChild;
   try {
     const response = await fetch("/chat", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ text }),
+      body: JSON.stringify(file ? { text, image: await encoded(file) } : { text }),
     });
     if (!response.ok) throw new Error((await response.json()).error.message);
     let ended = false;
@@ -79,7 +107,9 @@ form.addEventListener("submit", async (event) => {
   box.value = "";
   grow();
   button.disabled = true;
-  await ask(text);
+  const file = chosen;
+  attach(null);
+  await ask(text, file);
   button.disabled = false;
   box.focus();
 });
@@ -90,4 +120,16 @@ box.addEventListener("keydown", (event) => {
   form.requestSubmit();
 });
 box.addEventListener("input", grow);
+box.addEventListener("paste", (event) => {
+  const file = [...event.clipboardData.files].find((each) => each.type.startsWith("image/"));
+  if (!file) return;
+  event.preventDefault();
+  attach(file);
+});
+image.addEventListener("change", () => {
+  attach(image.files[0] ?? null);
+  image.value = "";
+  box.focus();
+});
+attached.querySelector("button").addEventListener("click", () => attach(null));
 toEnd();
