@@ -171,7 +171,7 @@ async def test_forget_me_ends_it_at_once(tmp_path: Path) -> None:
         async with Database.open(it.data / "irc.db") as database:
             assert await Reminders(database).all() == []
         await it.clock.set(MONDAY)
-        await it.bob.say(ROOM, ".ask who is here?")
+        await it.bob.say(ROOM, ".ask tell me a story")
         await it.bob.expect("bob: ok")
         assert len(it.script.requests) == 1  # bob's
 
