@@ -63,7 +63,7 @@ class ChatSession:
                 rights=lambda: {TEACH},
                 on_text=on_text,
                 private=True,
-                origin=Origin(self._tendril.name, Identity(_WHO), scope),
+                origin=Origin(self._tendril.name, Identity(_WHO), question.scope),
             )
         )
 
