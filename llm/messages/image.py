@@ -8,9 +8,7 @@ from dataclasses import dataclass
 MOST_BYTES = 2 * 1024 * 1024
 """Of an image: with the prompt it fits into a request of the agent server's default size."""
 
-TOKENS = 1_500
-"""About how many tokens a model reads for an image."""
-
+_TOKENS = 1_500
 _WEBP = slice(8, 12)
 
 
@@ -38,6 +36,11 @@ class Image:
     def __repr__(self) -> str:
         """Tell the size, not what is shown."""
         return f"<Image {self.type}, {len(self.data)} bytes>"
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens a model reads for it, whatever its size."""
+        return _TOKENS
 
     @property
     def url(self) -> str:

@@ -19,7 +19,6 @@ from llm.agent.trace import Trace, now
 from llm.client.client import RequestOptions, TokenCountResult
 from llm.log_questions.answers import QuotedAnswer
 from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
-from llm.messages.image import TOKENS
 from llm.messages.message import Message
 from llm.tools.toolbox import Toolbox
 
@@ -89,7 +88,7 @@ class ModelRun:
         counter = self._tendril.token_counter
         image = self._request.image
         reserve = loop.options.max_tokens or self._tendril.agent.max_tokens
-        room = reserve + (TOKENS if image else 0)
+        room = reserve + (image.tokens if image else 0)
 
         async def fit(steps: Sequence[Message]) -> list[Message]:
             def count(messages: Sequence[Message]) -> Awaitable[TokenCountResult]:
