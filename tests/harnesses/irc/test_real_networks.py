@@ -180,6 +180,15 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
             await asyncio.gather(running_bot, return_exceptions=True)
 
 
+async def test_the_status_says_that_services_do_not_know_us_where_they_are_to(
+    tmp_path: Path,
+) -> None:
+    async with embedded_ircd() as ircd:
+        irc = {"sasl_username": "terra", "sasl_password": "sesame", "sasl": ["PLAIN"]}
+        async with irc_tendril(irc_config(tmp_path, ircd.port, NOBODY, irc=irc)):
+            await until_state(tmp_path, "ready", "the server offers no SASL")
+
+
 async def test_a_channel_that_forwards_and_one_that_we_are_forced_into_are_left() -> None:
     ears = Ears()
     async with inspircd(extra=OPER) as ircd, irc_client(ircd.port, "keeper") as keeper:
