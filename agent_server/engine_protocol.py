@@ -50,6 +50,10 @@ class Engine(Protocol):
     def is_busy(self) -> bool:
         """True while a request is in flight."""
 
+    @property
+    def isolates_keys(self) -> bool:
+        """True if no prompt is read from what the prefix cache holds of another `cache_salt`."""
+
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start and stop what the engine needs."""
 
@@ -58,7 +62,8 @@ class Engine(Protocol):
 
         Closing the generator stops the generation. Choices of a prompt have `text` where those
         of a chat have `delta`. A `model` in the body is one of the upstream's, for upstreams of
-        many; without one the engine's own is asked. `session` keeps a conversation on one
+        many; without one the engine's own is asked. `cache_salt` is for engines that keep the
+        prompts of several keys apart; others leave it out. `session` keeps a conversation on one
         engine; with `"stream": false` the answer is sent whole, so that chunks may be joined.
         Raises ApiError, at once, before the first chunk or between two.
         """

@@ -31,6 +31,10 @@ class TokenUsage:
             max(self.cached, other.cached),
         )
 
+    def limit_cached(self, limit: int) -> TokenUsage:
+        """Return the usage with at most `limit` cached tokens."""
+        return TokenUsage(self.prompt, self.completion, min(self.cached, limit))
+
     @classmethod
     def from_wire(cls, usage: Mapping[str, Any]) -> TokenUsage:
         """Read the `usage` object of an engine; what is no count there is 0 here."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from agent_server.admission.prompt_history import PromptHistory, prefix_digests
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
+from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
 from agent_server.metering.budgets import Spender
 from agent_server.metering.key_usage import Charge, Metering
@@ -34,13 +36,16 @@ NOTHING = TokenUsage()
 @dataclass(slots=True)
 class EngineCall:
     """One request in flight: its sender, and the usage so far; `variant` is the model asked for
-    where the engine has several."""
+    where the engine has several. `cached_limit` is how many tokens of the prompt its key may be
+    told to have come from the cache (None: all that did)."""
 
     context: RequestContext
     request: QueuedRequest
     charge: Charge | None
     prompt: int
     variant: str | None = None
+    digests: Sequence[bytes] = ()
+    cached_limit: int | None = None
     pieces: int = 0
     first: float | None = None
     usage: TokenUsage | None = None
@@ -54,6 +59,17 @@ class EngineCall:
             self.usage = read if self.usage is None else self.usage.beside(read)
         if chunk.get("choices"):
             self.pieces += 1
+
+    def hide_others_cache(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with no more cached tokens than the key may be told of.
+
+        `uncached_prompt_tokens` is the engine's own number, by which its speed is measured.
+        """
+        if self.cached_limit is None or not isinstance(chunk.get("usage"), dict):
+            return chunk
+        used = TokenUsage.from_wire(chunk["usage"])
+        told = used.limit_cached(self.cached_limit).as_wire()
+        return {**chunk, "usage": told, "uncached_prompt_tokens": used.prompt - used.cached}
 
     def model(self, name: str) -> str:
         """Return the name under which clients ask for the model of the engine `name`."""
@@ -109,6 +125,7 @@ class AdmittedEngine:
         self._metering = metering
         self._length = float(FIRST_GUESS)
         self._failed = False
+        self._history = PromptHistory()
         metering.metrics.watch_queue(name, queue.scheduler)
 
     @property
@@ -135,12 +152,12 @@ class AdmittedEngine:
     async def count(self, body: Mapping[str, Any], context: RequestContext) -> TokenCount:
         """Count tokens when there is a place for it, which no answer takes. Raises ApiError."""
         quotas, expected = self._metering.counting, context.size // BYTES_PER_TOKEN
-        charge = quotas.charge(context.key, expected, time.time())
+        charge = quotas.charge(context.key, expected, self._metering.clock.time())
         request, counted = _queued(context, expected), None
         try:
             await self._counting.acquire(request)
             try:
-                counted = await self._engine.count(body)
+                counted = await self._engine.count(_salted(body, context))
                 return counted
             finally:
                 self._counting.release(request, expected)
@@ -168,7 +185,7 @@ class AdmittedEngine:
                     if self._queue.scheduler.yields and not call.pieces:
                         self._queue.on_first_token(call.request)
                     call.observe(chunk)
-                    yield chunk
+                    yield call.hide_others_cache(chunk)
                     chunk = await anext(chunks, None)
         except ApiError as error:
             self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
@@ -186,7 +203,8 @@ class AdmittedEngine:
         """
         is_preemptible = self._queue.scheduler.yields and call.request.background
         while True:
-            chunks, has_started = self._engine.chat(body, call.context.session), False
+            salted = _salted(body, call.context)
+            chunks, has_started = self._engine.chat(salted, call.context.session), False
             try:
                 if is_preemptible:
                     first = await self._queue.await_first_token(call.request, chunks)
@@ -230,7 +248,11 @@ class AdmittedEngine:
             if charge:
                 metering.quotas.reconcile(charge, 0)
             raise
-        return EngineCall(context, request, charge, prompt, body.get("model"))
+        call = EngineCall(context, request, charge, prompt, body.get("model"))
+        if not self._engine.isolates_keys and not body.keys().isdisjoint(("messages", "prompt")):
+            call.digests = prefix_digests(body)
+            call.cached_limit = self._history.cached_limit(context.key.name, call.digests)
+        return call
 
     @contextmanager
     def _measure_wait(self, context: RequestContext) -> Iterator[None]:
@@ -253,6 +275,10 @@ class AdmittedEngine:
         context.attempts += 1
         if used == NOTHING:
             return
+        if call.cached_limit is not None:
+            if call.usage:
+                self._history.add(context.key.name, call.digests, used.prompt)
+            used = used.limit_cached(call.cached_limit)
         if used.completion:
             self._failed = self._failed and call.usage is None
             self._length += (used.completion - self._length) * _EMA_ALPHA
@@ -264,6 +290,11 @@ class AdmittedEngine:
             spender, tokens = Spender.of_request(context, model), used.prompt + used.completion
             metering.budgets.spend(spender, tokens, cost, metering.clock.time())
         context.usage = used if context.usage is None else context.usage + used
+
+
+def _salted(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:
+    """Return the body with the salt that keeps the prompts of this key apart from others'."""
+    return {**body, CACHE_SALT: cache_salt(context.key.name)}
 
 
 def _queued(context: RequestContext, tokens: float) -> QueuedRequest:

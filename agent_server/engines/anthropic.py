@@ -30,6 +30,11 @@ class AnthropicEngine(UpstreamEngine):
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
         super().__init__(urls, headers, model=model, timeout=timeout)
 
+    @property
+    def isolates_keys(self) -> bool:
+        """False: nothing tells apart whose prompts there are."""
+        return False
+
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the answer to a chat; there is no continuing of bare texts."""
         if "prompt" in body:

@@ -87,6 +87,11 @@ class EmbeddingEngine:
             tokens += made["tokens"]
         return _answer(vectors, tokens, plain=body["encoding_format"] == "float")
 
+    @property
+    def isolates_keys(self) -> bool:
+        """False: nothing tells apart whose prompts there are."""
+        return False
+
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Refuse. Raises Unsupported."""
         raise Unsupported(WORDLESS)

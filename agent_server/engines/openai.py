@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent_server.engine_protocol import Chunk, Chunks, ModelInfo, TokenCount
+from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.capability_probe import (
     coalesce_info,
     info_from_model_card,
@@ -62,6 +63,9 @@ def _is_text(chunk: Chunk) -> bool:
 UNNAMED = "default"
 """What an upstream that lists no models is asked for."""
 
+VLLM = "vllm"
+"""The owner that vLLM names in its model cards."""
+
 DONE = b"[DONE]"
 
 
@@ -83,12 +87,24 @@ class HttpEngine(UpstreamEngine):
         headers = {"authorization": f"Bearer {key}"} if key else {}
         super().__init__(urls, headers, model=model, timeout=timeout, keep_alive=keep_alive)
         self._urls = " ".join(urls)
+        self._takes_salt = False  # until its model card says that it is vLLM
         self._counts_chats = True  # until it turns out to be llama.cpp, which counts texts only
+
+    @property
+    def isolates_keys(self) -> bool:
+        """True of vLLM, which keeps the prompts of each `cache_salt` apart."""
+        return self._takes_salt
+
+    def _salted(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the body without a salt that the upstream would not know."""
+        if self._takes_salt or CACHE_SALT not in body:
+            return body
+        return {key: value for key, value in body.items() if key != CACHE_SALT}
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer. Always a stream: only a stream can be cancelled."""
         asked = {
-            **body,
+            **self._salted(body),
             "model": body.get("model") or await self._model_name(),
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -117,7 +133,8 @@ class HttpEngine(UpstreamEngine):
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens as vLLM's /tokenize does, or with llama.cpp's template and tokenizer."""
-        asked = {**body, "model": body.get("model") or await self._model_name()}
+        unsalted = {key: value for key, value in body.items() if key != CACHE_SALT}
+        asked = {**unsalted, "model": body.get("model") or await self._model_name()}
         if self._counts_chats:
             answer = await self._json("POST", "/tokenize", asked)
             if "count" in answer:
@@ -187,9 +204,11 @@ class HttpEngine(UpstreamEngine):
         except Unsupported:
             return [{"id": UNNAMED}]
         cards = listed if isinstance(listed, list) else []
-        return [
+        known = [
             card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)
         ]
+        self._takes_salt = any(card.get("owned_by") == VLLM for card in known)
+        return known
 
 
 def _as_chunk(whole: Chunk) -> Chunk:

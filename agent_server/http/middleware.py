@@ -193,8 +193,17 @@ def _secret(headers: Mapping[bytes, bytes]) -> bytes:
     return headers.get(b"x-api-key", b"")
 
 
+MOST_COMMAS = 50_000
+"""Commas in one body, between values or in texts. All other requests wait while a body of very many
+values is parsed, so it is refused before. A prompt with so many commas has 100,000 tokens or more;
+embeddings may be asked for of many long texts at once."""
+
+EMBEDDINGS = "/v1/embeddings"
+
+
 class BodySizeLimitMiddleware:
-    """Refuses a request body that is longer than `most` bytes, declared or not."""
+    """Refuses a request body that is longer than `most` bytes, declared or not, or that has more
+    than `MOST_COMMAS`."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
@@ -206,12 +215,17 @@ class BodySizeLimitMiddleware:
         if declared.isdigit() and int(declared) > self._most:
             await error_response(too_large(self._most))(scope, receive, send)
             return
-        seen = 0
+        seen, commas, has_texts = 0, 0, scope["path"] == EMBEDDINGS
 
         async def count_bytes() -> Message:
-            nonlocal seen
+            nonlocal seen, commas
             message = await receive()
-            seen += len(message.get("body", b""))
+            part = message.get("body", b"")
+            seen += len(part)
+            commas += 0 if has_texts else part.count(b",")
+            if commas > MOST_COMMAS:
+                text = f"the request body has too many values: at most {MOST_COMMAS} commas"
+                raise HTTPException(BodyTooLarge.status, text)
             if seen > self._most:
                 # The one kind of exception that reading a body lets pass.
                 raise HTTPException(BodyTooLarge.status, too_large(self._most).message)

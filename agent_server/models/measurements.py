@@ -179,7 +179,8 @@ class PromptTimer:
             self._is_timed = True
         elif self._first and not self._is_timed and chunk.get("usage"):
             usage = TokenUsage.from_wire(chunk["usage"])
-            self._speed.note(usage.prompt - usage.cached, self._first)
+            computed = chunk.get("uncached_prompt_tokens", usage.prompt - usage.cached)
+            self._speed.note(computed, self._first)
             self._is_timed = True
 
 

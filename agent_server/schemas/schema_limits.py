@@ -62,9 +62,14 @@ MOST_TOOLS = 128
 
 
 def require_shallow(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of at most `DEEPEST` levels. Raises ValueError for a deeper one."""
+    """Return a schema of at most `DEEPEST` levels and `MOST.values` values in each.
+
+    Raises ValueError for any other.
+    """
     level: list[Any] = [schema]
     for _ in range(DEEPEST):
+        if sum(map(len, level)) > MOST.values:
+            raise ValueError(f"the JSON schemas are too large: at most {MOST.values} values")
         level = [
             inner
             for each in level

@@ -74,7 +74,7 @@ def test_a_schema_beyond_a_bound_is_refused_by_its_name(
 
 
 async def test_every_api_refuses_a_schema_beyond_the_bounds(http: httpx2.AsyncClient) -> None:
-    schema = TOO_LARGE[0][0]
+    schema = {"enum": [f"value {number}" for number in range(600)]}
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
     tool = {"name": "look", "parameters": schema}
     chat = {"messages": [USER]}
@@ -91,6 +91,15 @@ async def test_every_api_refuses_a_schema_beyond_the_bounds(http: httpx2.AsyncCl
         answer = await http.post(path, json=body)
         assert answer.status_code == 400, path
         assert "at most 500 enum values" in answer.json()["error"]["message"]
+
+
+async def test_a_body_of_very_many_values_is_refused_before_it_is_parsed(
+    http: httpx2.AsyncClient,
+) -> None:
+    for body in ("[" + "0," * 60_000 + "0]", "this is, " * 60_000):
+        answer = await http.post(CHAT, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+        assert "at most 50000 commas" in answer.json()["error"]["message"]
 
 
 async def test_more_tools_than_128_are_refused(http: httpx2.AsyncClient) -> None:
