@@ -43,7 +43,7 @@ def create_app(config: Config, policy: AdmissionPolicy | None = None) -> AgentSe
     admission = Admission(config, metering, policy)
     pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
     embedder = admission.embedding_engine()
-    api_keys = ApiKeyCache(server.admin_key.get_secret_value() if server.admin_key else None)
+    api_keys = ApiKeyCache(server)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import AliasChoices, ValidationError
+from pydantic import AliasChoices, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -26,6 +26,13 @@ from pydantic_settings import (
 )
 
 GROUP = "terrarium.settings"
+
+SHORTEST_SECRET = 8
+"""Characters of a key or token that somebody chose, at least, where others than this machine can
+send one."""
+
+GOOD_SECRET = 16
+"""Characters of such a key or token under which `terrarium doctor` warns."""
 
 
 class ConfigError(Exception):
@@ -72,6 +79,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment first, then secret files, then the TOML table."""
         return env_settings, file_secret_settings, init_settings
+
+
+def is_short(secret: SecretStr, length: int = SHORTEST_SECRET) -> bool:
+    """Return True if a key or token has fewer than `length` characters."""
+    return len(secret.get_secret_value()) < length
 
 
 S = TypeVar("S", bound=Settings)

@@ -1,4 +1,4 @@
-"""What each key has sent before: how much of a prompt it may be told to have come from a cache.
+"""The prompts that each key has sent, and how much of the next it may be told to be cached.
 
 An engine that shares its prefix cache between keys tells by `cached_tokens` what others have sent:
 a key that guesses the beginning of another's prompt sees the number grow with each right word. So

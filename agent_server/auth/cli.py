@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from agent_server.metering.request_context import ADMIN, ANYBODY
+from agent_server.metering.request_context import ANYBODY
+from agent_server.settings.key_names import require_key_name
 from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
@@ -35,10 +35,10 @@ keys = typer.Typer(
 
 
 def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", text, re.ASCII):
-        raise typer.BadParameter("letters, digits, dots, dashes and underscores only")
-    if text in (ADMIN.name, ANYBODY.name, "other"):
-        raise typer.BadParameter(f"{text} has a meaning already")
+    try:
+        require_key_name(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     return text
 
 
@@ -123,7 +123,8 @@ async def _create(config: Config, key: Key) -> str:
 
 async def _is_open(config: Config) -> bool:
     """Return whether the server answers without a key until now."""
-    if config.section(ServerSettings).admin_key is not None:
+    server = config.section(ServerSettings)
+    if server.admin_key is not None or server.keys:
         return False
     async with Database.open(store_address(config, "server")) as database:
         return not await Keys(database).exist()

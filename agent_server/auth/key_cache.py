@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from agent_server.metering.request_context import ADMIN, ANYBODY
+from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.usage.api_keys import Key, Keys, digest
@@ -26,15 +27,23 @@ PAUSE = 0.5
 class ApiKeyCache:
     """The owners of bearer keys.
 
-    Without an admin key and as long as no key was ever issued, the server is open to everybody who
-    can reach it; whoever sends a key of it is known by its name all the same. Revoking the last key
-    does not open it again.
+    Without a configured key and as long as none was ever issued, the server is open to everybody
+    who can reach it; whoever sends a key of it is known by its name all the same. Revoking the last
+    key does not open it again.
     """
 
-    def __init__(self, admin: str | None) -> None:
-        self._admin = digest(admin) if admin else None
-        self._keys: Mapping[bytes, Key] = {}
-        self.is_open = admin is None
+    def __init__(self, settings: ServerSettings) -> None:
+        admin = settings.admin_key
+        self._admin = digest(admin.get_secret_value()) if admin else None
+        self._configured = {
+            digest(secret.get_secret_value()): Key(name) for name, secret in settings.keys.items()
+        }
+        self._issued: Mapping[bytes, Key] = {}
+        self.is_open = not self._has_configured
+
+    @property
+    def _has_configured(self) -> bool:
+        return self._admin is not None or bool(self._configured)
 
     def authenticate(self, secret: bytes) -> Key | None:
         """Return the owner of `secret`, ANYBODY where no key is needed; None for a wrong key.
@@ -44,7 +53,8 @@ class ApiKeyCache:
         given = digest(secret)
         if self._admin and hmac.compare_digest(given, self._admin):
             return ADMIN
-        return self._keys.get(given) or (ANYBODY if self.is_open else None)
+        owner = self._configured.get(given) or self._issued.get(given)
+        return owner or (ANYBODY if self.is_open else None)
 
     @asynccontextmanager
     async def refreshing(self, database: Database) -> AsyncIterator[None]:
@@ -68,5 +78,5 @@ class ApiKeyCache:
             await asyncio.sleep(PAUSE)
 
     async def _read(self, keys: Keys) -> None:
-        self._keys = await keys.active()
-        self.is_open = self._admin is None and not await keys.exist()
+        self._issued = await keys.active()
+        self.is_open = not self._has_configured and not await keys.exist()

@@ -1,9 +1,10 @@
 """A salt at the beginning of the prompts of a key: the embedded engine's prefix cache is shared by
 all, and what it holds of one key's prompts must neither be counted nor be quicker for another.
 
-llama.cpp finds a cached prompt by the tokens that two prompts have in common from the start. With a
-salt of its own, of a fixed length, no key's prompt begins as another's does. Within a key nothing
-changes.
+llama.cpp finds a cached prompt by the tokens that two prompts have in common from the start; after
+these it keeps runs of tokens only where the new prompt is the old one with some left out. With a
+salt of its own, of a fixed length, no key's prompt begins as another's does, and none is another's
+with some left out. Within a key nothing changes.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
-from agent_server.engines.cache_salt import CACHE_SALT, add_salt
+from agent_server.engines.cache_salt import add_salt
 from agent_server.engines.control_tokens import escape_control_tokens
 from agent_server.engines.embeddings import HOW_TO_GET
 from agent_server.engines.embeddings import NAME as EMBEDDER
@@ -66,10 +66,6 @@ class EmbeddedEngine:
         self._timeout = timeout
         self._watchdog = watchdog or Watchdog()
         self._is_stuck = False
-        self._started = 0
-        self._last_answered: str | None = None
-        """The salt of the request that was started last, once it is answered: then the slot of it
-        is free, and the one that llama.cpp takes for the next of the same salt."""
         self._http: HttpEngine | None = None
         self._gpus: tuple[Gpu, ...] = ()
 
@@ -93,19 +89,9 @@ class EmbeddedEngine:
             finally:
                 keeper.cancel()
 
-    async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
+    def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer from the child. Raises ApiError."""
-        salt, asked = body.get(CACHE_SALT), _child_body(body)
-        if self._last_answered is None or self._last_answered != salt:
-            # The slot may hold another key's prompt, of which runs of words would be kept.
-            asked["n_cache_reuse"] = 0
-        self._started += 1
-        number, self._last_answered = self._started, None
-        async with aclosing(self._engine().chat(asked, session)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-        if number == self._started and "messages" in body:
-            self._last_answered = salt
+        return self._engine().chat(_child_body(body), session)
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with the child's template and tokenizer."""
@@ -170,7 +156,6 @@ class EmbeddedEngine:
         finally:
             self._http = None
             self._is_stuck = False
-            self._last_answered = None
             await end_child(process, FAREWELL)
 
     async def _until_ended_or_stuck(self, process: Process, http: HttpEngine) -> int:

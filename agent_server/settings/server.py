@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from terrarium.config import ConfigError, Settings
+from agent_server.settings.key_names import require_key_name
+from terrarium.config import SHORTEST_SECRET, ConfigError, Settings, is_short
 from terrarium.loopback import is_loopback
 
 
@@ -22,6 +24,11 @@ class ServerSettings(Settings):
         description="bearer key that may do everything; needed beyond loopback; other keys "
         "are made by `terrarium keys create`",
     )
+    keys: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description='further keys, as NAME = "secret": each names a tendril, as those of '
+        "`terrarium keys create` do, and has no limits",
+    )
     max_body_bytes: int = Field(
         4 * 1024 * 1024, ge=1024, description="longest request body, in bytes"
     )
@@ -34,10 +41,42 @@ class ServerSettings(Settings):
     def _not_empty(cls, key: SecretStr | None) -> SecretStr | None:
         return key if key and key.get_secret_value() else None
 
+    @field_validator("keys")
+    @classmethod
+    def _named(cls, keys: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+        for name, secret in keys.items():
+            require_key_name(name)
+            if not secret.get_secret_value():
+                raise ValueError(f"the key of {name} is empty")
+        return keys
+
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        secrets = [secret.get_secret_value() for _, secret in self._secrets()]
+        if len(set(secrets)) < len(secrets):
+            raise ValueError("two keys are the same, so nobody could tell whose a request is")
+        return self
+
+    def _secrets(self) -> Iterator[tuple[str, SecretStr]]:
+        """Yield each configured key with the name of its setting."""
+        if self.admin_key is not None:
+            yield "admin_key", self.admin_key
+        for name, secret in self.keys.items():
+            yield f"keys.{name}", secret
+
     def require_key(self) -> None:
-        """Raise ConfigError when others could reach this server without a key."""
-        if self.admin_key is None and not is_loopback(self.host):
+        """Raise ConfigError when others could reach this server without a key, or guess one."""
+        if is_loopback(self.host):
+            return
+        if self.admin_key is None and not self.keys:
             raise ConfigError(
                 f"the agent server will not listen on {self.host} without a key: set "
                 "SERVER_ADMIN_KEY (or [server] admin_key), or SERVER_HOST=127.0.0.1"
             )
+        for name, secret in self._secrets():
+            if is_short(secret):
+                raise ConfigError(
+                    f"the agent server will not listen on {self.host} with a key that can be "
+                    f"guessed: [server] {name} has fewer than {SHORTEST_SECRET} characters; "
+                    "`openssl rand -hex 24` makes a good one"
+                )

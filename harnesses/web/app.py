@@ -79,7 +79,7 @@ def create_app(state: AppState) -> FastAPI:
     app.state.site = state
     app.add_middleware(ETag)
     app.add_middleware(Compression)
-    app.add_middleware(SecurityMiddleware, tokens=tokens)
+    app.add_middleware(SecurityMiddleware, tokens=tokens, logins=state.logins)
     if state.settings.cors_origins:
         app.add_middleware(Cors, origins=state.settings.cors_origins)
     register_handlers(app)

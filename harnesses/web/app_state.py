@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +32,7 @@ TOO_FAST = "You ask faster than I can answer; wait a few seconds."
 class AppState:
     """The parts that the web tendril is made of; `data` is the folder of the status files,
     `runs` where the runs of all tendrils are kept, and `tool_owners` have tools that MCP clients
-    may call."""
+    may call. `disk_trouble` says why nothing can be written at the moment, "" when it can."""
 
     settings: WebSettings
     log: ChatLog
@@ -47,6 +47,7 @@ class AppState:
         default_factory=lambda: TokenBuckets(QUESTIONS, time.monotonic, refusals_cost=False)
     )
     tool_owners: tuple[object, ...] = ()
+    disk_trouble: Callable[[], str] = str
 
 
 def _site(request: Request) -> AppState:
@@ -73,18 +74,6 @@ def _scope(viewer: ViewerDep) -> Scope:
 
 
 ScopeDep = Annotated[Scope, Depends(_scope)]
-
-
-def address_of(request: Request) -> str:
-    """Return the client's address, as far as one visitor has it: of IPv6 the first 64 bits."""
-    host = request.client.host if request.client else ""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if address.version == 4:
-        return host
-    return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
 def require_token(viewer: ViewerDep) -> None:

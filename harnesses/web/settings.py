@@ -18,7 +18,7 @@ from pydantic import (
 
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
-from terrarium.config import Settings
+from terrarium.config import SHORTEST_SECRET, Settings, is_short
 from terrarium.loopback import is_loopback
 
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
@@ -120,6 +120,27 @@ class WebSettings(Settings):
                 " (or token in [web]) too"
             )
         return self
+
+    @model_validator(mode="after")
+    def _not_to_be_guessed(self) -> Self:
+        if self._is_local:
+            return self
+        secrets = {f"tokens.{name}": each.token for name, each in self.tokens.items()}
+        if self.token is not None:
+            secrets["token"] = self.token
+        for name, secret in secrets.items():
+            if is_short(secret):
+                raise ValueError(
+                    f"{name} has fewer than {SHORTEST_SECRET} characters, and others can reach this"
+                    " site, so it could be guessed; `openssl rand -hex 16` makes a good one"
+                )
+        return self
+
+    @property
+    def _is_local(self) -> bool:
+        """True if only this machine can reach the site, by a proxy neither."""
+        public = urlsplit(self.public_url).hostname if self.public_url else None
+        return is_loopback(self.host) and (public is None or is_loopback(public))
 
 
 def place_of(name: str) -> Place:

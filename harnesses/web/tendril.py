@@ -51,6 +51,7 @@ class WebTendril(Tendril):
                     self.config.data if isinstance(place, Path) else place,
                     self.log.semantic_index,
                     tool_owners=(self,),
+                    disk_trouble=lambda: log.trouble or self.status.disk_trouble,
                 )
             )
             address = _address(listener)

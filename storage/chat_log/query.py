@@ -7,6 +7,7 @@ which channels it may look at, and looks at no others.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,8 +17,12 @@ from typing import Any
 
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import CHANNEL_PREFIXES, Event, EventType, Scope
-from storage.chat_log.event_table import event_of
+from storage.chat_log.event_table import CLOCK, event_of
 from storage.db.database import Connection, Row, to_micros
+
+FUTURE = 2 * CLOCK
+"""Milliseconds from now on from which an id is of a wrong time: times that are up to a day ahead
+are taken, and what is said a day after one is still numbered behind it."""
 
 # The sign as well: a row that says it is public is not believed.
 _PUBLIC = f"c.private = 0 AND substr(c.name, 1, 1) IN ({', '.join(map(repr, CHANNEL_PREFIXES))})"
@@ -88,11 +93,30 @@ def channels_in(connection: Connection, query: Query) -> VisibleChannels:
     return VisibleChannels(seen, others, all(row["seen"] != row["private"] for row in rows))
 
 
+def last_credible_id() -> int:
+    """Return the greatest id that an event can have by now if no clock was wrong."""
+    return time.time_ns() // 1_000_000 + FUTURE
+
+
+def until_now(query: Query) -> Query:
+    """Return a query for the newest events without those of a wrong time in the future, which would
+    be the newest for years; itself if it says by itself where to end."""
+    ends = (query.until, query.before_id, query.after_id, query.ids)
+    last = last_credible_id()
+    wants_future = query.since is not None and to_micros(query.since) // 1000 > last
+    if wants_future or any(end is not None for end in ends):
+        return query
+    return replace(query, before_id=last + 1)
+
+
 def find(connection: Connection, query: Query, *, newest: bool) -> list[Event]:
     """Return the newest (or oldest) events that fit, in order of time either way."""
     if query.limit == 0:
         return []
-    return _events(connection, query, channels_in(connection, query), newest=newest)
+    channels = channels_in(connection, query)
+    if newest:
+        return _newest(connection, query, channels)
+    return _events(connection, query, channels, newest=False)
 
 
 def newest(connection: Connection, queries: Sequence[Query]) -> list[list[Event]]:
@@ -103,9 +127,18 @@ def newest(connection: Connection, queries: Sequence[Query]) -> list[list[Event]
         place = query.scope, query.network, query.channel
         if place not in known:
             known[place] = channels_in(connection, query)
-        return _events(connection, query, known[place], newest=True)
+        return _newest(connection, query, known[place])
 
     return [events(query) if query.limit else [] for query in queries]
+
+
+def _newest(connection: Connection, query: Query, channels: VisibleChannels) -> list[Event]:
+    """Return the newest events that fit; those of a wrong time only where there are no others."""
+    present = until_now(query)
+    found = _events(connection, present, channels, newest=True)
+    if found or present is query:
+        return found
+    return _events(connection, query, channels, newest=True)
 
 
 def _events(

@@ -13,7 +13,15 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from storage.chat_log.event import SPOKEN, Place, Scope
-from storage.chat_log.query import Query, VisibleChannels, channels_in, conditions, query_rows
+from storage.chat_log.query import (
+    Query,
+    VisibleChannels,
+    channels_in,
+    conditions,
+    last_credible_id,
+    query_rows,
+    until_now,
+)
 from storage.db.database import Connection, Row, from_micros, to_micros
 from storage.log_index import EVERYWHERE, fold_name
 
@@ -78,11 +86,11 @@ def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
     seen = channels_in(connection, Query(scope=scope)).rows
     rows = connection.execute(
         "SELECT channel_id, events,"
-        " (SELECT time FROM events e WHERE e.channel_id = t.channel_id ORDER BY id DESC LIMIT 1)"
-        " AS last FROM totals t WHERE channel_id IN"
+        " (SELECT time FROM events e WHERE e.channel_id = t.channel_id AND id <= ?"
+        " ORDER BY id DESC LIMIT 1) AS last FROM totals t WHERE channel_id IN"
         " (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         " ORDER BY last DESC NULLS LAST",
-        [json.dumps(list(seen))],
+        [last_credible_id(), json.dumps(list(seen))],
     )
     return [
         ChannelStats(_place(seen[row[0]]), bool(seen[row[0]]["private"]), row[1], _time(row[2]))
@@ -100,9 +108,15 @@ def stats(connection: Connection, query: Query, top: int) -> Stats:
         lines, replies, people = sum(r[1] for r in said), sum(r[2] for r in said), len(said)
         best = [(row[0], row[1]) for row in said[:top]]
     spoken = replace(query, types=SPOKEN if query.types is None else query.types & SPOKEN, limit=1)
-    ends = [query_rows(connection, spoken, seen, newest=newest) for newest in (False, True)]
+    ends = (query_rows(connection, spoken, seen, newest=False), _last(connection, spoken, seen))
     first, last = (from_micros(rows[0]["time"]) if rows else None for rows in ends)
     return Stats(lines, people, replies, first, last, tuple(best))
+
+
+def _last(connection: Connection, query: Query, seen: VisibleChannels) -> list[Row]:
+    """Return the row of the last event that fits; of the future only where there is no other."""
+    present = query_rows(connection, until_now(query), seen, newest=True)
+    return present or query_rows(connection, query, seen, newest=True)
 
 
 def heat_map(connection: Connection, query: Query) -> HeatMap:
@@ -161,7 +175,7 @@ def person(connection: Connection, scope: Scope, nick: str) -> PersonStats | Non
     """Return the statistics of a nick in scope, None if it never spoke there."""
     query = Query(scope=scope, nick=nick, types=SPOKEN, limit=1)
     seen = channels_in(connection, query)
-    last = query_rows(connection, query, seen, newest=True)
+    last = _last(connection, query, seen)
     first = query_rows(connection, query, seen, newest=False)
     if not last or not first:
         return None

@@ -22,6 +22,7 @@ from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.web_site import WebSite, event, web_site
 
 ADMIN = {"irc": {"admins": "*!*@*"}}
 
@@ -104,6 +105,37 @@ async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(tmp_path
         ]
         with closing(sqlite3.connect(data / "irc.db")) as file:
             assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def until_health(site: WebSite, status: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if (await site.http.get("/health")).status_code == status:
+                break
+            await asyncio.sleep(0.2)
+
+
+async def test_on_a_full_disk_the_pages_are_served_and_their_health_and_doctor_say_so(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with small_disk(data, 6 << 20) as mounted:
+        if not mounted:
+            pytest.skip("only root can mount a small disk")
+        async with web_site(data, events=[event("before")]) as site:
+            await until_health(site, 200)
+            filler = fill(data)
+            await until_health(site, 503)
+            told = examine_process(data, "web")
+            assert not told.ok
+            assert "the disk" in told.text
+            assert [each["text"] for each in (await site.get("/api/messages"))["messages"]] == [
+                "before"
+            ]
+            filler.unlink()
+            await until_health(site, 200)
+            assert examine_process(data, "web").ok
 
 
 async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:

@@ -220,8 +220,26 @@ def test_a_host_that_others_reach_needs_a_key(host: str) -> None:
         server().require_key()
     with pytest.raises(ConfigError, match="SERVER_ADMIN_KEY"):
         server(admin_key="").require_key()
-    server(admin_key="x").require_key()
-    assert "x" not in repr(server(admin_key="x").admin_key)
+    server(admin_key="frogs-are-awake").require_key()
+    assert "frogs" not in repr(server(admin_key="frogs-are-awake"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"../irc": "secret of irc"}, "letters, digits"),
+        ({"admin": "secret of irc"}, "has a meaning already"),
+        ({"irc": ""}, "the key of irc is empty"),
+        ({"irc": "one secret", "web": "one secret"}, "two keys are the same"),
+        ({"irc": "secret of the admin"}, "two keys are the same"),
+    ],
+)
+def test_a_configured_key_has_a_name_and_a_secret_of_its_own(
+    keys: dict[str, str], message: str
+) -> None:
+    table = {"admin_key": "secret of the admin", "keys": keys}
+    with pytest.raises(ConfigError, match=message):
+        Config({"server": table}, None, Path("data")).section(ServerSettings)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])

@@ -65,12 +65,13 @@ _SHOWN = {
     "model.upstream_key": '"..."',
     "model.upstream_model": '"..."',
     "model.vision": "true",
-    "server.admin_key": '"..."',
+    "server.admin_key": '"a-long-secret"',
+    "server.keys": '{ letters = "another-long-secret" }',
     "storage.channel_retention_days": '{ "#frogs" = 30 }',
     "storage.url": '"postgresql://terrarium@localhost/terrarium"',
     "storage.db_path": '"/var/lib/terrarium/irc.db"',
     "web.public_url": '"https://logs.example.org"',
-    "web.token": '"..."',
+    "web.token": '"a-long-secret"',
 }
 
 _HEAD = """\
@@ -118,7 +119,7 @@ _MODELS = """\
 _TOKENS = """\
 # A token for some channels only: whoever has it sees no other.
 #[web.tokens.guests]
-#token = "..."
+#token = "another-long-secret"
 #channels = ["irc/#terrarium"]
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -53,7 +54,7 @@ def ran_commands() -> Iterator[list[str]]:
 def filled(value: object) -> str:
     """A value as it is when the secrets are written and nothing else."""
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(value))
-    return re.sub(r"\$\{\w+:\?[^}]*\}", "secret", text)
+    return re.sub(r"\$\{(\w+)(?::\?[^}]*)?\}", r"secret-\1", text)
 
 
 def test_the_services_that_were_promised_are_there() -> None:
@@ -157,11 +158,14 @@ def test_the_server_and_the_model_are_reached_by_tendrils_only() -> None:
     assert COMPOSE["networks"]["mind"] == {"internal": True}
 
 
-def test_the_server_asks_for_the_key_that_the_tendrils_have() -> None:
-    key = SERVICES["agent"]["environment"]["SERVER_ADMIN_KEY"]
-    assert key.startswith("${AGENT_API_KEY:?")
-    for name in ("irc", "web", "cron"):
-        assert SERVICES[name]["environment"]["AGENT_API_KEY"] == key
+def test_each_service_has_a_key_of_its_own_and_none_the_admins() -> None:
+    known = json.loads(filled(SERVICES["agent"]["environment"]["SERVER_KEYS"]))
+    environments = {name: SERVICES[name]["environment"] for name in ("irc", "web", "cron")}
+    assert known == {name: filled(each["AGENT_API_KEY"]) for name, each in environments.items()}
+    assert len(set(known.values())) == 3
+    for each in environments.values():
+        assert "SERVER_" not in str(each)
+    assert not [each for each in known.values() if each in filled(SERVICES["vllm"])]
 
 
 def test_the_example_of_secrets_names_each_variable_of_the_compose_file() -> None:

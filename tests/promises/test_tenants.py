@@ -24,9 +24,12 @@ SECRET = "purple giraffe seventeen"
 GUESSES = ("green tiger nine", "purple monkey nine", "purple giraffe nine", SECRET)
 
 DOORS = "{} colours of the seven doors are known to nobody but ada: red and blue and green"
-WORDY = "and again " * 12
+WORDY = "and again " * 30
 TEMPLATE = 16
 """Tokens with which every prompt of a key begins, at most: the template's, and the salt."""
+
+QUIET = {"threads": 1, "chooses_tools": False}
+"""Settings with which the server asks the model little for itself."""
 
 Sender = dict[str, str]
 
@@ -59,7 +62,7 @@ async def cached(http: httpx2.AsyncClient, sender: Sender, system: str, user: st
 async def test_no_count_tells_a_key_what_another_has_sent(
     kind: str, model_file: Path, engine: EngineAddress, tmp_path: Path
 ) -> None:
-    embedded = {"path": str(model_file), "context": 512, "slots": 2, "threads": 1}
+    embedded = {"path": str(model_file), "context": 512, "slots": 2, **QUIET}
     model = embedded if kind == "embedded" else engine.settings()
     async with keys(model, tmp_path) as (http, ada, mallory, eve):
         await cached(http, ada, SENTENCE.format("Remember", SECRET))
@@ -77,6 +80,7 @@ async def test_no_count_tells_a_key_what_another_has_sent(
         assert len(elsewhere) == len(doors)
         assert max(elsewhere) <= TEMPLATE
         # Within a key the cache still helps, and says so.
+        await cached(http, ada, doors[0], WORDY)
         assert await cached(http, ada, doors[0], WORDY) > 2 * TEMPLATE
         total = (await http.get("/usage", headers=mallory)).json()["total"]
         assert total["cached_tokens"] <= sum(told) + sum(elsewhere)
@@ -90,7 +94,9 @@ async def told_elsewhere(
     responses, messages, text, stream = systems
     bodies: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/v1/responses", {"input": [user], "instructions": responses, "max_output_tokens": 16}),
-        ("/v1/messages", {"messages": [user], "system": messages, "max_tokens": 1, "model": "terra"}),
+        ("/v1/messages", {
+            "messages": [user], "system": messages, "max_tokens": 1, "model": "terra"
+        }),
         ("/v1/completions", {"prompt": f"<|im_start|>system\n{text}", "max_tokens": 1}),
         (CHAT, {
             "messages": [{"role": "system", "content": stream}, user],
@@ -123,10 +129,16 @@ def _cached_counts(answer: httpx2.Response) -> list[int]:
 async def test_no_run_of_words_in_the_middle_is_told_to_another_key(
     model_file: Path, tmp_path: Path
 ) -> None:
-    # llama.cpp can keep runs of 64 tokens in the middle of what its slot holds.
-    run = "\n".join(f"<bob> this is line {number} of what we say here" for number in range(16))
-    model = {"path": str(model_file), "context": 1024, "slots": 1, "threads": 1}
+    # llama.cpp keeps runs of 64 tokens in the middle of what its slot holds, where words before
+    # them were left out.
+    run = "\n".join(f"<bob> this is line {number} of what we say here" for number in range(12))
+    model = {"path": str(model_file), "context": 1024, "slots": 1, **QUIET}
     async with keys(model, tmp_path) as (http, ada, mallory, _):
-        await cached(http, ada, "Be kind.", run)
-        assert await cached(http, mallory, "Be quite unkind to everybody.", run) < TEMPLATE
-        assert await cached(http, mallory, "Be kind to some people only.", run) > 100
+        await cached(http, ada, f"Be{' very' * 14} kind.", run)
+        assert await cached(http, mallory, f"Be{' very' * 13} kind.", run) <= TEMPLATE
+        # Within a key they are, unless the server asks something for itself in between.
+        for number in range(12, 0, -1):
+            if await cached(http, mallory, f"Be{' very' * number} kind.", run) > 64:
+                break
+        else:
+            raise AssertionError("a key's own words are not found again")

@@ -13,7 +13,12 @@ import httpx2
 from pydantic import SecretStr
 
 from harnesses.core.addresses import table_settings, with_agent_address
-from harnesses.core.launcher.file_checks import check_data, check_databases, check_privacy
+from harnesses.core.launcher.file_checks import (
+    check_data,
+    check_databases,
+    check_privacy,
+    check_secrets,
+)
 from harnesses.core.launcher.health import CheckResult, examine_process
 from harnesses.core.launcher.mcp_checks import check_mcp_servers
 from harnesses.core.launcher.model_line import model_line
@@ -45,6 +50,7 @@ async def run_checks(config: Config) -> list[CheckResult]:
             CheckResult("config", True, config.name if config.path else "no file: all defaults"),
             check_data(config),
             check_privacy(config),
+            check_secrets(config),
             await asyncio.to_thread(check_databases, config),
             _skills(config),
             await _model(config, plan, http),

@@ -1,4 +1,5 @@
-"""The checks of `terrarium doctor` that are about files: who may read them, and are they sound."""
+"""The checks of `terrarium doctor` that are about files and secrets: who may read or guess them,
+and are they sound."""
 
 from __future__ import annotations
 
@@ -7,13 +8,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
+from harnesses.core.addresses import table_settings
 from harnesses.core.effective import holds_secret
 from harnesses.core.launcher.health import CheckResult
 from storage.db.errors import StorageError
 from storage.db.integrity import describe_damage
 from storage.db.private_files import data_files, readable_mode
 from storage.settings import log_path
-from terrarium.config import Config
+from terrarium.config import GOOD_SECRET, Config, is_short
 
 _PATIENCE = 60.0  # seconds that a file may be read for
 
@@ -44,6 +48,30 @@ def check_privacy(config: Config) -> CheckResult:
     )
 
 
+def check_secrets(config: Config) -> CheckResult:
+    """Check that the keys and tokens that somebody chose are too long to be guessed. Raises
+    ConfigError."""
+    weak = [name for name, secret in _chosen_secrets(config) if is_short(secret, GOOD_SECRET)]
+    if not weak:
+        return CheckResult("secrets", True, "no key and no token can be guessed")
+    hint = "`openssl rand -hex 24` makes a good one"
+    names = ", ".join(weak)
+    return CheckResult("secrets", False, f"fewer than {GOOD_SECRET} characters: {names}; {hint}")
+
+
+def _chosen_secrets(config: Config) -> Iterator[tuple[str, SecretStr]]:
+    """Yield the keys and tokens with which others come to our HTTP servers, with their settings."""
+    server, web = table_settings(config, "server"), table_settings(config, "web")
+    if server.get("admin_key"):
+        yield "[server] admin_key", server["admin_key"]
+    for name, secret in server.get("keys", {}).items():
+        yield f"[server.keys] {name}", secret
+    if web.get("token"):
+        yield "[web] token", web["token"]
+    for name, values in web.get("tokens", {}).items():
+        yield f"[web.tokens.{name}] token", values["token"]
+
+
 def _readable_files(config: Config) -> Iterator[tuple[Path, int]]:
     """Yield what others may read and should not, with its mode."""
     paths = [config.data, *data_files(config.data)] if config.data.is_dir() else []
@@ -57,13 +85,13 @@ def _readable_files(config: Config) -> Iterator[tuple[Path, int]]:
             yield path, mode
 
 
-def _has_secrets(values: Mapping[str, Any]) -> bool:
+def _has_secrets(values: Mapping[str, Any], table: str = "") -> bool:
     for key, value in values.items():
         if isinstance(value, Mapping):
-            if _has_secrets(value):
+            if _has_secrets(value, key):
                 return True
-        elif value and holds_secret(key, value):
-            return True
+        elif value and (holds_secret(key, value) or holds_secret(table, value)):
+            return True  # `table` as [server.keys], whose keys are names
     return False
 
 

@@ -120,7 +120,8 @@ class LaunchPlan:
 def _access(secret: str | None) -> Mapping[str, str]:
     """Return the variables of a tendril's access to the agent server; an empty one counts as not
     set."""
-    return {"SERVER_ADMIN_KEY": ""} | ({"AGENT_API_KEY": secret} if secret else {})
+    others = {"SERVER_ADMIN_KEY": "", "SERVER_KEYS": ""}
+    return others | ({"AGENT_API_KEY": secret} if secret else {})
 
 
 def _wanted_tendrils(config: Config) -> list[str]:

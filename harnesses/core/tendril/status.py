@@ -62,7 +62,8 @@ class StatusReport(BaseModel):
 
 class StatusFile:
     """The status file of this process. `became_ready` is set when it is ready for the first
-    time."""
+    time; `disk_trouble` says why the last report could not be written as a file of its own, "" when
+    it could: nothing else of this process can be written then."""
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
         self._path = data / "run" / f"{name}.json"
@@ -72,6 +73,7 @@ class StatusFile:
         self._tokens: Callable[[], dict[str, int]] = dict
         self._trouble = ""
         self._mcp_troubles: Callable[[], dict[str, str]] = dict
+        self.disk_trouble = ""
         self.became_ready = asyncio.Event()
 
     @property
@@ -151,11 +153,14 @@ class StatusFile:
         """Replace the file atomically, so that nobody reads half of it."""
         make_folder(self._path.parent)
         written = self._path.with_suffix(f".{os.getpid()}.tmp")
-        text = report.model_dump_json()
         try:
-            written.write_text(text, encoding="utf-8")
+            written.write_text(report.model_dump_json(), encoding="utf-8")
             written.replace(self._path)
-        except OSError:
+            self.disk_trouble = ""
+        except OSError as error:
+            self.disk_trouble = f"the disk: {error.strerror or error}"
+            trouble = report.trouble or self.disk_trouble
+            text = report.model_copy(update={"trouble": trouble}).model_dump_json()
             written.unlink(missing_ok=True)
             # On a full disk the blocks that the file has can still be written: what is wrong is
             # told just when it matters.

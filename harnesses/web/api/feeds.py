@@ -20,6 +20,7 @@ from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.params import MOST_WORDS, InChannel, Nick
 from harnesses.web.rendering.text import plain_line, render_line, strip_formatting
 from storage.chat_log.event import SPOKEN, Event
+from storage.chat_log.query import until_now
 from storage.search.models import Order, SearchQuery
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -121,7 +122,8 @@ async def show_json(feed: TheFeed) -> Response:
 
 async def _newest_events(reader: LogAccess, search_query: SearchQuery) -> Sequence[Event]:
     if search_query.text.strip():
-        return [hit.event for hit in (await reader.search(search_query)).hits]
+        present = replace(search_query, within=until_now(search_query.within))
+        return [hit.event for hit in (await reader.search(present)).hits]
     found, _ = await reader.page(search_query.within, search_query.within.limit)
     return found[::-1]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, HTTPException
+from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from fastapi import Query as Param
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator
@@ -24,6 +24,7 @@ from harnesses.web.api.models import (
     Messages,
     SearchResults,
 )
+from harnesses.web.app_state import AppStateDep
 from harnesses.web.log_access import ChannelQuery, LogAccessDep, RecentQuery
 from harnesses.web.params import MOST_WORDS, During, Id, Limit, Nick
 from harnesses.web.rendering.timezones import UTC as ZONE
@@ -98,10 +99,13 @@ Words = Annotated[
 ]
 
 
-@health.get("/health")
-async def answer_health() -> Health:
-    """Answer as long as the web tendril runs; needs no token."""
-    return Health()
+@health.get("/health", responses={503: {"model": Health}})
+async def answer_health(state: AppStateDep, response: Response) -> Health:
+    """Answer as long as the web tendril runs: 503 while it can write nothing; needs no token."""
+    if not state.disk_trouble():
+        return Health()
+    response.status_code = 503
+    return Health(status="the disk cannot be written")
 
 
 @router.get("/channels")

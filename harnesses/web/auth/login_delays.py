@@ -1,11 +1,14 @@
-"""Growing delays for addresses from which wrong tokens come to the login page."""
+"""Growing delays for addresses from which wrong tokens come, in whatever way."""
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from storage.chat_log.event import Scope
 
 FREE = 5
 """Wrong tokens that cost no time: people mistype."""
@@ -15,12 +18,14 @@ LONGEST = 300.0
 
 _FORGOTTEN = 3600.0  # seconds after the last wrong token
 _KEPT = 10_000  # addresses
+_SAME = 8  # wrong tokens of an address that are known again
 
 
 @dataclass(slots=True)
 class _Failures:
     count: int = 0
     last: float = 0.0
+    tried: deque[bytes] = field(default_factory=lambda: deque(maxlen=_SAME))
 
     @property
     def pause(self) -> float:
@@ -29,7 +34,11 @@ class _Failures:
 
 
 class LoginDelays:
-    """The wrong tokens of each address. `clock` returns seconds and never goes back."""
+    """The wrong tokens of each address. `clock` returns seconds and never goes back.
+
+    A token that was wrong before is no further guess: a program that goes on with a token that has
+    ended locks out nobody who shares its address.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,14 +54,21 @@ class LoginDelays:
             del self._failures[address]
         return max(0.0, failures.pause - passed)
 
-    def failed(self, address: str) -> None:
-        """Count a wrong token."""
+    def note(self, address: str, token: str, opened: Scope | None) -> None:
+        """Count a wrong token, one that has `opened` nothing; after one that opens everything
+        nothing is left to guess, so the address is forgiven."""
+        if opened is None:
+            self._failed(address, token)
+        elif opened.places is None:
+            self._failures.pop(address, None)
+
+    def _failed(self, address: str, token: str) -> None:
         failures = self._failures.setdefault(address, _Failures())
         self._failures.move_to_end(address)
+        tried = sha256(token.encode()).digest()
+        if tried in failures.tried:
+            return
+        failures.tried.append(tried)
         failures.count, failures.last = failures.count + 1, self._clock()
         if len(self._failures) > _KEPT:
             self._failures.popitem(last=False)
-
-    def succeeded(self, address: str) -> None:
-        """Forget the wrong tokens of an address that has sent a right one."""
-        self._failures.pop(address, None)

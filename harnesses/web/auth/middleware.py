@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 from urllib.parse import quote, urlencode
 
@@ -10,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from harnesses.web.auth.client_address import address_of
+from harnesses.web.auth.login_delays import LoginDelays
 from harnesses.web.auth.tokens import AccessTokens, is_feed
 from terrarium.loopback import host_of, is_loopback
 
@@ -33,9 +36,10 @@ INDEXABLE = "indexable"  # what a page sets in its state when search engines may
 class SecurityMiddleware:
     """ASGI middleware around the whole site."""
 
-    def __init__(self, app: ASGIApp, tokens: AccessTokens) -> None:
+    def __init__(self, app: ASGIApp, tokens: AccessTokens, logins: LoginDelays) -> None:
         self._app = app
         self._tokens = tokens
+        self._logins = logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that may not come in, and pass on every other."""
@@ -77,6 +81,11 @@ class SecurityMiddleware:
         path = request.scope["path"]  # request.url would take an encoded # for a fragment
         if path in _OPEN or path.startswith("/static/"):
             return None
+        for token in self._tokens.shown(request):
+            address = address_of(request)
+            if wait := self._logins.wait(address):
+                return ask_to_wait(wait)
+            self._logins.note(address, token, self._tokens.opened_by(token))
         request.state.viewer = self._tokens.viewer(request)
         given = request.query_params.get("token")
         if given is not None and not is_feed(path) and self._tokens.opened_by(given) is not None:
@@ -101,6 +110,13 @@ def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = No
     return JSONResponse(
         {"error": {"message": message, "type": kind, "param": None}}, status, headers
     )
+
+
+def ask_to_wait(seconds: float) -> Response:
+    """Return the answer to an address from which too many wrong tokens came."""
+    wait = math.ceil(seconds)
+    text = f"There were too many wrong tokens from your address; try again in {wait} s."
+    return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
 
 
 def local_path(target: str) -> str:

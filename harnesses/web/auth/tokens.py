@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -59,8 +60,8 @@ class AccessTokens:
         """
         if not self.is_required:
             return Viewer(PUBLIC)
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        found = self.opened_by(given.strip()) if scheme.lower() == "bearer" else None
+        bearer = _bearer(request)
+        found = None if bearer is None else self.opened_by(bearer)
         if found is None and is_feed(request.scope["path"]):
             found = self.opened_by(request.query_params.get("token", ""))
         if found is None:
@@ -68,6 +69,13 @@ class AccessTokens:
         if found is not None:
             return Viewer(found)
         return Viewer(self._public, is_authenticated=False) if self._public else None
+
+    def shown(self, request: Request) -> Sequence[str]:
+        """Return the tokens that a request shows, right or wrong; none where none is asked for."""
+        if not self.is_required:
+            return ()
+        given = (_bearer(request), request.query_params.get("token"))
+        return [token for token in given if token is not None]
 
     def opened_by(self, given: str) -> Scope | None:
         """Return what a token opens; None if it is none of ours."""
@@ -103,6 +111,11 @@ class AccessTokens:
 def is_feed(path: str) -> bool:
     """Return True if a token in the address opens this path: feed readers can send nothing else."""
     return path.startswith("/feed.")
+
+
+def _bearer(request: Request) -> str | None:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None
 
 
 def _cookie_signature(token: bytes) -> str:

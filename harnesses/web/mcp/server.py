@@ -13,7 +13,8 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
-from harnesses.web.app_state import AppState, address_of
+from harnesses.web.app_state import AppState
+from harnesses.web.auth.client_address import address_of
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.mcp.ask_tool import AskTool
 from harnesses.web.mcp.log_tools import McpLogTools

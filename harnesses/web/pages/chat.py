@@ -23,9 +23,9 @@ from harnesses.web.app_state import (
     AppState,
     AppStateDep,
     ScopeDep,
-    address_of,
     require_token,
 )
+from harnesses.web.auth.client_address import address_of
 from harnesses.web.auth.middleware import refuse
 from harnesses.web.chat_session import VisitorQuestion
 from harnesses.web.rendering.text import answer_html

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from http import HTTPStatus
 from typing import Annotated
 
@@ -11,8 +10,9 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from harnesses.web.app_state import AppStateDep, address_of
-from harnesses.web.auth.middleware import local_path, refuse
+from harnesses.web.app_state import AppStateDep
+from harnesses.web.auth.client_address import address_of
+from harnesses.web.auth.middleware import ask_to_wait, local_path
 from harnesses.web.auth.tokens import AccessTokens
 from harnesses.web.pages.form import read_form
 from harnesses.web.rendering.view import page
@@ -34,14 +34,14 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
     target = local_path(form.get("next", "/"))
     tokens, token = AccessTokens(state.settings), form.get("token", "").strip()
     address = address_of(request)
-    if wait := math.ceil(state.logins.wait(address)):
-        text = f"There were too many wrong tokens from your address; try again in {wait} s."
-        return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
-    if tokens.is_required and tokens.opened_by(token) is None:
-        state.logins.failed(address)
-        status = HTTPStatus.UNAUTHORIZED
-        return page(request, "login.html", status=status, next=target, wrong=True)
-    state.logins.succeeded(address)
+    if wait := state.logins.wait(address):
+        return ask_to_wait(wait)
+    if tokens.is_required:
+        opened = tokens.opened_by(token)
+        state.logins.note(address, token, opened)
+        if opened is None:
+            status = HTTPStatus.UNAUTHORIZED
+            return page(request, "login.html", status=status, next=target, wrong=True)
     response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
     tokens.remember(token, response, secure=request.url.scheme == "https")
     return response

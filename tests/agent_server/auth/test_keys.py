@@ -61,13 +61,12 @@ async def test_the_command_makes_lists_and_revokes_keys(
         irc = bearer(made.out.strip())
         await until_status(http, 200, irc)
         await until_status(http, 401, {})
-        script.cached_tokens = 1
         assert (await http.post(CHAT, json=HELLO, headers=irc)).status_code == 200
         await http.get("/usage", headers=irc)  # writes what there is
         listed = await terrarium("keys", "list", cwd=tmp_path)
         key, *_, use = listed.out.splitlines()[1:]
         assert key.split()[:4] == ["irc", made.out[:8] + "...", "interactive", "3"]
-        assert use.split()[1:] == ["irc", "terra", "1", "2", "1", "1", "2.0000"]
+        assert use.split()[1:] == ["irc", "terra", "1", "2", "0", "1", "2.0000"]
         again = await terrarium("keys", "create", "irc", cwd=tmp_path)
         assert (again.status, again.out) == (1, "")
         assert (await terrarium("keys", "revoke", "irc", cwd=tmp_path)).status == 0
@@ -115,6 +114,22 @@ async def test_everybody_sees_their_own_use_and_the_admin_all(
     assert everybody["total"]["requests"] == 4
 
 
+async def test_a_configured_key_is_a_tendril_s_and_closes_the_server(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    secrets = {"irc": "secret of irc", "web": "secret of web"}
+    async with client(script, tmp_path, server={"keys": secrets}) as http:
+        for headers in ({}, bearer("secret of nobody")):
+            assert (await http.get("/v1/models", headers=headers)).status_code == 401
+        for secret in secrets.values():
+            answer = await http.post(CHAT, json=HELLO, headers=bearer(secret))
+            assert answer.status_code == 200
+        used = (await http.get("/usage", headers=bearer(secrets["irc"]))).json()
+        assert [(row["tendril"], row["requests"]) for row in used["data"]] == [("irc", 1)]
+        made = await make_keys(http, tmp_path, Key("bob"))
+        assert (await http.get("/v1/models", headers=made["bob"])).status_code == 200
+
+
 async def test_a_request_can_lower_its_priority_and_never_raise_it(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
@@ -145,6 +160,6 @@ async def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) ->
     (tmp_path / "data" / "server.db").write_text("no database " * 100)
     settings = {"MODEL_UPSTREAM": "http://127.0.0.1:1", "SERVER_PORT": "0"}
     done = await terrarium("server", cwd=tmp_path, **settings)
-    assert done.status == 1
+    assert done.status == 78  # a supervisor is not to start it again
     (line,) = done.err.splitlines()
     assert "server.db" in line

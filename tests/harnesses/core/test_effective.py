@@ -13,6 +13,7 @@ EVERYTHING = """
 [server]
 port = 9000
 admin_key = "hunter2-admin"
+keys = { irc = "hunter2-irc" }
 [model]
 upstream = "https://user:hunter2-url@models.example/v1?key=hunter2-query"
 [web]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import httpx2
+import pytest
+
 from harnesses.web.auth.login_delays import FREE, LONGEST, LoginDelays
+from storage.chat_log.event import PUBLIC, Place, Scope
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.web_site import web_site
+from tests.kit.web_site import WebSite, web_site
 
 SETTINGS = {
     "token": "all-of-it",
@@ -26,39 +31,78 @@ class Clock:
 def test_delays_double_up_to_the_longest_for_one_address_only() -> None:
     clock = Clock()
     delays, seen = LoginDelays(clock), []
-    for _ in range(FREE + 12):
-        delays.failed("192.0.2.1")
+    for number in range(FREE + 12):
+        delays.note("192.0.2.1", f"guess {number}", None)
         seen.append(delays.wait("192.0.2.1"))
         clock.now += seen[-1]
         assert delays.wait("192.0.2.1") == 0
     assert seen[: FREE + 2] == [0.0] * (FREE - 1) + [1.0, 2.0, 4.0]
     assert seen[-1] == LONGEST
     assert delays.wait("192.0.2.2") == 0
-    delays.failed("192.0.2.1")
-    delays.succeeded("192.0.2.1")
+    delays.note("192.0.2.1", "another guess", None)
+    delays.note("192.0.2.1", "guests", Scope.from_places(Place("irc", "#open")))
+    assert delays.wait("192.0.2.1") == LONGEST
+    delays.note("192.0.2.1", "all of it", PUBLIC)
     assert delays.wait("192.0.2.1") == 0
 
 
 def test_an_address_is_forgiven_after_an_hour() -> None:
     clock = Clock()
     delays = LoginDelays(clock)
-    for _ in range(20):
-        delays.failed("192.0.2.1")
+    for number in range(20):
+        delays.note("192.0.2.1", f"guess {number}", None)
     clock.now += 3601
     assert delays.wait("192.0.2.1") == 0
-    delays.failed("192.0.2.1")
+    delays.note("192.0.2.1", "another guess", None)
     assert delays.wait("192.0.2.1") == 0
 
 
-async def test_after_some_wrong_tokens_even_the_right_one_has_to_wait(tmp_path: Path) -> None:
+async def by_form(site: WebSite, token: str) -> httpx2.Response:
+    return await site.http.post("/login", data={"token": token})
+
+
+async def by_header(site: WebSite, token: str) -> httpx2.Response:
+    return await site.http.get("/api/channels", headers={"authorization": f"Bearer {token}"})
+
+
+async def by_address(site: WebSite, token: str) -> httpx2.Response:
+    return await site.http.get("/search", params={"token": token})
+
+
+async def by_feed(site: WebSite, token: str) -> httpx2.Response:
+    return await site.http.get("/feed.json", params={"token": token})
+
+
+WAYS = (by_form, by_header, by_address, by_feed)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_after_some_wrong_tokens_the_right_one_has_to_wait_however_it_comes(
+    tmp_path: Path, way: Callable[[WebSite, str], Awaitable[httpx2.Response]]
+) -> None:
     async with web_site(tmp_path, settings=SETTINGS) as site:
-        for _ in range(FREE):
-            assert (await site.http.post("/login", data={"token": "wrong"})).status_code == 401
-        answer = await site.http.post("/login", data={"token": "all-of-it"})
-        assert answer.status_code == 429
-        assert int(answer.headers["retry-after"]) >= 1
-        bearer = {"authorization": "Bearer all-of-it"}
-        assert (await site.http.get("/api/channels", headers=bearer)).status_code == 200
+        for number in range(FREE):
+            assert (await way(site, f"guess {number}")).status_code == 401
+        for each in WAYS:
+            answer = await each(site, "all-of-it")
+            assert answer.status_code == 429
+            assert int(answer.headers["retry-after"]) >= 1
+
+
+async def test_a_program_with_a_token_that_has_ended_locks_nobody_out(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings=SETTINGS) as site:
+        for _ in range(3 * FREE):
+            assert (await by_header(site, "the one of last year")).status_code == 401
+        assert (await by_header(site, "all-of-it")).status_code == 200
+
+
+async def test_a_login_goes_on_while_others_guess(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings=SETTINGS) as site:
+        assert (await by_form(site, "all-of-it")).status_code == 303
+        for number in range(FREE):
+            await by_header(site, f"guess {number}")
+        assert (await by_header(site, "all-of-it")).status_code == 429
+        assert (await site.http.get("/runs")).status_code == 200  # by its cookie
 
 
 async def test_a_link_with_a_narrow_token_leaves_a_wide_login_as_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""Keys and tokens that people choose cannot be guessed: SECURITY.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_server.settings.server import ServerSettings
+from harnesses.web.settings import WebSettings
+from terrarium.config import Config, ConfigError
+from tests.kit.command import terrarium
+
+SHORT, LONG = "seven77", "eight888"
+
+
+def config(table: str, **values: Any) -> Config:
+    return Config({table: values}, None, Path("data"))
+
+
+@pytest.mark.parametrize(
+    "secrets", [{"admin_key": SHORT}, {"keys": {"irc": SHORT}}, {"keys": {"irc": LONG, "web": "a"}}]
+)
+def test_no_key_that_can_be_guessed_opens_a_server_that_others_reach(
+    secrets: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigError, match="fewer than 8 characters") as refused:
+        config("server", host="0.0.0.0", **secrets).section(ServerSettings).require_key()
+    assert SHORT not in str(refused.value)
+    config("server", **secrets).section(ServerSettings).require_key()  # on loopback it may be
+    config("server", host="0.0.0.0", keys={"irc": LONG}).section(ServerSettings).require_key()
+
+
+@pytest.mark.parametrize("reached", [{"host": "0.0.0.0"}, {"public_url": "https://logs.example"}])
+def test_no_token_that_can_be_guessed_opens_pages_that_others_reach(
+    reached: dict[str, Any],
+) -> None:
+    guests = {"token": SHORT, "channels": ["irc/#open"]}
+    for secrets in ({"token": SHORT}, {"token": LONG, "tokens": {"guests": guests}}):
+        with pytest.raises(ConfigError, match="fewer than 8 characters") as refused:
+            config("web", **reached, **secrets).section(WebSettings)
+        assert SHORT not in str(refused.value)
+        config("web", **secrets).section(WebSettings)  # on loopback it may be
+    config("web", **reached, token=LONG).section(WebSettings)
+
+
+async def test_doctor_names_the_keys_and_tokens_that_are_short(tmp_path: Path) -> None:
+    file = tmp_path / "terrarium.toml"
+    file.write_text(
+        '[server]\nadmin_key = "hunter2"\n[server.keys]\nirc = "hunter3"\n'
+        '[web]\ntoken = "hunter4"\n'
+        '[web.tokens.guests]\ntoken = "hunter5"\nchannels = ["irc/#open"]\n'
+    )
+    told = (await terrarium("doctor", cwd=tmp_path)).out
+    assert "hunter" not in told
+    (line,) = [line for line in told.splitlines() if line.split()[1] == "secrets"]
+    assert line.startswith("problem")
+    for name in ("[server] admin_key", "[server.keys] irc", "[web] token", "[web.tokens.guests]"):
+        assert name in line
+    file.write_text('[web]\ntoken = "sixteen-or-more-of-them"\n')
+    told = (await terrarium("doctor", cwd=tmp_path)).out
+    (line,) = [line for line in told.splitlines() if line.split()[1] == "secrets"]
+    assert line.startswith("ok")
