@@ -198,6 +198,10 @@ FORMS = (
 
 FURTHEST = timedelta(days=366)
 
+LONGEST_TEXT = 500
+"""Characters of a text in which a time is looked for: the patterns take their time with a long one,
+and all others wait meanwhile."""
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "t": 86_400, "w": 604_800}
 _MORNING = time(9)  # of a day without a time
 _NTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th|\.)$")
@@ -234,6 +238,8 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, st
     Raises NotUnderstood.
     """
     parts, rest = _split_time(text)
+    if len(text) > LONGEST_TEXT:
+        raise NotUnderstood(f"That is too long: write at most {LONGEST_TEXT} characters.")
     if not parts:
         raise NotUnderstood(f"I understand times like these: {FORMS}.")
     found = _resolve(parts, now, zone)
@@ -251,7 +257,7 @@ def without_time(text: str) -> str | None:
 def _split_time(text: str) -> tuple[dict[str, str], str]:
     """Return the named parts of the time in a text, in lower case, and the rest of the text."""
     said = " ".join(text.split())
-    match = _find_time(said)
+    match = _find_time(said) if len(text) <= LONGEST_TEXT else None
     if match is None:
         return {}, said
     before, after = said[: match.start()], said[match.end() :]

@@ -14,6 +14,10 @@ from math import log
 from storage.passages.related_words import related_words
 from storage.passages.word_forms import forms, plain, stem, tokens
 
+LONGEST_QUESTION = 1_000
+"""Characters of a question that are read, and of a line in which an answer is looked for: patterns
+take their time with a long text, and all others wait meanwhile."""
+
 _MOST_WORDS = 12  # of a question; who asks with more has pasted something
 _RARE = 7.0  # the most that a word weighs
 _STOP_TEXT = """
@@ -129,7 +133,8 @@ _ASKS = re.compile(
 
 
 def question_words(text: str) -> QuestionWords:
-    """Read a question."""
+    """Read a question, or the beginning of a long one."""
+    text = text[:LONGEST_QUESTION]
     asked = plain(text)
     kinds = (kind for kind, pattern in _EXPECTED if pattern.search(asked))
     found = tokens(_FRAME.sub(" ", asked))[: 6 * _MOST_WORDS]
@@ -153,13 +158,15 @@ def question_words(text: str) -> QuestionWords:
 def shows(expected: Expected, text: str) -> bool | None:
     """Return True if a text has what was asked for; None where that cannot be told."""
     pattern = _SHOWS.get(expected)
-    return None if pattern is None else pattern.search(plain(text)) is not None
+    return None if pattern is None else pattern.search(plain(text[:LONGEST_QUESTION])) is not None
 
 
 def asks(text: str) -> bool:
     """Return True if a line is a question."""
-    said = plain(text).strip()
-    return said.endswith("?") or _ASKS.match(said) is not None
+    said = text.strip()
+    if plain(said[-1:]) == "?":
+        return True
+    return _ASKS.match(plain(said[:LONGEST_QUESTION])) is not None
 
 
 def is_content(word: str) -> bool:

@@ -70,6 +70,7 @@ class ScriptedOpenAI:
         self.card: dict[str, Any] = {}
         self.able: dict[str, Any] = {}
         self.cached_tokens = 0
+        self.owner = "script"
         self.ready = True
         self.default: Answer | Callable[[dict[str, Any]], Answer | str] = Answer("ok")
         self.requests: list[dict[str, Any]] = []
@@ -260,7 +261,7 @@ class ScriptedOpenAI:
         return JSONResponse({"object": "list", "data": data, "model": self.model, "usage": usage})
 
     async def _models(self, _request: Request) -> Response:
-        model = {"id": self.model, "object": "model", "created": 0, "owned_by": "script"}
+        model = {"id": self.model, "object": "model", "created": 0, "owned_by": self.owner}
         return JSONResponse({"object": "list", "data": [model]})
 
     async def _one_model(self, request: Request) -> Response:

@@ -44,17 +44,19 @@ async def chain() -> AsyncIterator[tuple[ScriptedOpenAI, httpx2.AsyncClient]]:
 async def test_an_answer_comes_whole_with_its_usage() -> None:
     async with chain() as (script, http):
         script.cached_tokens = 1
-        script.say("three short words")
+        script.say("first").say("three short words")
         body = {
             "messages": [
                 {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "one"},
+                {"role": "user", "content": "one " * 40},
                 {"role": "user", "content": "two"},
             ],
             "temperature": 1.5,
             "stop": "END",
             "max_tokens": 77,
         }
+        first = (await http.post(CHAT, json=body)).json()
+        assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0  # it may be others'
         answer = (await http.post(CHAT, json=body)).json()
         assert answer["model"] == "claude"
         assert answer["choices"][0]["message"]["content"] == "three short words"

@@ -7,21 +7,25 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from openai import APIError, AsyncOpenAI
 
+from storage.usage.api_keys import Key
 from tests.kit.agent_server import agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
+from tests.kit.server_keys import make_keys
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+LONG = {"messages": [{"role": "user", "content": "hello " * 40}]}
 LOOKUP = {
     "type": "function",
     "function": {
@@ -90,15 +94,15 @@ async def test_a_native_call_passes_in_both_shapes(script: ScriptedOpenAI) -> No
 async def test_a_stream_carries_usage_only_when_asked(script: ScriptedOpenAI) -> None:
     script.cached_tokens = 1
     async with client(script) as http:
-        plain = events((await http.post(CHAT, json={**HELLO, "stream": True})).text)
+        plain = events((await http.post(CHAT, json={**LONG, "stream": True})).text)
         options = {"stream": True, "stream_options": {"include_usage": True}}
-        counted = events((await http.post(CHAT, json={**HELLO, **options})).text)
+        counted = events((await http.post(CHAT, json={**LONG, **options})).text)
     assert not any("usage" in chunk for chunk in plain)
     assert counted[-1]["choices"] == []
     assert counted[-1]["usage"] == {
-        "prompt_tokens": 1,
+        "prompt_tokens": 40,
         "completion_tokens": 1,
-        "total_tokens": 2,
+        "total_tokens": 41,
         "prompt_tokens_details": {"cached_tokens": 1},
     }
     assert {chunk["id"] for chunk in counted} == {counted[0]["id"]}
@@ -276,10 +280,38 @@ async def test_metrics_count_requests_and_tokens(script: ScriptedOpenAI) -> None
     script.cached_tokens = 1
     script.answer(Answer("three short words"))
     async with client(script) as http:
-        await http.post(CHAT, json=HELLO)
+        await http.post(CHAT, json=LONG)
+        await http.post(CHAT, json=LONG)
         text = (await http.get("/metrics")).text
-    assert 'terrarium_requests_total{route="/v1/chat/completions",status="200"} 1.0' in text
+    assert 'terrarium_requests_total{route="/v1/chat/completions",status="200"} 2.0' in text
     whose = 'model="terra",tendril="anonymous"'
-    assert f'terrarium_tokens_total{{kind="completion",{whose}}} 3.0' in text
+    assert f'terrarium_tokens_total{{kind="completion",{whose}}} 4.0' in text
     assert f'terrarium_tokens_total{{kind="cached",{whose}}} 1.0' in text
-    assert f"terrarium_first_token_seconds_count{{{whose}}} 1.0" in text
+    assert f"terrarium_first_token_seconds_count{{{whose}}} 2.0" in text
+
+
+async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    script.cached_tokens = 1
+    for owner in ("vllm", "script"):
+        script.owner = owner
+        script.requests.clear()
+        data = tmp_path / owner
+        async with (
+            agent_server({"upstream": script.url}, {}, data) as url,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        ):
+            made = await make_keys(http, data, Key("ada"), Key("bob"))
+            cached = []
+            for name in ("ada", "ada", "bob"):
+                answer = (await http.post(CHAT, json=HELLO, headers=made[name])).json()
+                cached.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+        salts = [body.get("cache_salt") for body in script.requests]
+        if owner == "vllm":
+            assert salts[0] == salts[1] != salts[2]
+            assert all(len(salt or "") >= 43 for salt in salts)
+            assert cached == [1, 1, 1]
+        else:
+            assert salts == [None, None, None]
+            assert cached == [0, 0, 0]

@@ -104,18 +104,20 @@ async def test_cost_follows_the_price_table(script: ScriptedOpenAI, tmp_path: Pa
     prices = {"terra": {"prompt": 10, "cached": 1, "completion": 100}}
     usage = {"currency": "EUR", "prices": prices}
     script.cached_tokens = 1
-    script.say("one two three")
+    script.say("one two three").say("four")
+    long = {"messages": [{"role": "user", "content": "hello " * 40}]}
     async with (
         agent_server({"upstream": script.url}, None, tmp_path, usage=usage) as url,
         httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
-        assert (await http.post(CHAT, json=HELLO)).status_code == 200
+        for _ in range(2):  # the second finds the first in the cache
+            assert (await http.post(CHAT, json=long)).status_code == 200
         answer = (await http.get("/usage")).json()
         wrong = await http.get("/usage", params={"since": "2026-02-02", "until": "2026-02-01"})
     assert answer["currency"] == "EUR"
     (row,) = answer["data"]
     assert (row["tendril"], row["model"], row["cached_tokens"]) == ("anonymous", "terra", 1)
-    assert row["cost"] == pytest.approx((1 * 10 + 1 * 1 + 3 * 100) / 1_000_000)
+    assert row["cost"] == pytest.approx((79 * 10 + 1 * 1 + 4 * 100) / 1_000_000)
     assert wrong.status_code == 400
     assert wrong.json()["error"]["param"] == "since"
 

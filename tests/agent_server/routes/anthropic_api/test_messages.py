@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from anthropic import AsyncAnthropic
+from anthropic.types import MessageParam
 
 from tests.kit.messages import HELLO, WEATHER
 from tests.kit.openai_script import Answer, ScriptedOpenAI
@@ -22,11 +23,15 @@ async def test_a_message_has_text_a_reason_and_usage(
     claude: AsyncAnthropic, script: ScriptedOpenAI
 ) -> None:
     script.cached_tokens = 1
-    script.say("Hello you")
+    script.say("first").say("Hello you")
+    hello: list[MessageParam] = [{"role": "user", "content": "Hello there. " * 20}]
+    brief = "Be brief."
+    await claude.messages.create(model="terra", max_tokens=50, messages=hello, system=brief)
+    script.requests.clear()
     message = await claude.messages.create(
         model="terra",
         max_tokens=50,
-        messages=HELLO,
+        messages=hello,
         system=[{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
         stop_sequences=["X"],
         metadata={"user_id": "u"},
@@ -38,11 +43,11 @@ async def test_a_message_has_text_a_reason_and_usage(
         ("text", "Hello you")
     ]
     assert (message.stop_reason, message.stop_sequence) == ("end_turn", None)
-    assert message.usage.input_tokens == 3
+    assert message.usage.input_tokens == 41
     assert message.usage.cache_read_input_tokens == 1
     assert message.usage.output_tokens == 2
     (asked,) = script.requests
-    assert asked["messages"] == [{"role": "system", "content": "Be brief."}, *HELLO]
+    assert asked["messages"] == [{"role": "system", "content": brief}, *hello]
     assert (asked["max_tokens"], asked["stop"]) == (50, ["X"])
     assert (asked["temperature"], asked["top_k"], asked["top_p"]) == (0.5, 3, 0.9)
     assert "metadata" not in asked

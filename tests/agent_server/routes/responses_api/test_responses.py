@@ -44,9 +44,10 @@ async def real(engine: EngineAddress) -> AsyncIterator[AsyncOpenAI]:
 async def test_a_text_is_answered(openai: AsyncOpenAI, script: ScriptedOpenAI) -> None:
     script.cached_tokens = 1
     script.say("Hello you")
+    words = "Say hello. " * 20
     made = await openai.responses.create(
         model="terra",
-        input="Say hello.",
+        input=words,
         instructions="Be brief.",
         max_output_tokens=50,
         temperature=0.5,
@@ -61,13 +62,17 @@ async def test_a_text_is_answered(openai: AsyncOpenAI, script: ScriptedOpenAI) -
     assert (made.instructions, made.max_output_tokens) == ("Be brief.", 50)
     assert (made.metadata, made.temperature, made.top_p) == ({"a": "b"}, 0.5, 0.9)
     assert made.usage is not None
-    assert (made.usage.input_tokens, made.usage.output_tokens, made.usage.total_tokens) == (4, 2, 6)
-    assert made.usage.input_tokens_details.cached_tokens == 1
+    assert (made.usage.input_tokens, made.usage.output_tokens) == (42, 2)
+    assert made.usage.total_tokens == 44
+    assert made.usage.input_tokens_details.cached_tokens == 0
     (asked,) = script.requests
     assert asked["messages"] == [
-        {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say hello."},
+        {"role": "system", "content": "Be brief."}, {"role": "user", "content": words},
     ]  # fmt: skip
     assert (asked["max_tokens"], asked["temperature"], asked["top_p"]) == (50, 0.5, 0.9)
+    again = await openai.responses.create(model="terra", input=words, instructions="Be brief.")
+    assert again.usage is not None
+    assert again.usage.input_tokens_details.cached_tokens == 1
 
 
 async def test_an_answer_that_was_cut_off_is_incomplete(
