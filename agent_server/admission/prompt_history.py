@@ -48,7 +48,7 @@ class PromptHistory:
 
     def cached_limit(self, key: str, digests: Sequence[bytes]) -> int:
         """Return how many tokens of a prompt the key `key` may be told to have been cached."""
-        sent = self._sent.get(key, {})
+        sent: Mapping[bytes, int] = self._sent.get(key, {})
         known = (sent[digest] for digest in reversed(digests) if digest in sent)
         return max(0, next(known, 0) - MARGIN)
 
