@@ -64,7 +64,9 @@ def create_app(config: Config, policy: AdmissionPolicy | None = None) -> AgentSe
         docs_url=None,  # these pages load their scripts from elsewhere
         redoc_url=None,
     )
-    endpoints = api.mount(app, ServerState(pool, embedder, metering, usage.currency))
+    state = ServerState(pool, embedder, metering, usage.currency)
+    metering.metrics.add(state.tendrils)
+    endpoints = api.mount(app, state)
     limited = BodySizeLimitMiddleware(endpoints, server.max_body_bytes)
     app.front = AccessLogMiddleware(AuthMiddleware(limited, api_keys), metering.metrics)
     return app

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 EXPIRES = 30.0
 """Seconds after which a tendril that has not reported itself again is gone."""
@@ -16,12 +20,15 @@ MOST = 100
 @dataclass(frozen=True, slots=True)
 class TendrilReport:
     """The report of a tendril: its `state` ("ready", "waiting", ...), the tools of its model, how
-    many questions it is answering or has waiting, and the tokens it has used today (UTC)."""
+    many questions it is answering or has waiting, and the tokens it has used today (UTC), its own
+    counters and gauges."""
 
     state: str
     tools: tuple[str, ...] = ()
     pending: int = 0
     tokens_today: int = 0
+    counters: Mapping[str, float] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +42,8 @@ class RegisteredTendril:
     seen: float
 
 
-@dataclass(slots=True)
-class TendrilRegistry:
+@dataclass(slots=True, eq=False)
+class TendrilRegistry(Collector):
     """The tendrils by key and name, so that no key can speak for another one's tendril."""
 
     clock: Callable[[], float] = time.monotonic
@@ -55,6 +62,27 @@ class TendrilRegistry:
         """Return the tendrils that are there, by name."""
         self._drop_expired()
         return sorted(self._known.values(), key=lambda each: (each.name, each.key))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the tendrils that are there, as a collector of Prometheus."""
+        whose = ["key", "tendril"]
+        pending = GaugeMetricFamily(
+            "terrarium_tendril_pending", "Questions that are answered or wait", labels=whose
+        )
+        gauges = GaugeMetricFamily(
+            "terrarium_tendril_gauge", "Gauges of its own", labels=[*whose, "name"]
+        )
+        counters = CounterMetricFamily(
+            "terrarium_tendril_counter", "Counters of its own", labels=[*whose, "name"]
+        )
+        for each in self.present():
+            own = [each.key, each.name]
+            pending.add_metric(own, each.report.pending)
+            for name, value in each.report.gauges.items():
+                gauges.add_metric([*own, name], value)
+            for name, value in each.report.counters.items():
+                counters.add_metric([*own, name], value)
+        yield from (pending, gauges, counters)
 
     def age(self, tendril: RegisteredTendril) -> float:
         """Return the seconds since a tendril has reported itself."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
 
 from agent_server.metering.request_context import RequestContext
 from terrarium.usage import TokenUsage
@@ -137,6 +138,10 @@ class Metrics:
             whose.first.observe(first - context.began)
         if used.completion > 1 and ended > first:
             whose.speed.observe((used.completion - 1) / (ended - first))
+
+    def add(self, collector: Collector) -> None:
+        """Expose what a collector has as well."""
+        self._registry.register(collector)
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus's text format."""

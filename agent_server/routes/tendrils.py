@@ -15,6 +15,8 @@ router = APIRouter()
 
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="the tendril's name")]
 ToolName = Annotated[str, Field(max_length=64)]
+MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class ReportBody(BaseModel):
@@ -24,6 +26,8 @@ class ReportBody(BaseModel):
     tools: list[ToolName] = Field(default_factory=list, max_length=200)
     pending: int = Field(0, ge=0, description="questions being answered, or waiting for it")
     tokens_today: int = Field(0, ge=0, description="tokens used today (UTC)")
+    counters: dict[MetricName, Number] = Field(default_factory=dict, max_length=50)
+    gauges: dict[MetricName, Number] = Field(default_factory=dict, max_length=50)
 
 
 class TendrilObject(ReportBody):
@@ -51,7 +55,14 @@ async def tendrils(server: Server) -> TendrilList:
 @router.put("/v1/tendrils/{name}", status_code=204)
 async def report(name: Name, body: ReportBody, server: Server, context: Context) -> Response:
     """Take in the report of a tendril, which is there for half a minute from now on."""
-    taken = TendrilReport(body.state, tuple(body.tools), body.pending, body.tokens_today)
+    taken = TendrilReport(
+        body.state,
+        tuple(body.tools),
+        body.pending,
+        body.tokens_today,
+        body.counters,
+        body.gauges,
+    )
     if not server.tendrils.record(name, context.key.name, taken):
         raise InvalidRequest(f"this key has reported {MOST} tendrils already", param="name")
     return Response(status_code=204)
@@ -66,5 +77,7 @@ def _object(tendril: RegisteredTendril, age: float) -> TendrilObject:
         tools=list(taken.tools),
         pending=taken.pending,
         tokens_today=taken.tokens_today,
+        counters=dict(taken.counters),
+        gauges=dict(taken.gauges),
         seconds_ago=round(age, 1),
     )

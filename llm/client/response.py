@@ -80,6 +80,8 @@ class Heartbeat(BaseModel):
     tools: list[str]
     pending: int
     tokens_today: int
+    counters: dict[str, float] = Field(default_factory=dict)
+    gauges: dict[str, float] = Field(default_factory=dict)
 
 
 class CountAnswer(BaseModel):

@@ -7,15 +7,18 @@ would write.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
 import terrarium
+from harnesses.core.services.metrics import TendrilMetrics
 from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.core.services.peers import PeerService
 from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService
 from harnesses.core.services.shared_log import TendrilLog
+from harnesses.core.tendril.attention import AttentionMixin
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import StatusFile
 from storage.queues.jobs import Jobs
@@ -31,6 +34,7 @@ SERVICES: Mapping[str, type[Any]] = {
     "self.remind": ReminderService,
     "self.privacy": PrivacyService,
     "self.jobs": Jobs,
+    "self.metrics": TendrilMetrics,
     "self.status": StatusFile,
 }
 
@@ -40,6 +44,7 @@ def lists() -> str:
     parts = ["### `from terrarium import ...`", "\n".join(_imports())]
     parts += ["### `Tendril`: methods", "\n".join(_methods(Tendril))]
     parts += ["### `Tendril`: attributes", "\n".join(_attributes(Tendril))]
+    parts += ["### `AttentionMixin`", "\n".join(_of_the_mixin())]
     for name, kind in SERVICES.items():
         parts += [f"### `{name}`: {kind.__name__}", "\n".join(_methods(kind))]
     return "\n\n".join(parts)
@@ -72,6 +77,13 @@ def _methods(kind: type[Any]) -> Iterator[str]:
             yield f"- `{name}`: {_first_sentence(function.fget)}"
         elif callable(function):
             yield f"- `{name}({_parameters(function)})`: {_first_sentence(function)}"
+
+
+def _of_the_mixin() -> Iterator[str]:
+    known = public_names(Tendril)
+    for line in (*_methods(AttentionMixin), *_attributes(AttentionMixin)):
+        if re.split(r"\W", line.removeprefix("- `"))[0] not in known:
+            yield line
 
 
 def _attributes(kind: type[Any]) -> Iterator[str]:

@@ -9,12 +9,16 @@ import textwrap
 import pytest
 
 import terrarium
+from harnesses.core.tendril.attention import AttentionMixin
 from harnesses.core.tendril.base import Tendril
 from tests.docs.tendril_reference import PAGE, SERVICES, documented, public_names
 
 TEXT = PAGE.read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
-SHOWN = ("turn", "request", "requester", "config", "conversations", "clear", "say", "handlers")
+SHOWN = (
+    *("turn", "request", "requester", "config", "conversations", "clear", "say", "handlers"),
+    *("signal", "listen", "rights", "peers", "request_from_peer"),
+)
 
 
 def test_the_lists_are_those_of_the_code() -> None:
@@ -25,6 +29,7 @@ def test_no_public_name_of_a_tendril_is_missing() -> None:
     names = public_names(Tendril)
     assert len(names) > 30
     listed = set(re.findall(r"^- `(\w+)", TEXT, re.M))
+    names += public_names(AttentionMixin)
     assert [name for name in (*names, *terrarium.__all__) if name not in listed] == []
 
 
@@ -39,7 +44,7 @@ def test_each_example_is_python_and_uses_names_that_there_are(example: str) -> N
         and node.value.id == "self"
     }
     own = {"medium", "settings", "boil", "watch_temperature"}  # of the tendril in the example
-    assert attributes - own <= set(public_names(Tendril))
+    assert attributes - own <= {*public_names(Tendril), *public_names(AttentionMixin)}
 
 
 def test_each_service_has_an_example() -> None:

@@ -26,6 +26,7 @@ KIT = {
     "tests.kit.irc_script": {"server"},
     "tests.kit.ports": {"server"},
     "tests.kit.postgres": {"postgres", "process"},
+    "tests.kit.prosody": {"process", "server"},
     "tests.kit.serving": {"server"},
     "tests.kit.web_site": {"server"},
 }

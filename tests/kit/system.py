@@ -25,6 +25,7 @@ NEEDED = {
     "atheme-services": "tests of logging in to an IRC network's services",
     "znc": "tests behind ZNC, a bouncer",
     "bip": "tests behind bip, a bouncer that knows no capabilities",
+    "prosody": "tests of the XMPP example on a real server",
     "postgresql": "tests of storage on PostgreSQL",
     "chromium": "tests of the web pages in a browser",
 }

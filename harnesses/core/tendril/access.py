@@ -42,4 +42,4 @@ class AccessMonitor:
         if trouble and trouble != self._told:
             _log.error("agent.not_usable", advice=trouble)
         self._told = trouble
-        self._status.report_trouble(trouble)
+        self._status.report_trouble(trouble, "agent server")

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import ClassVar
 from uuid import uuid4
 
+from harnesses.core.services.metrics import TendrilMetrics
 from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.core.services.peers import Origin, PeerAnswer, PeerQuestion, PeerService
 from harnesses.core.services.privacy import PrivacyService
@@ -39,9 +40,10 @@ class TendrilMedium(TendrilResources, ABC):
     """The resources of a tendril, and what it needs to listen and speak on its medium.
 
     `log` is the log that all tendrils share, `outbox` has other tendrils say something, `peers`
-    asks them, `remind` keeps reminders and `privacy` what people decide about their words. A
-    tendril that overrides `say` says what others put into its outbox, and its reminders. One that
-    sets `asked_about`, to a few words for the models of others, can be asked by them.
+    asks them, `remind` keeps reminders, `privacy` what people decide about their words, and
+    `metrics` are numbers for Prometheus. A tendril that overrides `say` says what others put into
+    its outbox, and its reminders. One that sets `asked_about`, to a few words for the models of
+    others, can be asked by them.
     """
 
     asked_about: ClassVar[str] = ""
@@ -51,6 +53,7 @@ class TendrilMedium(TendrilResources, ABC):
     peers: PeerService
     remind: ReminderService
     privacy: PrivacyService
+    metrics: TendrilMetrics
     status: StatusFile
 
     async def say(self, place: Place, text: str) -> bool:
@@ -144,6 +147,7 @@ class TendrilMedium(TendrilResources, ABC):
             ) as self.log,
             TendrilOutbox.open(store_address(self.config, "outbox"), self.name) as self.outbox,
         ):
+            self.metrics = TendrilMetrics()
             self.peers = PeerService(self.outbox.database, self.name, lambda: askable(data), clock)
             self.remind = ReminderService(
                 self.database,
@@ -192,3 +196,10 @@ class TendrilMedium(TendrilResources, ABC):
         if self.asked_about:
             await self.status.became_ready.wait()
             await self.peers.run(self.answer_peer)
+
+
+PARTS = frozenset({*TendrilResources.__annotations__, *TendrilMedium.__annotations__}) - {
+    "config",
+    "agent",  # these two change with the configuration
+}
+"""The names of the parts that every tendril has, and that stay as they are while it runs."""

@@ -8,14 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.errors import root_cause
 from harnesses.core.services.heartbeat import send_heartbeats
-from harnesses.core.tendril.medium import TendrilMedium
+from harnesses.core.tendril.medium import PARTS, TendrilMedium
 from harnesses.core.tendril.status import StatusFile
 from harnesses.core.tendril.tracing import expire_runs
 from llm.client.response import Heartbeat
@@ -34,8 +34,18 @@ _log = structlog.get_logger()
 class TendrilProcess(TendrilMedium, ABC):
     """Runs `serve` beside the background tasks that every tendril has, until told to stop.
 
-    `status` is the file in which the process tells others how it is.
+    `status` is the file in which the process tells others how it is. While it runs, the parts that
+    every tendril has (`client`, `log`, ...) cannot be replaced by accident.
     """
+
+    _is_open = False
+
+    if not TYPE_CHECKING:  # a type checker would take it that any name may be assigned
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if self._is_open and name in PARTS:
+                raise AttributeError(f"self.{name} is a part of every tendril; choose another name")
+            super().__setattr__(name, value)
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.prompts = PromptBuilder()
@@ -57,6 +67,7 @@ class TendrilProcess(TendrilMedium, ABC):
         self.status.starting()
         try:
             async with self.open_resources(), asyncio.TaskGroup() as tasks:
+                self._is_open = True
                 self.status.count_tokens(self.accounting.today_by_purpose)
                 self.status.watch_mcp_servers(self.prompts.mcp_servers.troubles)
                 lock = self.config.data / "run" / f"{self.name}.lock"
@@ -84,6 +95,7 @@ class TendrilProcess(TendrilMedium, ABC):
         except ExceptionGroup as group:
             raise root_cause(group) from group
         finally:
+            self._is_open = False
             self.status.mark_stopped()
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:
@@ -131,6 +143,8 @@ class TendrilProcess(TendrilMedium, ABC):
                 tools=tools,
                 pending=self.pending,
                 tokens_today=self.accounting.today(),
+                counters=self.metrics.counters,
+                gauges=self.metrics.gauges,
             )
 
         await send_heartbeats(self.client, self.name, report)

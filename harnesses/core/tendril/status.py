@@ -71,7 +71,7 @@ class StatusFile:
         self._state = ProcessState.STARTING
         self._detail = ""
         self._tokens: Callable[[], dict[str, int]] = dict
-        self._trouble = ""
+        self._troubles: dict[str, str] = {}
         self._mcp_troubles: Callable[[], dict[str, str]] = dict
         self.disk_trouble = ""
         self.became_ready = asyncio.Event()
@@ -89,10 +89,11 @@ class StatusFile:
         """Report `troubles()` as well: why MCP servers are not connected, by name."""
         self._mcp_troubles = troubles
 
-    def report_trouble(self, text: str) -> None:
-        """Report what only the owner can mend, and how; "" when that is over."""
-        if text != self._trouble:
-            self._trouble = text
+    def report_trouble(self, text: str, about: str = "") -> None:
+        """Report what only the owner can mend, and how; "" when that is over. Each thing that it is
+        `about` has a text of its own."""
+        if text != self._troubles.get(about, ""):
+            self._troubles[about] = text
             self._say(self._state, self._detail)
 
     def stand_by(self, detail: str) -> None:
@@ -140,7 +141,7 @@ class StatusFile:
             time=datetime.now(UTC),
             tokens_today=sum(tokens.values()),
             purposes=tokens,
-            trouble=self._trouble,
+            trouble="; ".join(filter(None, self._troubles.values())),
             asked_about=self._asked_about,
             mcp_troubles=self._mcp_troubles(),
         )

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import structlog
 
+from harnesses.core.tendril.attention import NOBODY
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.policy.log_records import channel_key, conversation_id, scope_of
@@ -21,26 +22,11 @@ from harnesses.irc.replies.sender import Target, strip_address, with_mark
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.attention.attention import Trigger, TriggerKind
+from llm.attention.prompts import follow_up, passing_mention, unanswered_question
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.pending_event import PendingEvent
 from storage.chat_log.query import Query
 
-NOBODY = "nobody"
-"""The asker in prompts when nobody has asked."""
-
-_SILENT = ' If there is nothing useful to say, answer only {"response": ""}; that is often best.'
-
-_PASSING = (
-    "%s did not ask you, but named you in passing: %s\nSay something only if it helps." + _SILENT
-)
-_FOLLOW_UP = (
-    "A while ago you had a conversation with %s here. If something of it was left open, say in one"
-    " sentence what is worth adding, or ask how it went." + _SILENT
-)
-_UNANSWERED = (
-    "Nobody has answered the question that %s asked all a few minutes ago. If you know the answer,"
-    " give it in a sentence or two." + _SILENT
-)
 _NOTHING = TurnResult("")
 
 _log = structlog.get_logger()
@@ -159,11 +145,6 @@ def _text(kind: TriggerKind, nick: str, said: Event | None) -> str:
         case TriggerKind.DIRECT if said:
             return passing_mention(said.nick, said.text)
         case TriggerKind.THOUGHT:
-            return _FOLLOW_UP % nick
+            return follow_up(nick)
         case _:
-            return _UNANSWERED % nick
-
-
-def passing_mention(nick: str, text: str) -> str:
-    """Return a prompt that tells the model that `nick` has spoken of it, and not to it."""
-    return _PASSING % (nick, text)
+            return unanswered_question(nick)

@@ -13,7 +13,10 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.room_tendril import room_tendril, rooms_config
 
 READY = TendrilReport("ready")
-REPORT = {"state": "ready", "tools": ["cups"], "pending": 1, "tokens_today": 7}
+REPORT = {"state": "ready", "tools": ["cups"], "pending": 1, "tokens_today": 7} | {
+    "counters": {"cups": 2.0},
+    "gauges": {},
+}
 
 
 async def test_a_tendril_that_reports_itself_is_listed() -> None:

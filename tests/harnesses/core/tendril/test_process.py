@@ -17,6 +17,7 @@ from harnesses.core.tendril.status import ProcessState, report
 from terrarium.supervision import SUPERVISED
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.room_tendril import room_tendril, rooms_config
 
 ROOT = Path(__file__).parents[4]
 SUPERVISOR = """
@@ -107,3 +108,10 @@ async def test_a_tendril_that_nobody_supervises_does_without_an_input(tmp_path: 
             await script.arrived(2)
             tendril.terminate()
             assert await tendril.wait() == 0
+
+
+async def test_a_part_that_is_replaced_by_accident_is_named(tmp_path: Path) -> None:
+    async with room_tendril(rooms_config(tmp_path)) as tendril:
+        with pytest.raises(AttributeError, match=r"self\.client is a part of every tendril"):
+            tendril.client = None  # type: ignore[assignment]
+        tendril.connection = "ours"  # type: ignore[attr-defined]

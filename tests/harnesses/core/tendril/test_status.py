@@ -54,3 +54,16 @@ def test_a_file_that_cannot_be_written_does_not_end_the_process(tmp_path: Path) 
     (tmp_path / "run").write_text("in the way")
     StatusFile(tmp_path, "irc").ready()
     assert report(tmp_path, "irc") is None
+
+
+def test_one_trouble_does_not_hide_another(tmp_path: Path) -> None:
+    status = StatusFile(tmp_path, "kettle")
+    status.report_trouble("fill the kettle")
+    status.report_trouble("the key is refused", "agent server")
+    found = report(tmp_path, "kettle")
+    assert found
+    assert found.trouble == "fill the kettle; the key is refused"
+    status.report_trouble("", "agent server")
+    found = report(tmp_path, "kettle")
+    assert found
+    assert found.trouble == "fill the kettle"

@@ -1,0 +1,1 @@
+"""A tendril of Terrarium that posts what is new in feeds."""

@@ -1,0 +1,1 @@
+"""A tendril of Terrarium in an XMPP room."""

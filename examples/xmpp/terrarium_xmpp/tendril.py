@@ -1,0 +1,143 @@
+"""A room of XMPP (XEP-0045): what is said there is logged, and "Terra: ..." is a question."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import Field, SecretStr
+from slixmpp import JID, ClientXMPP, Message
+from slixmpp.exceptions import IqError, IqTimeout, PresenceError
+
+from terrarium import Identity, LoggedLine, Place, Settings, Tendril, tool
+
+OCCUPANT_ID = "urn:xmpp:occupant-id:0"
+PATIENCE = 30.0  # seconds for joining
+
+
+class XmppSettings(Settings):
+    """The table [xmpp] of terrarium.toml."""
+
+    table = "xmpp"
+
+    jid: str = Field("", description="the account, as terra@example.org")
+    password: SecretStr = Field(SecretStr(""), description="its password; better XMPP_PASSWORD")
+    room: str = Field("", description="the room, as pond@rooms.example.org")
+    nick: str = Field("Terra", min_length=1, description="the name in the room")
+    host: str = Field("", description="the server's address; unset: found by DNS")
+    port: int = Field(5222, ge=1, le=65535, description="its port, where there is a host")
+    tls: bool = Field(True, description="false only for a server on this machine")
+
+
+class XmppTendril(Tendril):
+    """One room. In the log it is the channel #ROOM of the network "xmpp"."""
+
+    name = "xmpp"
+
+    async def serve(self) -> None:
+        self.settings = self.config.section(XmppSettings)
+        if not (self.settings.jid and self.settings.room):
+            self.status.report_trouble("set jid and room in the table [xmpp]")
+            await asyncio.Event().wait()
+        self.channel = f"#{self.settings.room.partition('@')[0]}"
+        self.answers: set[asyncio.Task[None]] = set()
+        while True:
+            await self.connected()
+            self.status.waiting("the connection was lost; it is made again")
+            await asyncio.sleep(5)
+
+    async def connected(self) -> None:
+        """Connect and join; return when the connection is lost."""
+        settings = self.settings
+        self.xmpp = client = ClientXMPP(settings.jid, settings.password.get_secret_value())
+        for plugin in ("xep_0045", "xep_0199", "xep_0203"):  # rooms, pings, delayed messages
+            client.register_plugin(plugin)
+        client.enable_direct_tls = client.enable_starttls = settings.tls
+        client.enable_plaintext = not settings.tls
+        client.plugin["feature_mechanisms"].unencrypted_scram = not settings.tls
+        client.add_event_handler("session_start", self.join)
+        client.add_event_handler("groupchat_message", self.on_message)
+        client.add_event_handler("failed_all_auth", self.on_refused)
+        client.add_event_handler("connection_failed", self.on_unreachable)
+        try:
+            if settings.host:
+                client.connect(settings.host, settings.port)
+            else:
+                client.connect()
+            await client.disconnected
+        finally:
+            for answer in self.answers:
+                answer.cancel()
+            client.abort()
+
+    async def join(self, _event: object) -> None:
+        self.xmpp.send_presence()
+        rooms, settings = self.xmpp.plugin["xep_0045"], self.settings
+        room = JID(settings.room)
+        try:
+            await rooms.join_muc_wait(room, settings.nick, maxstanzas=0, timeout=PATIENCE)
+            found = await self.xmpp.plugin["xep_0030"].get_info(jid=room, timeout=PATIENCE)
+            self.has_ids = OCCUPANT_ID in found["disco_info"]["features"]
+        except (PresenceError, IqError, IqTimeout, TimeoutError) as error:
+            self.status.report_trouble(f"cannot join {settings.room}: {reason(error)}")
+            self.xmpp.disconnect()
+            return
+        self.status.report_trouble("")
+        self.status.ready(f"in {settings.room} as {settings.nick}")
+
+    async def on_refused(self, _event: object) -> None:
+        self.status.report_trouble(f"the server refuses {self.settings.jid}; correct its password")
+
+    async def on_unreachable(self, error: object) -> None:
+        self.status.waiting(f"the server cannot be reached: {error}")
+
+    async def on_message(self, message: Message) -> None:
+        """Log what is said, and answer who says our nick first. The client does not wait for it."""
+        nick, text = message["mucnick"], message["body"]
+        if not text or not nick or nick == self.settings.nick or message["delay"]["stamp"]:
+            return  # subjects, ourselves, and what was said before we came
+        who = self.identity(message)
+        line = self.log.record(self.channel, who, text)
+        name, _, question = text.partition(":")
+        if name.strip().lower() == self.settings.nick.lower() and question.strip():
+            answer = asyncio.create_task(self.answer(line, nick, question.strip()))
+            self.answers.add(answer)
+            answer.add_done_callback(self.answers.discard)
+
+    async def answer(self, line: LoggedLine, nick: str, question: str) -> None:
+        result = await self.turn(self.request(line, question))
+        if result.text:
+            self.log.record_own(self.channel, self.settings.nick, result.text, line)
+            self.send(f"{nick}: {result.text}")
+
+    def identity(self, message: Message) -> Identity:
+        """Return who says something: by their account where the room shows it, else by the id that
+        the room gives to each person (XEP-0421). A nick is nobody's own."""
+        nick, room = message["mucnick"], message["from"].bare
+        jid = self.xmpp.plugin["xep_0045"].get_jid_property(room, nick, "jid")
+        if jid:
+            return Identity(nick, account=jid.bare)
+        given = message.xml.find(f"{{{OCCUPANT_ID}}}occupant-id")
+        if given is None or not self.has_ids:  # anybody can send an id to a room that gives none
+            return Identity(nick)
+        return Identity(nick, given.get("id", ""), room)
+
+    async def say(self, place: Place, text: str) -> bool:
+        """Say what other tendrils, or reminders, want said here."""
+        if place.channel != self.channel:
+            return False
+        self.log.record_own(self.channel, self.settings.nick, text)
+        self.send(text)
+        return True
+
+    def send(self, text: str) -> None:
+        self.xmpp.send_message(mto=JID(self.settings.room), mbody=text, mtype="groupchat")
+
+    @tool(reads=True)
+    async def who_is_here(self) -> list[str]:
+        """List the names of the people in this room."""
+        return sorted(self.xmpp.plugin["xep_0045"].get_roster(JID(self.settings.room)))
+
+
+def reason(error: Exception) -> str:
+    """Return the condition of a refusal, as RFC 6120 names it."""
+    return error.condition if isinstance(error, PresenceError | IqError) else "no answer"

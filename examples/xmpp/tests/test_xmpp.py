@@ -1,0 +1,151 @@
+"""A real XMPP server and a real client beside the tendril, and a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from slixmpp import JID, ClientXMPP, Message
+from terrarium_xmpp.tendril import XmppTendril
+
+from terrarium import Config
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.prosody import PASSWORD, Prosody, prosody
+from tests.kit.room_tendril import ready
+
+pytestmark = [pytest.mark.server, pytest.mark.process]
+
+ROOM = "pond@rooms.localhost"
+
+
+class Person:
+    """Somebody in the room; what they hear is in `heard` as "<nick> text"."""
+
+    def __init__(self, name: str) -> None:
+        self.heard: asyncio.Queue[str] = asyncio.Queue()
+        self.client = ClientXMPP(f"{name}@localhost", PASSWORD)
+        self.client.register_plugin("xep_0045")
+        self.client.enable_direct_tls = self.client.enable_starttls = False
+        self.client.enable_plaintext = True
+        self.client.plugin["feature_mechanisms"].unencrypted_scram = True
+        self.client.add_event_handler("groupchat_message", self._hear)
+
+    def _hear(self, message: Message) -> None:
+        self.heard.put_nowait(f"<{message['mucnick']}> {message['body']}")
+
+    def say(self, text: str) -> None:
+        """Say something to all."""
+        self.client.send_message(mto=ROOM, mbody=text, mtype="groupchat")
+
+    async def hears(self, text: str) -> None:
+        """Return when a line is heard."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.heard.get() != text:
+                pass
+
+
+@asynccontextmanager
+async def person(server: Prosody, name: str) -> AsyncIterator[Person]:
+    """Somebody who has joined the room."""
+    them = Person(name)
+    started = asyncio.get_running_loop().create_future()
+    them.client.add_event_handler("session_start", started.set_result)
+    them.client.connect(server.host, server.port)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await started
+            them.client.send_presence()
+            await them.client.plugin["xep_0045"].join_muc_wait(JID(ROOM), name, maxstanzas=0)
+        yield them
+    finally:
+        them.client.abort()
+
+
+@asynccontextmanager
+async def in_the_room(
+    folder: Path, script: ScriptedOpenAI, *, public_jids: bool
+) -> AsyncIterator[tuple[XmppTendril, Person]]:
+    """The tendril and ada in a room of a server."""
+    server_folder, data = folder / "prosody", folder / "data"
+    server_folder.mkdir()
+    async with prosody(server_folder, "terra", "ada", public_jids=public_jids) as server:
+        tables = {
+            "agent": {"api_url": script.url, "timezone": "UTC"},
+            "xmpp": {
+                "jid": "terra@localhost",
+                "password": PASSWORD,
+                "room": ROOM,
+                "host": server.host,
+                "port": server.port,
+                "tls": False,
+            },
+        }
+        async with (
+            person(server, "ada") as ada,  # who makes the room is its owner
+            ready(XmppTendril(Config(tables, None, data))) as tendril,
+        ):
+            yield tendril, ada
+
+
+async def test_a_question_is_answered_and_logged_with_its_account(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        in_the_room(tmp_path, script, public_jids=True) as (tendril, ada),
+    ):
+        script.say("At six.")
+        ada.say("the pump starts at six")
+        ada.say("Terra: when does the pump start?")
+        await ada.hears("<Terra> ada: At six.")
+        await tendril.log.chat_log.flush()
+        lines = await tendril.log.recent("#pond")
+        assert [(line.nick, line.text) for line in lines] == [
+            ("ada", "the pump starts at six"),
+            ("ada", "Terra: when does the pump start?"),
+            ("Terra", "At six."),
+        ]
+        assert {line.account for line in lines if line.nick == "ada"} == {"ada@localhost"}
+        assert await tendril.who_is_here() == ["Terra", "ada"]
+
+
+async def test_people_whose_accounts_are_hidden_are_known_by_the_ids_of_the_room(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        in_the_room(tmp_path, script, public_jids=False) as (tendril, ada),
+    ):
+        ada.say("Terra: hello")
+        await ada.hears("<Terra> ada: ok")
+        await tendril.log.chat_log.flush()
+        (line, _) = await tendril.log.recent("#pond")
+        assert (line.account, line.host) == (None, ROOM)
+        assert len(line.user) > 20
+
+
+async def test_it_says_what_others_want_said(tmp_path: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        in_the_room(tmp_path, script, public_jids=True) as (tendril, ada),
+    ):
+        await tendril.outbox.say("xmpp", "#pond", "the tea is ready", key="tea")
+        await ada.hears("<Terra> the tea is ready")
+        assert not await tendril.say(tendril.log.place("#elsewhere"), "hello")
+
+
+async def test_without_an_account_the_owner_is_told(tmp_path: Path) -> None:
+    tendril = XmppTendril(Config({}, None, tmp_path))
+    running = asyncio.create_task(tendril.run())
+    async with asyncio.timeout(PATIENCE):
+        while "set jid and room" not in status(tmp_path):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def status(data: Path) -> str:
+    file = data / "run" / "xmpp.json"
+    return file.read_text() if file.exists() else ""

@@ -1,0 +1,90 @@
+"""A real XMPP server (Debian's prosody) with rooms, on a free loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
+
+PASSWORD = "frogs and toads"
+
+_CONFIG = """\
+run_as_root = true
+pidfile = "{folder}/prosody.pid"
+data_path = "{folder}/data"
+log = {{ info = "{folder}/prosody.log" }}
+interfaces = {{ "127.0.0.1" }}
+c2s_ports = {{ {port} }}
+s2s_ports = {{ }}
+http_ports = {{ }}
+https_ports = {{ }}
+component_ports = {{ }}
+modules_enabled = {{ "roster", "saslauth", "disco", "ping" }}
+modules_disabled = {{ "s2s", "tls" }}
+authentication = "internal_plain"
+c2s_require_encryption = false
+VirtualHost "localhost"
+Component "rooms.localhost" "muc"
+    muc_room_locking = false
+    muc_room_default_public_jids = {public_jids}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Prosody:
+    """A running server: accounts are NAME@localhost with `PASSWORD`, rooms NAME@rooms.localhost."""
+
+    host: str
+    port: int
+
+
+@asynccontextmanager
+async def prosody(folder: Path, *accounts: str, public_jids: bool) -> AsyncIterator[Prosody]:
+    """Run a server with these accounts; its rooms show the addresses of the people in them to all,
+    or else only to moderators. Skips the test where prosody is not installed."""
+    program = shutil.which("prosody")
+    if program is None:
+        pytest.skip("prosody is not installed (as root: python -m tests.kit.system)")
+    port = free_port()
+    people = folder / "data" / "localhost" / "accounts"
+    people.mkdir(parents=True)
+    (folder / "certs").mkdir()
+    for name in accounts:
+        (people / f"{name}.dat").write_text(f'return {{ ["password"] = "{PASSWORD}" }};\n')
+    config = folder / "prosody.cfg.lua"
+    jids = str(public_jids).lower()
+    config.write_text(_CONFIG.format(folder=folder, port=port, public_jids=jids))
+    process = await asyncio.create_subprocess_exec(
+        *(program, "-F", "--config", str(config)),
+        env=os.environ | {"PROSODY_CONFIG": str(config)},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        await _listening(port, process, folder)
+        yield Prosody("127.0.0.1", port)
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+
+
+async def _listening(port: int, process: asyncio.subprocess.Process, folder: Path) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            log = folder / "prosody.log"
+            assert process.returncode is None, log.read_text() if log.exists() else "no log"
+            await asyncio.sleep(0.05)
