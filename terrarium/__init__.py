@@ -13,12 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harnesses.core.attention import AttentionMixin as AttentionMixin
     from harnesses.core.errors import PeerRefused as PeerRefused
     from harnesses.core.services.peers import Origin as Origin
     from harnesses.core.services.peers import PeerQuestion as PeerQuestion
     from harnesses.core.services.reminders import ReminderTools as ReminderTools
     from harnesses.core.services.shared_log import LoggedLine as LoggedLine
-    from harnesses.core.tendril.attention import AttentionMixin as AttentionMixin
     from harnesses.core.tendril.base import Tendril as Tendril
     from harnesses.core.tendril.turn_request import TurnRequest as TurnRequest
     from harnesses.core.tendril.turn_result import TurnResult as TurnResult
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from terrarium.config import Settings as Settings
 
 _MODULES = {
-    "AttentionMixin": "harnesses.core.tendril.attention",
+    "AttentionMixin": "harnesses.core.attention",
     "Config": "terrarium.config",
     "Identity": "storage.chat_log.event",
     "LoggedLine": "harnesses.core.services.shared_log",

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_type_hints
 
 import terrarium
+from harnesses.core.attention import AttentionMixin
 from harnesses.core.services.metrics import TendrilMetrics
 from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.core.services.peers import PeerService
 from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService
 from harnesses.core.services.shared_log import TendrilLog
-from harnesses.core.tendril.attention import AttentionMixin
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import StatusFile
 from storage.queues.jobs import Jobs

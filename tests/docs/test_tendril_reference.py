@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 import terrarium
-from harnesses.core.tendril.attention import AttentionMixin
+from harnesses.core.attention import AttentionMixin
 from harnesses.core.tendril.base import Tendril
 from tests.docs.tendril_reference import PAGE, SERVICES, documented, public_names
 

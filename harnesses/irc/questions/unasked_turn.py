@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import structlog
 
-from harnesses.core.tendril.attention import NOBODY
+from harnesses.core.attention import NOBODY
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from harnesses.irc.policy.log_records import channel_key, conversation_id, scope_of
