@@ -45,10 +45,10 @@ async def figures() -> AsyncIterator[Figure]:
         with tempfile.TemporaryDirectory() as name:
             async for figure in _writing(Path(name)):
                 yield figure
-        with _folder() as folder:
+        with log_folder() as folder:
             medians: dict[int, dict[str, float]] = {size: {} for size in SIZES}
             for size in SIZES:
-                async for figure in _reading(await _log_of(folder, size), size):
+                async for figure in _reading(await log_of(folder, size), size):
                     medians[size][figure.name.partition(": ")[2]] = figure.value
                     yield figure
             for name, small in medians[SIZES[0]].items():
@@ -150,7 +150,7 @@ def _took(took: list[float], said: float, _: asyncio.Future[int]) -> None:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def log_folder() -> Iterator[Path]:
     """Where the big logs are."""
     if kept := os.environ.get("BENCH_LOGS"):
         Path(kept).mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def _folder() -> Iterator[Path]:
             yield Path(name)
 
 
-async def _log_of(folder: Path, size: int) -> Path:
+async def log_of(folder: Path, size: int) -> Path:
     """A log of `size` lines, made if it is not there yet."""
     path = folder / f"log-{size}.db"
     if not path.exists():

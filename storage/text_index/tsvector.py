@@ -23,14 +23,9 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS words_{0} (
     rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL, parts TEXT NOT NULL
 )"""
-# A short pending list: every search reads it line by line.
 _INDEXES = (
-    """
-CREATE INDEX IF NOT EXISTS words_{0}_words ON words_{0}
-USING gin (words) WITH (gin_pending_list_limit = 256)""",
-    """
-CREATE INDEX IF NOT EXISTS words_{0}_parts ON words_{0}
-USING gin (parts gin_trgm_ops) WITH (gin_pending_list_limit = 256)""",
+    "CREATE INDEX IF NOT EXISTS words_{0}_words ON words_{0} USING gin (words)",
+    "CREATE INDEX IF NOT EXISTS words_{0}_parts ON words_{0} USING gin (parts gin_trgm_ops)",
 )
 _EXISTS = "SELECT to_regclass(?) IS NOT NULL"
 

@@ -30,6 +30,10 @@ PIECE = 2_000
 """Rows, or changes, that one step copies."""
 
 _TO_BE_COPIED = ""
+_BULK = (  # nobody searches yet: the indexes take many lines at once, and the rest at `verify`
+    "SET LOCAL gin_pending_list_limit = '64MB'",
+    "SET LOCAL work_mem = '64MB'",
+)
 _COUNTS_UP = "SELECT 1 FROM sqlite_master WHERE name = ? AND sql LIKE '%AUTOINCREMENT%'"
 
 
@@ -123,6 +127,8 @@ class Transfer:
         """
         piece = await self._source.read(self._whole_piece)
         await self._apply(piece)
+        if self._target.dialect is Dialect.POSTGRES:  # so many rows are new to its planner
+            await self._target.execute_outside_transaction("VACUUM (ANALYZE)")
         found = await self._target.read(lambda db: checksums(db, self._tables))
         for name, wanted in piece.checksums.items():
             if found[name] != wanted:
@@ -204,6 +210,9 @@ class Transfer:
             await self._source.write(lambda db: changes.forget(db, piece.changes))
 
     def _write(self, db: Connection, piece: _Piece) -> None:
+        if db.dialect is Dialect.POSTGRES:
+            for setting in _BULK:
+                db.execute(setting)
         for table in reversed(self._tables):
             if (delta := piece.deltas.get(table.name)) is None:
                 continue

@@ -37,6 +37,7 @@ _OPTIONS = (
     "-c plan_cache_mode=force_custom_plan"  # what a search costs depends on its words
     " -c jit=off"  # compiling takes longer than a search
     " -c synchronous_commit=on"
+    " -c gin_pending_list_limit=256kB"  # every search reads the pending list line by line
 )
 
 T = TypeVar("T")
@@ -129,6 +130,7 @@ class PostgresBackend:
                 raise _unwritable(error) from error
 
     def _write(self, work: Callable[[Connection], T]) -> T:
+        unanswered: psycopg.OperationalError | None = None
         with self._writers.connection() as raw:
             raw.execute("BEGIN")
             try:
@@ -140,9 +142,13 @@ class PostgresBackend:
                 raise
             try:
                 raw.execute("COMMIT")
-            except psycopg.OperationalError:
-                if not raw.closed or not self._was_committed(row[1]):
+            except psycopg.OperationalError as error:
+                if not raw.closed:
                     raise
+                unanswered = error
+        # Only now, as this was the only connection that there may be to write.
+        if unanswered is not None and not self._was_committed(row[1]):
+            raise unanswered
         return result
 
     def _was_committed(self, transaction_id: str) -> bool:

@@ -1,0 +1,106 @@
+"""A process that logs numbered lines as fast as it can, and tells which of them are durable."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+import struct
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+
+from storage.chat_log.event import Event, EventType
+from storage.db.address import Address, PostgresSchema
+from storage.db.database import Database
+from storage.log import ChatLog
+from tests.kit.postgres import PostgresServer
+
+IN_LINE = 40  # lines that wait at once
+_NUMBER = struct.Struct("q")
+
+
+class LogWriterProcess:
+    """A writer that numbers its lines from `begin`; it runs until it is killed."""
+
+    def __init__(self, address: Address, begin: int) -> None:
+        context = _context()
+        self._mine, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_stream, args=(address, begin, theirs))
+        self._process.start()
+        theirs.close()
+
+    def one(self) -> int:
+        """Wait for the next line that is durable."""
+        number: int = _NUMBER.unpack(self._mine.recv_bytes())[0]
+        return number
+
+    def told(self) -> set[int]:
+        """Return the lines that are durable and were not read yet, without waiting."""
+        numbers = set()
+        while self._mine.poll():
+            numbers.add(self.one())
+        return numbers
+
+    def kill(self) -> set[int]:
+        """Kill it; return the lines of which it had told and that were not read yet."""
+        self._process.kill()
+        self._process.join()
+        numbers = set()
+        with suppress(EOFError):
+            while True:
+                numbers.add(self.one())
+        self._mine.close()
+        self._process.close()
+        return numbers
+
+
+def kill_in_turn(
+    server: PostgresServer, address: PostgresSchema, begin: int, longest: float
+) -> set[int]:
+    """Kill a PostgreSQL server below a writer that numbers its lines from `begin`, then the writer,
+    each at a moment of the next `longest` seconds; return the lines that were acknowledged.
+
+    The writer has to live through the first, and the server is there again afterwards.
+    """
+    writer = LogWriterProcess(address, begin)
+    told = {writer.one()}
+    time.sleep(random.uniform(0, longest))
+    server.kill()
+    told |= writer.told()
+    server.start()
+    before = max(told)
+    while max(told) <= before + 2 * IN_LINE:  # until a line that was said when it had gone
+        told.add(writer.one())
+    time.sleep(random.uniform(0, longest))
+    return told | writer.kill()
+
+
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["storage.log"])
+    return context
+
+
+def _stream(address: Address, begin: int, acknowledge: Connection) -> None:
+    async def write() -> None:
+        async with Database.open(address) as database, ChatLog.open(database) as log:
+            room = asyncio.Semaphore(IN_LINE)
+            for number in count(begin):
+                await room.acquire()
+                log.append(_line(number)).add_done_callback(partial(tell, number, room))
+
+    def tell(number: int, room: asyncio.Semaphore, _: asyncio.Future[int]) -> None:
+        acknowledge.send_bytes(_NUMBER.pack(number))
+        room.release()
+
+    asyncio.run(write())
+
+
+def _line(number: int) -> Event:
+    kind, now = EventType.PRIVMSG, datetime.now(UTC)
+    return Event(network="irc", channel="#pond", type=kind, time=now, nick="ada", text=str(number))

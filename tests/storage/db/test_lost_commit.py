@@ -1,0 +1,86 @@
+"""A COMMIT whose answer never comes: the database is asked what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+
+from storage.chat_log.event import EVERYTHING, Event, EventType
+from storage.db.address import PostgresSchema
+from storage.db.database import Database
+from storage.db.errors import Unavailable
+from storage.log import ChatLog, Query
+from tests.kit.patience import PATIENCE
+from tests.kit.postgres import PostgresServer, postgres_server
+
+LINE = Event(
+    network="irc",
+    channel="#c",
+    type=EventType.PRIVMSG,
+    time=datetime(2026, 5, 1, 12, tzinfo=UTC),
+    nick="ada",
+    text="frogs",
+)
+_DEFERRED = """
+CREATE FUNCTION terrarium_irc.wait() RETURNS trigger LANGUAGE plpgsql AS
+'BEGIN PERFORM pg_sleep(600); RETURN NULL; END'"""
+_AT_COMMIT = """
+CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON terrarium_irc.events DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION terrarium_irc.wait()"""
+_WAITING = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event IN ('SyncRep', 'PgSleep')"""
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with postgres_server(durable=False) as server:
+        yield server
+
+
+@contextmanager
+def admin(address: PostgresSchema) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(address.url, autocommit=True) as connection:
+        yield connection
+
+
+async def lose_the_answer(address: PostgresSchema) -> None:
+    """End the connection that waits in its COMMIT."""
+
+    def end() -> bool:
+        with admin(address) as connection:
+            return bool(connection.execute(_WAITING.encode()).fetchall())
+
+    async with asyncio.timeout(PATIENCE):
+        while not await asyncio.to_thread(end):  # noqa: ASYNC110 -- it has no event for us
+            await asyncio.sleep(0.05)
+
+
+async def test_a_commit_that_was_made_is_not_made_again(server: PostgresServer) -> None:
+    address = PostgresSchema(server.create("lost"), "irc")
+    async with Database.open(address) as database, asyncio.timeout(PATIENCE):
+        with admin(address) as connection:  # a commit waits, once made, for a copy that never comes
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            connection.execute("SELECT pg_reload_conf()")
+        writing = asyncio.create_task(ChatLog(database).add([LINE]))
+        await lose_the_answer(address)
+        (event_id,) = await writing
+        found = await ChatLog(database).find(Query(scope=EVERYTHING))
+        assert [event.id for event in found] == [event_id]
+
+
+async def test_a_commit_that_was_not_made_is_an_error(server: PostgresServer) -> None:
+    address = PostgresSchema(server.create("lost"), "irc")
+    async with Database.open(address) as database, asyncio.timeout(PATIENCE):
+        with admin(address) as connection:
+            connection.execute(_DEFERRED.encode())
+            connection.execute(_AT_COMMIT.encode())
+        writing = asyncio.create_task(ChatLog(database).add([LINE]))
+        await lose_the_answer(address)
+        with pytest.raises(Unavailable, match="cannot be written"):
+            await writing
+        assert await ChatLog(database).find(Query(scope=EVERYTHING)) == []
