@@ -30,6 +30,7 @@ from benchmarks import (
     prefix,
     prefix_server,
     reply,
+    scale,
     server,
     soak,
     startup,
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "postgres": postgres.figures,
     "prefix": prefix.figures,
     "prefix-server": prefix_server.figures,
+    "scale": scale.figures,
     "server": server.figures,
 }
 

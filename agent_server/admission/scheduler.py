@@ -32,6 +32,8 @@ as in Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,9 +60,10 @@ class QueuedRequest:
 
 @dataclass(slots=True, eq=False)
 class _Flow:
-    """The requests of one key: `start` is its virtual time."""
+    """The requests of one key: `start` is its virtual time, `number` tells the order of keys."""
 
     start: float
+    number: int
     running: int = 0
     waiting: deque[QueuedRequest] = field(default_factory=deque)
 
@@ -70,8 +73,12 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._flows: dict[str, _Flow] = {}
+        # Of each key that waits the entry with its present time; older entries are dropped when
+        # they come to the top. So a decision among 10,000 keys looks at few of them.
+        self._order: list[tuple[float, int, str]] = []
+        self._numbers = itertools.count()
         self._now = 0.0
-        self._waiting = 0
+        self._waiting = self._running = 0
 
     def __len__(self) -> int:
         """Return the number of waiting requests."""
@@ -86,47 +93,59 @@ class FairQueue:
         """Append `request` to the queue of its key."""
         flow = self._flows.get(request.key)
         if flow is None:
-            flow = self._flows[request.key] = _Flow(self._now)
+            flow = self._flows[request.key] = _Flow(self._now, next(self._numbers))
         elif not flow.waiting:
             flow.start = max(flow.start, self._now)
         flow.waiting.append(request)
         self._waiting += 1
+        if len(flow.waiting) == 1:
+            self._put_in_order(request.key, flow)
 
     def head(self, may_run: Callable[[QueuedRequest], bool]) -> QueuedRequest | None:
         """Return the request whose turn it is, among those that `may_run`."""
-        best: _Flow | None = None
-        for flow in self._flows.values():
-            if not flow.waiting or (best is not None and flow.start >= best.start):
-                continue
-            if may_run(flow.waiting[0]):
-                best = flow
-        return best.waiting[0] if best else None
+        found, passed_over = None, []
+        while self._order and found is None:
+            start, number, key = self._order[0]
+            flow = self._flows.get(key)
+            is_present = flow and flow.waiting and (flow.start, flow.number) == (start, number)
+            if not flow or not is_present:
+                heapq.heappop(self._order)
+            elif may_run(flow.waiting[0]):
+                found = flow.waiting[0]
+            else:
+                passed_over.append(heapq.heappop(self._order))
+        for entry in passed_over:
+            heapq.heappush(self._order, entry)
+        return found
 
     def start(self, request: QueuedRequest) -> None:
         """Take out the `request` that was the head: it runs now."""
         flow = self._flows[request.key]
         flow.waiting.popleft()
         flow.running += 1
+        self._running += 1
         self._waiting -= 1
         # Virtual time is the start of the request in service. It never goes back, so a key that was
         # idle joins at the present.
         self._now = max(self._now, flow.start)
-        flow.start += request.cost / request.weight
+        self._move(request.key, flow, request.cost / request.weight)
 
     def requeue(self, request: QueuedRequest) -> None:
         """Put a running request first in the queue of its key, as if it had never run."""
         flow = self._flows[request.key]
         flow.running -= 1
+        self._running -= 1
         flow.waiting.appendleft(request)
         self._waiting += 1
-        flow.start -= request.cost / request.weight
+        self._move(request.key, flow, -request.cost / request.weight)
 
     def end(self, request: QueuedRequest, cost: float) -> None:
         """Take out a running request, and correct its estimated cost to `cost`."""
         flow = self._flows[request.key]
         flow.running -= 1
+        self._running -= 1
         # The start was moved by an estimate: what was over or under is made good now.
-        flow.start += (cost - request.cost) / request.weight
+        self._move(request.key, flow, (cost - request.cost) / request.weight)
         self._drop_idle(request.key, flow)
 
     def remove(self, request: QueuedRequest) -> None:
@@ -141,14 +160,24 @@ class FairQueue:
         longest = max(self._flows.values(), key=lambda flow: len(flow.waiting), default=None)
         return longest.waiting[-1] if longest and longest.waiting else None
 
+    def _move(self, key: str, flow: _Flow, tokens: float) -> None:
+        """Move the virtual time of a key on, or back."""
+        flow.start += tokens
+        self._put_in_order(key, flow)
+
+    def _put_in_order(self, key: str, flow: _Flow) -> None:
+        if flow.waiting:
+            heapq.heappush(self._order, (flow.start, flow.number, key))
+
     def _drop_idle(self, key: str, flow: _Flow) -> None:
         """Forget an idle key that owes nothing, and all keys when all are idle."""
         if flow.waiting or flow.running:
             return
         if flow.start <= self._now:
             del self._flows[key]
-        if not any(each.waiting or each.running for each in self._flows.values()):
+        if not self._waiting and not self._running:
             self._flows.clear()
+            self._order.clear()
             self._now = 0.0
 
 
@@ -195,6 +224,8 @@ class Scheduler:
     @property
     def exclusive_until(self) -> float:
         """The time until which nothing is started, as a running request is to be alone."""
+        if not self.yields:
+            return 0.0
         return max((request.exclusive_until for request in self._running), default=0.0)
 
     def waiting_count(self, *, background: bool) -> int:

@@ -1,0 +1,276 @@
+"""Admission at the scale of the internet, simulated: 10,000 tendrils with a million channels.
+
+The scheduler is the real one; time is virtual, and the engines are a number of places in which an
+answer takes as long as its tokens do. So nothing here says how fast an engine is, but how long a
+request waits for one, who gets how much of it, and what a decision costs.
+
+Sources of the assumptions: questions come at random (Poisson), channels belong to tendrils by
+Zipf's law, lengths are lognormal as those of chats are. A place is one sequence of a batch on a
+GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import itertools
+import math
+import random
+import time
+import tracemalloc
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from statistics import mean
+
+from agent_server.admission.admission import AdmissionPolicy
+from agent_server.admission.scheduler import QueuedRequest, Scheduler
+from benchmarks.figure import Figure, percentile
+
+TENDRILS, CHANNELS = 10_000, 1_000_000
+PLACES = 512  # such as 8 GPUs with 64 sequences each
+WAITING = 4_096  # `[admission] max_waiting`
+PREFILL, DECODE = 4_000.0, 40.0  # tokens a second, of one sequence
+PROMPT, ANSWER = 800.0, 120.0  # tokens, the median
+SPREAD = 0.7  # sigma of the logarithm
+ESTIMATE = PROMPT + ANSWER  # what a request is believed to cost before it ends
+BACKGROUND = 0.2  # share of the requests
+SECONDS, WARM = 300.0, 60.0  # simulated; what happens before is not counted
+LARGE = 100  # tendrils, which have about half of all channels
+FLOODERS, OUTSTANDING = 100, 20
+BACKLOGGED, STEADY = 24, 8  # answers of each tendril when all always wait; so many do not count
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a simulation saw: waits in seconds, and refusals, by kind of tendril and whether in the
+    background; tokens by tendril."""
+
+    waits: dict[tuple[str, bool], list[float]] = field(default_factory=lambda: defaultdict(list))
+    refused: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)
+    background_tokens: float = 0.0
+    decisions: int = 0
+    seconds: float = 0.0
+    """Time of the processor that the decisions took."""
+
+
+class Fleet:
+    """Engines behind one scheduler, and a virtual clock. `again` is told of each request that has
+    ended or was refused."""
+
+    def __init__(self, places: int = PLACES, waiting: int = WAITING, warm: float = WARM) -> None:
+        policy = AdmissionPolicy()
+        self.scheduler = Scheduler(
+            places,
+            reserved=places // 4,
+            share=policy.background_share,
+            most_waiting=waiting,
+        )
+        self.now, self.outcome, self._warm = 0.0, Outcome(), warm
+        self.again: Callable[[QueuedRequest], None] = lambda _: None
+        self._patience = {False: policy.max_wait, True: policy.max_wait_background}
+        self._random = random.Random(17)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = itertools.count()
+        self._waiting: set[QueuedRequest] = set()
+
+    def at(self, when: float, event: Callable[[], None]) -> None:
+        """Have something happen at a time."""
+        heapq.heappush(self._events, (when, next(self._number), event))
+
+    def run(self, until: float) -> Outcome:
+        """Let time pass."""
+        while self._events and self._events[0][0] <= until:
+            self.now, _, event = heapq.heappop(self._events)
+            event()
+        return self.outcome
+
+    def ask(self, key: str, *, background: bool = False, weight: float = 1.0) -> None:
+        """Have a request arrive now."""
+        request = QueuedRequest(key, ESTIMATE, weight, background, arrived=self.now)
+        began = time.thread_time()
+        loser = self.scheduler.arrive(request)
+        self._count(began)
+        if loser is not request:
+            self._waiting.add(request)
+            self.at(self.now + self._patience[background], lambda: self._give_up(request))
+        if loser is not None:
+            self._waiting.discard(loser)
+            self._refuse(loser)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        while True:
+            began = time.thread_time()
+            request = self.scheduler.start(self.now)
+            self._count(began)
+            if request is None:
+                return
+            self._begin(request)
+
+    def _begin(self, request: QueuedRequest) -> None:
+        self._waiting.discard(request)
+        if request.arrived >= self._warm:
+            self.outcome.waits[_kind(request), request.background].append(
+                self.now - request.arrived
+            )
+        prompt, answer = self._length(PROMPT), self._length(ANSWER)
+        took = prompt / PREFILL + answer / DECODE
+        self.at(self.now + took, lambda: self._end(request, prompt + answer))
+
+    def _end(self, request: QueuedRequest, cost: float) -> None:
+        began = time.thread_time()
+        self.scheduler.end(request, self.now, cost)
+        self._count(began)
+        if self.now >= self._warm:
+            self.outcome.tokens[request.key] += round(cost)
+            self.outcome.background_tokens += cost if request.background else 0.0
+        self._dispatch()
+        self.again(request)
+
+    def _give_up(self, request: QueuedRequest) -> None:
+        if request in self._waiting:
+            self._waiting.remove(request)
+            self.scheduler.cancel(request)
+            self._refuse(request)
+
+    def _refuse(self, request: QueuedRequest) -> None:
+        if request.arrived >= self._warm:
+            self.outcome.refused[_kind(request), request.background] += 1
+        self.again(request)
+
+    def _count(self, began: float) -> None:
+        self.outcome.seconds += time.thread_time() - began
+        self.outcome.decisions += 1
+
+    def _length(self, median: float) -> float:
+        return median * self._random.lognormvariate(0.0, SPREAD)
+
+
+class Crowd:
+    """A million channels, each of one of the tendrils, that ask a fleet at random."""
+
+    def __init__(self) -> None:
+        self._random = random.Random(23)
+        sizes = [1 / rank for rank in range(1, TENDRILS + 1)]
+        owners = self._random.choices(range(TENDRILS), sizes, k=CHANNELS - TENDRILS)
+        self._owners = [*range(TENDRILS), *owners]  # none is without a channel
+
+    def ask(self, fleet: Fleet, load: float) -> None:
+        """Have the channels ask so often that `load` of all places are busy."""
+        every = _mean_seconds() / (PLACES * load)
+
+        def arrive() -> None:
+            channel = self._random.randrange(CHANNELS)
+            background = self._random.random() < BACKGROUND
+            fleet.ask(f"tendril {self._owners[channel]}", background=background)
+            fleet.at(fleet.now + self._random.expovariate(1 / every), arrive)
+
+        fleet.at(0.0, arrive)
+
+
+def _mean_seconds() -> float:
+    """Return how long an answer takes on average; a lognormal's mean is more than its median."""
+    return (PROMPT / PREFILL + ANSWER / DECODE) * math.exp(SPREAD * SPREAD / 2)
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Waits in seconds by priority, shares of tokens, and what a decision takes."""
+    crowd = Crowd()
+    waits: dict[str, list[float]] = {}
+    for name, load in (("load 0.8", 0.8), ("load 0.95", 0.95), ("load 1.3", 1.3)):
+        fleet = Fleet()
+        crowd.ask(fleet, load)
+        outcome = fleet.run(SECONDS)
+        waits[name] = outcome.waits["small", False]
+        for figure in _figures(name, outcome):
+            yield figure
+    flooded = _flooded(crowd)
+    for figure in _figures("load 0.8 and a flood", flooded):
+        yield figure
+    calm = percentile(waits["load 0.8"], 0.99)
+    others = percentile(flooded.waits["small", False], 0.99)
+    yield Figure("flood: small tendrils' wait, p99, more by", others - calm, "s", 1.0)
+    flood = [tokens for key, tokens in flooded.tokens.items() if key.startswith("flood")]
+    yield Figure("flood: largest share / smallest", max(flood) / min(flood), "x", 1.2)
+    for figure in _backlogged():
+        yield figure
+    for figure in _memory():
+        yield figure
+
+
+def _kind(request: QueuedRequest) -> str:
+    """Return "flood", or whether a tendril is one of the large ones."""
+    kind, _, number = request.key.partition(" ")
+    return kind if kind == "flood" else "large" if int(number) < LARGE else "small"
+
+
+def _figures(name: str, outcome: Outcome) -> list[Figure]:
+    found = []
+    for size, background in itertools.product(("small", "large"), (False, True)):
+        kind = f"{size}, {'background' if background else 'interactive'}"
+        waits, refused = outcome.waits[size, background], outcome.refused[size, background]
+        if waits:
+            found.append(Figure(f"{name}: {kind}: wait, median", percentile(waits, 0.5), "s"))
+            found.append(Figure(f"{name}: {kind}: wait, p99", percentile(waits, 0.99), "s"))
+        found.append(
+            Figure(f"{name}: {kind}: refused", 100 * refused / max(1, len(waits) + refused), "%")
+        )
+    share = outcome.background_tokens / outcome.tokens.total()
+    found.append(Figure(f"{name}: background's tokens", 100 * share, "%"))
+    found.append(Figure(f"{name}: a decision", 1e6 * outcome.seconds / outcome.decisions, "us"))
+    return found
+
+
+def _flooded(crowd: Crowd) -> Outcome:
+    """Some tendrils always have many requests outstanding beside the crowd."""
+    fleet = Fleet()
+    crowd.ask(fleet, 0.8)
+
+    def again(request: QueuedRequest) -> None:
+        if request.key.startswith("flood"):  # a second later, as who was refused is told to wait
+            fleet.at(fleet.now + 1.0, lambda: fleet.ask(request.key))
+
+    fleet.again = again
+    for number in range(FLOODERS):
+        for _ in range(OUTSTANDING):
+            fleet.at(number / FLOODERS, lambda key=f"flood {number}": fleet.ask(key))  # type: ignore[misc]
+    return fleet.run(SECONDS)
+
+
+def _backlogged() -> list[Figure]:
+    """Every tendril always has two requests waiting; of every fourth the weight is 3."""
+    round_seconds = _mean_seconds() * TENDRILS / PLACES
+    fleet = Fleet(waiting=3 * TENDRILS, warm=STEADY * round_seconds)
+    weights = {f"tendril {number}": 1.0 if number % 4 else 3.0 for number in range(TENDRILS)}
+    fleet.again = lambda request: fleet.ask(request.key, weight=request.weight)
+    for key, weight in weights.items():
+        for _ in range(2):
+            fleet.at(0.0, lambda key=key, weight=weight: fleet.ask(key, weight=weight))  # type: ignore[misc]
+    outcome = fleet.run(BACKLOGGED * round_seconds)
+    shares = [outcome.tokens[key] / weight for key, weight in weights.items()]
+    heavy = [outcome.tokens[key] for key, weight in weights.items() if weight > 1]
+    light = [outcome.tokens[key] for key, weight in weights.items() if weight == 1]
+    return [
+        Figure("all wait: tokens by weight, p99 / p1", _spread(shares), "x", 1.5),
+        Figure("all wait: largest share / smallest", max(shares) / min(shares), "x"),
+        Figure("all wait: weight 3 / weight 1", mean(heavy) / mean(light), "x", 3.3, 2.7),
+        Figure("all wait: a decision", 1e6 * outcome.seconds / outcome.decisions, "us"),
+    ]
+
+
+def _spread(values: list[float]) -> float:
+    return percentile(values, 0.99) / percentile(values, 0.01)
+
+
+def _memory() -> list[Figure]:
+    """What the scheduler keeps of 10,000 tendrils that wait, with a request each."""
+    gc.collect()
+    tracemalloc.start()
+    scheduler = Scheduler(1, most_waiting=TENDRILS)
+    for number in range(TENDRILS):
+        scheduler.arrive(QueuedRequest(f"tendril {number}", ESTIMATE))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return [Figure("memory of a waiting tendril", size / TENDRILS, "B")]
