@@ -38,7 +38,7 @@ BACKGROUND = 0.2  # share of the requests
 SECONDS, WARM = 300.0, 60.0  # simulated; what happens before is not counted
 LARGE = 100  # tendrils, which have about half of all channels
 FLOODERS, OUTSTANDING = 100, 20
-BACKLOGGED, STEADY = 24, 8  # answers of each tendril when all always wait; so many do not count
+BACKLOGGED = 24  # answers of each tendril, when all of them always wait
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ async def figures() -> AsyncIterator[Figure]:
         yield figure
     calm = percentile(waits["load 0.8"], 0.99)
     others = percentile(flooded.waits["small", False], 0.99)
-    yield Figure("flood: small tendrils' wait, p99, more by", others - calm, "s", 1.0)
+    yield Figure("flood: small tendrils' wait, p99, more by", others - calm, "s", _mean_seconds())
     flood = [tokens for key, tokens in flooded.tokens.items() if key.startswith("flood")]
     yield Figure("flood: largest share / smallest", max(flood) / min(flood), "x", 1.2)
     for figure in _backlogged():
@@ -242,7 +242,7 @@ def _flooded(crowd: Crowd) -> Outcome:
 def _backlogged() -> list[Figure]:
     """Every tendril always has two requests waiting; of every fourth the weight is 3."""
     round_seconds = _mean_seconds() * TENDRILS / PLACES
-    fleet = Fleet(waiting=3 * TENDRILS, warm=STEADY * round_seconds)
+    fleet = Fleet(waiting=3 * TENDRILS, warm=0.0)
     weights = {f"tendril {number}": 1.0 if number % 4 else 3.0 for number in range(TENDRILS)}
     fleet.again = lambda request: fleet.ask(request.key, weight=request.weight)
     for key, weight in weights.items():
