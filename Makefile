@@ -9,7 +9,7 @@ ARGS :=
 MODEL :=
 # ARGS and MODEL are for this make only: a test of the README runs another.
 MAKEOVERRIDES :=
-PIP := $(BIN)/python -m pip --disable-pip-version-check --require-virtualenv install -q
+LOCKED := pyproject.toml deploy/install deploy/requirements-build.txt
 FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
@@ -55,14 +55,14 @@ clean: ## remove what can be made again (./data stays)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than what was installed from, so the second run costs nothing.
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.dev: $(LOCKED) deploy/requirements-dev.txt | $(BIN)/python
 	@echo "installing Terrarium and what its tests need into $(VENV) ..."
-	@$(PIP) -c constraints.txt -e '.[dev]'
+	@deploy/install $(BIN)/python dev -e
 	@touch $(VENV)/.base $@
 
-$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.base: $(LOCKED) deploy/requirements-base.txt | $(BIN)/python
 	@echo "installing Terrarium into $(VENV) (a minute or two, once) ..."
-	@$(PIP) -c constraints.txt -e .
+	@deploy/install $(BIN)/python base -e
 	@touch $@
 
 # ensurepip is asked for by itself: Debian keeps it in python3-venv, and a venv without it is broken.

@@ -1,0 +1,75 @@
+"""The lock: the same versions everywhere, a hash for each file, and nothing else is installed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.docs.reference import ROOT
+
+PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
+
+
+def pinned(name: str) -> dict[str, str]:
+    return dict(PINNED.findall((ROOT / name).read_text(encoding="utf-8")))
+
+
+def plain(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def test_the_hashed_files_have_the_versions_of_the_constraints() -> None:
+    versions = pinned("constraints.txt")
+    assert len(versions) > 100
+    assert pinned("deploy/requirements-dev.txt") == versions
+    assert pinned("deploy/requirements-base.txt").items() <= versions.items()
+
+
+@pytest.mark.parametrize("name", ["build", "base", "dev"])
+def test_each_package_has_hashes(name: str) -> None:
+    text = (ROOT / f"deploy/requirements-{name}.txt").read_text(encoding="utf-8")
+    entries = [entry for entry in re.split(r"\n(?=\S)", text) if "==" in entry]
+    assert entries
+    assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_all_that_the_project_asks_for_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    everything = [each for wanted in extras.values() for each in wanted]
+    for name, wanted in (("base", []), ("dev", everything)):
+        names = {
+            plain(re.split(r"[\[<>=;~! ]", each)[0]) for each in project["dependencies"] + wanted
+        }
+        locked = set(map(plain, pinned(f"deploy/requirements-{name}.txt")))
+        assert names - {"terrarium"} <= locked
+
+
+@pytest.mark.process
+def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
+    deploy = tmp_path / "project" / "deploy"
+    deploy.mkdir(parents=True)
+    for name in ("install", "requirements-build.txt", "requirements-base.txt"):
+        (deploy / name).write_bytes((ROOT / "deploy" / name).read_bytes())
+    (deploy / "install").chmod(0o755)
+    # A package index with other files under the names of those that are locked.
+    index, locked = tmp_path / "index", pinned("deploy/requirements-build.txt")
+    index.mkdir()
+    for name, version in locked.items():
+        wheel = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        (index / wheel).write_bytes(b"not that file")
+    venv.create(tmp_path / "venv", with_pip=True)
+    done = subprocess.run(
+        [deploy / "install", tmp_path / "venv" / "bin" / "python", "base"],
+        env={"PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
