@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -11,6 +13,13 @@ import structlog
 from harnesses.core.errors import TendrilError, root_cause
 
 _LONGEST = 200  # characters of an error's message
+
+_PYTHON = sysconfig.get_path("stdlib")
+_ROOT = Path(__file__).parents[3]
+# What all tendrils stand on: a mistake shows there, and is rarely made there.
+_FOUNDATIONS = tuple(
+    f"{_ROOT / each}{os.sep}" for each in ("harnesses/core", "llm", "storage", "terrarium")
+)
 
 _log = structlog.get_logger()
 
@@ -24,8 +33,7 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     which only the owner may read, and in the log at debug level."""
     cause = root_cause(error)
     _log.debug("tendril.crashed", tendril=name, exc_info=error)
-    place = traceback.extract_tb(cause.__traceback__)[-1:]
-    where = "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in place)
+    where = _place(traceback.extract_tb(cause.__traceback__))
     words = " ".join(str(cause).split())[:_LONGEST]
     text = f'the tendril "{name}" has crashed: {type(cause).__name__}: {words}{where}'
     path = data / "run" / f"{name}.crash"
@@ -36,3 +44,15 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     except OSError:  # the line must be told all the same
         return TendrilCrashed(text)
     return TendrilCrashed(f"{text}; all of it is in {path}")
+
+
+def _place(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return where it has happened: the last line of the tendril's own code, if there is one."""
+    theirs = [frame for frame in frames if not _is_foundation(frame.filename)]
+    last = (theirs or frames)[-1:]
+    return "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in last)
+
+
+def _is_foundation(file: str) -> bool:
+    is_python = file.startswith(_PYTHON) and "site-packages" not in file
+    return is_python or file.startswith(_FOUNDATIONS)

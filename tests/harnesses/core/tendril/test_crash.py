@@ -10,7 +10,7 @@ import pytest
 
 from harnesses.core.tendril.crash import report_crash
 from terrarium.config import Config
-from tests.kit.room_tendril import RoomTendril
+from tests.kit.room_tendril import PERSONA, RoomTendril
 
 
 class BrokenTendril(RoomTendril):
@@ -37,6 +37,22 @@ async def test_a_crash_is_one_line_and_its_traceback_a_file(tmp_path: Path) -> N
     assert re.fullmatch(rf"{head} \(test_crash.py, line \d+\); all of it is in {path}", crashed)
     assert "in _fail" in path.read_text()
     assert path.stat().st_mode & 0o077 == 0
+
+
+class CarelessTendril(RoomTendril):
+    """A tendril that uses a name that is taken."""
+
+    async def serve(self) -> None:
+        """Replace the outbox."""
+        self.outbox = None  # type: ignore[assignment]
+
+
+async def test_the_line_that_is_told_is_one_of_the_tendrils_own(tmp_path: Path) -> None:
+    config = Config({"agent": {"personas": {"rooms": str(PERSONA)}}}, None, tmp_path)
+    with pytest.raises(AttributeError) as caught:
+        await CarelessTendril(config).run()
+    crashed = str(report_crash("rooms", tmp_path, caught.value))
+    assert "self.outbox is a part of every tendril; choose another name (test_crash.py" in crashed
 
 
 async def test_the_line_is_told_also_when_no_file_can_be_written(tmp_path: Path) -> None:
