@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -31,8 +31,9 @@ TOO_FAST = "You ask faster than I can answer; wait a few seconds."
 @dataclass(frozen=True, slots=True)
 class AppState:
     """The parts that the web tendril is made of; `data` is the folder of the status files,
-    `runs` where the runs of all tendrils are kept, and `tool_owners` have tools that MCP clients
-    may call. `disk_trouble` says why nothing can be written at the moment, "" when it can."""
+    `runs` where the runs of all tendrils are kept, and `tool_owners` returns who has tools that
+    MCP clients within a scope may call. `disk_trouble` says why nothing can be written at the
+    moment, "" when it can."""
 
     settings: WebSettings
     log: ChatLog
@@ -46,7 +47,7 @@ class AppState:
     questions: TokenBuckets = field(
         default_factory=lambda: TokenBuckets(QUESTIONS, time.monotonic, refusals_cost=False)
     )
-    tool_owners: tuple[object, ...] = ()
+    tool_owners: Callable[[Scope], Sequence[object]] = lambda scope: ()
     disk_trouble: Callable[[], str] = str
 
 

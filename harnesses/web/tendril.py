@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import structlog
 
 from harnesses.core.errors import PortTaken, TendrilError
+from harnesses.core.services.peers import Origin
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_session import ChatSession
+from harnesses.web.mcp.tendril_tools import TendrilTools
 from harnesses.web.settings import WebSettings
+from storage.chat_log.event import Identity, Scope
 from storage.queues.pastes import Pastes
 from terrarium.config import Config
 from terrarium.http.serving import serve
@@ -50,7 +54,7 @@ class WebTendril(Tendril):
                     self.config.data,
                     self.config.data if isinstance(place, Path) else place,
                     self.log.semantic_index,
-                    tool_owners=(self,),
+                    tool_owners=self._tool_owners,
                     disk_trouble=lambda: log.trouble or self.status.disk_trouble,
                 )
             )
@@ -64,6 +68,13 @@ class WebTendril(Tendril):
                     ready=lambda: self.status.ready(address),
                     stopping=notifier.close,
                 )
+
+    def _tool_owners(self, scope: Scope) -> Sequence[object]:
+        """Return the owners of the tools for MCP clients that may read `scope`: our own, and those
+        of the other tendrils."""
+        origin = Origin(self.name, Identity("visitor"), scope)
+        others = TendrilTools(self.peers, self.name, self.config.data, origin)
+        return (*self.mcp_owners(scope), others)
 
     def _announce(self, address: str) -> None:
         _log.info("web.serving", address=address)

@@ -8,19 +8,21 @@ can be believed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import structlog
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from harnesses.core.errors import PeerRefused
 from llm.agent.limits import RunBudget
+from llm.agent.tool_executor import TOOL_TIMEOUT
 from llm.client.client import Priority
 from llm.messages.escaping import escape_tags
-from llm.tools.toolbox import Tool, ToolError, ToolSource, describe, tool
+from llm.tools.toolbox import Tool, Toolbox, ToolError, ToolSource, describe, tool
 from storage.chat_log.event import Identity, Scope
 from storage.db.database import Database
 from storage.db.errors import StorageError
@@ -66,10 +68,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class PeerQuestion:
-    """A question of another tendril, with where it comes from."""
+    """A question of another tendril, with where it comes from. With a `tool` it is the call of
+    that, and the text has the arguments as a JSON object."""
 
     text: str
     origin: Origin
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +122,20 @@ class PeerService:
         Raises PeerRefused and StorageError.
         """
         self._check(tendril, origin, budget)
-        handed_on = replace(origin, path=(*origin.path, self._name), budget=budget)
-        body = _QUESTION.dump_json(PeerQuestion(text[:LONGEST], handed_on)).decode()
+        question = PeerQuestion(text[:LONGEST], replace(origin, budget=budget))
+        return await self.call(tendril, question, budget.seconds)
+
+    async def call(self, tendril: str, question: PeerQuestion, seconds: float) -> PeerAnswer:
+        """Hand a question or the call of a tool to a tendril as it is, and wait for the answer.
+        Raises PeerRefused and StorageError."""
+        origin = question.origin
+        handed_on = replace(origin, path=(*origin.path, self._name))
+        body = _QUESTION.dump_json(replace(question, origin=handed_on)).decode()
         now = self._clock.now()
-        deadline = now + timedelta(seconds=budget.seconds)
+        deadline = now + timedelta(seconds=seconds)
         number = await self._questions.put(tendril, body, deadline, now)
         try:
-            async with asyncio.timeout(budget.seconds):
+            async with asyncio.timeout(seconds):
                 answer = await self._answer_to(number)
         except TimeoutError as error:
             raise PeerRefused(f"{tendril} has not answered in time") from error
@@ -242,3 +253,36 @@ class PeerTools(ToolSource):
         if not answer.ok:
             raise ToolError(f"{tendril} has no answer: {answer.text}")
         return answer.text
+
+
+class OfferedTool(BaseModel):
+    """A tool of a tendril that MCP clients may call, as OpenAI's `tools` field describes it. The web
+    tendril, which serves `/mcp`, finds it in the status file and calls it as it asks questions;
+    `reads` and `timeout` (seconds) are those of
+    `ToolOptions`."""
+
+    function: dict[str, Any]
+    reads: bool = False
+    timeout: float = TOOL_TIMEOUT
+
+
+def offered_tools(owners: Sequence[object]) -> list[OfferedTool]:
+    """Return the tools of `owners` that MCP clients may call."""
+    toolbox = Toolbox.from_owners(*owners).for_mcp()
+    found = []
+    for schema in toolbox.schemas():
+        options = toolbox.options(schema["function"]["name"])
+        timeout = options.timeout or TOOL_TIMEOUT
+        found.append(OfferedTool(function=schema["function"], reads=options.reads, timeout=timeout))
+    return found
+
+
+async def run_offered(owners: Sequence[object], call: PeerQuestion) -> PeerAnswer:
+    """Run the tool that a call names, if MCP clients may call it, without any right; the answer is
+    its result as JSON. Never raises."""
+    toolbox = Toolbox.from_owners(*owners).for_mcp()
+    seconds = toolbox.options(call.tool).timeout or TOOL_TIMEOUT
+    try:
+        return PeerAnswer(json.dumps(await toolbox.run(call.tool, call.text, seconds)))
+    except ToolError as error:
+        return PeerAnswer(str(error), ok=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import ClassVar
@@ -13,7 +13,15 @@ from uuid import uuid4
 
 from harnesses.core.services.metrics import TendrilMetrics
 from harnesses.core.services.outbox import TendrilOutbox
-from harnesses.core.services.peers import Origin, PeerAnswer, PeerQuestion, PeerService
+from harnesses.core.services.peers import (
+    NOWHERE,
+    Origin,
+    PeerAnswer,
+    PeerQuestion,
+    PeerService,
+    offered_tools,
+    run_offered,
+)
 from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService, Requester
 from harnesses.core.services.shared_log import (
@@ -190,12 +198,27 @@ class TendrilMedium(TendrilResources, ABC):
     async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
         """Answer a question of another tendril, in the name of who is behind it. Never raises."""
 
+    def mcp_owners(self, scope: Scope) -> Sequence[object]:
+        """Return the owners of tools, of which MCP clients that may read `scope` of the log may
+        call those that are marked `mcp`: the tendril itself, unless overridden."""
+        return (self,)
+
     async def answer_peers(self) -> None:
-        """Answer what other tendrils ask, if they may, from when this one is ready, until
-        cancelled."""
-        if self.asked_about:
+        """Answer what other tendrils ask, if they may, and run the tools that MCP clients call,
+        from when this one is ready, until cancelled."""
+        tools = offered_tools(self.mcp_owners(NOWHERE))
+        self.status.offer_tools([each.model_dump() for each in tools])
+        if self.asked_about or tools:
             await self.status.became_ready.wait()
-            await self.peers.run(self.answer_peer)
+            await self.peers.run(self._answer_or_run)
+
+    async def _answer_or_run(self, question: PeerQuestion) -> PeerAnswer:
+        """Answer a question, or run the tool that it calls."""
+        if question.tool:
+            return await run_offered(self.mcp_owners(question.origin.scope), question)
+        if not self.asked_about:
+            return PeerAnswer(f"{self.name} takes no questions", ok=False)
+        return await self.answer_peer(question)
 
 
 PARTS = frozenset({*TendrilResources.__annotations__, *TendrilMedium.__annotations__}) - {

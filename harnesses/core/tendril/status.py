@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import structlog
 from pydantic import BaseModel, ValidationError
@@ -40,7 +41,8 @@ class StatusReport(BaseModel):
 
     `purposes` are the tokens of today by what they were for; `trouble` is what only the owner can
     mend, "" for none; `asked_about` what other tendrils may ask this one about, "" for nothing;
-    `mcp_troubles` says of MCP servers that are not connected why.
+    `mcp_troubles` says of MCP servers that are not connected why; `mcp_tools` are those of the
+    tendril that MCP clients may call.
     """
 
     name: str
@@ -53,6 +55,7 @@ class StatusReport(BaseModel):
     trouble: str = ""
     asked_about: str = ""
     mcp_troubles: dict[str, str] = {}
+    mcp_tools: list[dict[str, Any]] = []
 
     @property
     def is_fresh(self) -> bool:
@@ -74,6 +77,7 @@ class StatusFile:
         self._troubles: dict[str, str] = {}
         self._mcp_troubles: Callable[[], dict[str, str]] = dict
         self.disk_trouble = ""
+        self._mcp_tools: list[dict[str, Any]] = []
         self.became_ready = asyncio.Event()
 
     @property
@@ -88,6 +92,12 @@ class StatusFile:
     def watch_mcp_servers(self, troubles: Callable[[], dict[str, str]]) -> None:
         """Report `troubles()` as well: why MCP servers are not connected, by name."""
         self._mcp_troubles = troubles
+
+    def offer_tools(self, tools: list[dict[str, Any]]) -> None:
+        """Report the tools that MCP clients may call (`OfferedTool`, as JSON)."""
+        self._mcp_tools = tools
+        if tools:
+            self._say(self._state, self._detail)
 
     def report_trouble(self, text: str, about: str = "") -> None:
         """Report what only the owner can mend, and how; "" when that is over. Each thing that it is
@@ -144,6 +154,7 @@ class StatusFile:
             trouble="; ".join(filter(None, self._troubles.values())),
             asked_about=self._asked_about,
             mcp_troubles=self._mcp_troubles(),
+            mcp_tools=self._mcp_tools,
         )
         try:
             self._write(report)

@@ -102,7 +102,7 @@ class _Handlers:
         if viewer.is_authenticated:
             address = address_of(request)
             ask_tool = AskTool(state.chat, viewer.scope, address, state.questions)
-            owners += [ask_tool, *state.tool_owners]
+            owners += [ask_tool, *state.tool_owners(viewer.scope)]
         return Toolbox.from_owners(*owners).for_mcp()
 
     def _resources(self, context: Context) -> LogResources:

@@ -1,0 +1,65 @@
+"""The tools of other tendrils, for MCP clients: each runs where its tendril does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from harnesses.core.errors import PeerRefused
+from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, PeerService
+from harnesses.core.tendril.status import ProcessState, reports
+from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource
+
+_MARGIN = 5.0  # seconds more than a tool may take, for the way there and back
+
+
+class _AnyArguments(BaseModel):
+    """Any JSON object; the tendril validates it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class TendrilTools(ToolSource):
+    """The tools of the tendrils that are there, called `TENDRIL_TOOL`, in the name of `origin`.
+
+    `own` is the tendril that offers them; `data` has the status files of the others.
+    """
+
+    def __init__(self, peers: PeerService, own: str, data: Path, origin: Origin) -> None:
+        self._peers, self._own, self._data, self._origin = peers, own, data, origin
+
+    def tools(self) -> Iterable[Tool]:
+        """Return the tools that there are at this moment."""
+        for report in reports(self._data):
+            is_there = report.is_fresh and report.state is ProcessState.READY
+            if is_there and report.name != self._own:
+                for offered in map(OfferedTool.model_validate, report.mcp_tools):
+                    yield self._tool(report.name, offered)
+
+    def _tool(self, tendril: str, offered: OfferedTool) -> Tool:
+        name = str(offered.function["name"])
+        function = {**offered.function, "name": f"{tendril}_{name}"}
+        return Tool(
+            function["name"],
+            _AnyArguments,
+            {"type": "function", "function": function},
+            partial(self._call, tendril, name, offered.timeout + _MARGIN),
+            ToolOptions(reads=offered.reads, timeout=offered.timeout + 2 * _MARGIN, mcp=True),
+        )
+
+    async def _call(self, tendril: str, tool: str, seconds: float, /, **arguments: Any) -> object:
+        """Have a tendril run one of its tools. Raises ToolError."""
+        call = PeerQuestion(json.dumps(arguments), self._origin, tool)
+        try:
+            answer = await self._peers.call(tendril, call, seconds)
+        except PeerRefused as error:
+            raise ToolError(str(error)) from error
+        if not answer.ok:
+            raise ToolError(answer.text)
+        result: object = json.loads(answer.text)
+        return result
