@@ -118,7 +118,9 @@ class AgentLoop:
         full = toolbox.plus(*offered, *([self._deferring] if self._unasked else []))
         self._tools = toolbox
         self._guard = Guardrails(self._limits, full.options)
-        self._execution = ToolExecutor(full, self._guard, self._trace, self._seconds_left)
+        self._execution = ToolExecutor(
+            full, self._guard, self._trace, self._seconds_left, sees=options.sees
+        )
         self._steps: list[Message] = []
         self._usage = TokenUsage()
         self._iterations = 0
@@ -220,7 +222,8 @@ class AgentLoop:
     def _switch_model(self) -> None:
         """Let the `smart` model go on, with the results so far."""
         self._escalation.is_requested = False
-        self.options, self._smart = replace(self.options, model=self._smart), ""
+        self.options = replace(self.options, model=self._smart, sees=False)
+        self._smart, self._steps = "", _without_images(self._steps)
         kept = [self._deferring] if self._unasked else []
         self._execution.toolbox = self._tools.plus(*kept)
         self._execution.restart()
@@ -230,7 +233,7 @@ class AgentLoop:
         final = ModelReply(text, reply.thought).message() | {"content": text}
         return Outcome(
             text,
-            (*self._steps, final),
+            (*_without_images(self._steps), final),
             self._usage,
             self._iterations,
             forced,
@@ -239,6 +242,10 @@ class AgentLoop:
             self.options.model,
             self._limits.calls - self._guard.calls_left,
         )
+
+
+def _without_images(steps: Sequence[Message]) -> list[Message]:
+    return [step for step in steps if "image" not in step]
 
 
 def compact_steps(steps: Sequence[Message]) -> list[Message]:

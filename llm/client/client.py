@@ -74,7 +74,7 @@ class RequestOptions:
     None and "" are "as configured"; `max_tokens` and `limit` bound the answer. `purpose` is
     what its tokens are accounted under ("answer", or a kind of work beside answers, as "summary",
     "facts", "review"), and `room` where. `person` and `channel` are pseudonyms by which the server
-    keeps their budgets apart.
+    keeps their budgets apart; `sees` tells that the model takes images.
     """
 
     session: str
@@ -87,6 +87,7 @@ class RequestOptions:
     temperature: float | None = None
     max_tokens: int | None = None
     limit: AnswerLimit | None = None
+    sees: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
@@ -391,8 +392,20 @@ class TokenCounter:
     ) -> TokenCountResult:
         """Return the tokens of a prompt: the number, or an upper bound that leaves `reserve` free.
 
-        Raises ModelError.
+        Images are estimated, and neither sent nor kept. Raises ModelError.
         """
+        shown = sum(each["image"].tokens for each in messages if "image" in each)
+        words = [{key: each[key] for key in each if key != "image"} for each in messages]
+        counted = await self._count_words(options, words, tools, reserve + shown)
+        return TokenCountResult(counted.tokens + shown, counted.window)
+
+    async def _count_words(
+        self,
+        options: RequestOptions,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        reserve: int,
+    ) -> TokenCountResult:
         key = (options.session, options.model)
         known = self._known.get(key)
         most = known.most(messages, tools) if known else None

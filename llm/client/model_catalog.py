@@ -71,11 +71,6 @@ class ModelCatalog:
         """Return if a model is known to decide well by itself when to use a tool."""
         return bool(await self.tool_judgement(name))
 
-    async def can_see(self, name: str = "") -> bool:
-        """Return if the server says that a model takes images."""
-        card = await self._card(name or self._default())
-        return card is not None and card.capabilities.vision is True
-
     async def tool_judgement(self, name: str = "") -> bool | None:
         """Return if a model decides well by itself when to use a tool; None as long as the server
         was not reached or has not tested it. One that answers and describes no models is taken

@@ -123,6 +123,11 @@ class ModelCard(BaseModel):
     capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
 
     @property
+    def sees(self) -> bool:
+        """True if the server says that the model takes images."""
+        return self.capabilities.vision is True
+
+    @property
     def chooses_tools(self) -> bool | None:
         """True if the model decides well when to use a tool; None while it is not known.
 

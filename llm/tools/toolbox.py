@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from llm.messages.escaping import escape_tags
+from llm.messages.image import Image
 
 FOREIGN = "__"
 """Stands in the names of tools of MCP servers, after the server's, and in no name of ours."""
@@ -106,13 +107,23 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageResult:
+    """What a tool returns that has found an image: a text about it, and the image, which is shown
+    to a model that can see."""
+
+    text: str
+    image: Image
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call as the model reads it; `ok` if the tool did its work, `unsure` if it
-    failed in a way that leaves open what it has done."""
+    """The result of a call as the model reads it, perhaps with an image; `ok` if the tool did its
+    work, `unsure` if it failed in a way that leaves open what it has done."""
 
     text: str
     ok: bool
     unsure: bool = False
+    image: Image | None = None
 
 
 @overload
@@ -214,7 +225,8 @@ class Toolbox:
             result = await self.run(name, arguments, timeout, key)
         except ToolError as error:
             return error_result(name, str(error), unsure=error.unsure)
-        return ToolResult(render_result(name, text_of(result)), ok=True)
+        image = result.image if isinstance(result, ImageResult) else None
+        return ToolResult(render_result(name, text_of(result)), ok=True, image=image)
 
     async def run(
         self,
@@ -223,8 +235,8 @@ class Toolbox:
         timeout: float,  # noqa: ASYNC109 -- the error says that time was up
         key: EffectKey = NO_KEY,
     ) -> object:
-        """Run a tool as `call` does, and return its result as a value that JSON has. Raises
-        ToolError, and nothing else."""
+        """Run a tool as `call` does, and return its result as a value that JSON has, or as an
+        `ImageResult`. Raises ToolError, and nothing else."""
         item = self._tools.get(name)
         if item is None:
             raise ToolError(f"no such tool; there are: {', '.join(self._tools)}")
@@ -346,11 +358,14 @@ async def _run(item: Tool, values: BaseModel, limit: float, key: EffectKey) -> o
     if item.key_parameter:
         given[item.key_parameter] = key
     async with asyncio.timeout(limit):
-        return to_jsonable_python(await item.run(**given))
+        result = await item.run(**given)
+    return result if isinstance(result, ImageResult) else to_jsonable_python(result)
 
 
 def text_of(result: object) -> str:
     """Return the result of `Toolbox.run` as text: JSON, unless it is text."""
+    if isinstance(result, ImageResult):
+        return result.text
     return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 

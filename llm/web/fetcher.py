@@ -34,6 +34,8 @@ TEXT_TYPES = frozenset(
     )
 )
 
+IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+
 _ADDRESSES = 3  # of a host, that are tried
 _CACHED = 64  # pages
 _FRESH = 600.0  # seconds
@@ -229,7 +231,7 @@ class Fetcher:
         if not response.is_success:
             raise PageUnreadable(f"the server answered {response.status_code}")
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind.startswith("image/"):
+        if kind.startswith("image/") and kind not in types:
             raise PageUnreadable("it is a picture, and pictures cannot be looked at here")
         if kind not in types:
             raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from llm.messages.image import Image, UnusableImage
 from llm.web.detectors import Detector, Summary, detect
 from llm.web.errors import ExtraMissing, PageError, PageUnreadable
 from llm.web.extraction import Extracted, extract
-from llm.web.fetcher import Fetcher, Page
+from llm.web.fetcher import IMAGE_TYPES, TEXT_TYPES, Fetcher, Page
 
 ARTICLE = "article"
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
@@ -19,14 +20,15 @@ _XML = frozenset(("application/xml", "text/xml"))
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page as it is read: its kind (article, feed, repository, issue, package, paste or text),
-    its title, short facts and its text. All of it is what strangers wrote."""
+    """A page as it is read: its kind (article, feed, repository, issue, package, paste, text or
+    image), its title, short facts and its text, or the image. All of it is what strangers made."""
 
     kind: str
     url: str
     title: str
     facts: tuple[str, ...] = ()
     text: str = ""
+    image: Image | None = None
 
     def render(self) -> str:
         """Return the page as text, the most important lines first."""
@@ -74,7 +76,9 @@ class PageReader:
 
     async def _read_page(self, url: str) -> PageText:
         """Read any other page. Raises PageError."""
-        page = await self._fetcher.fetch(url)
+        page = await self._fetcher.fetch(url, TEXT_TYPES | IMAGE_TYPES)
+        if page.type in IMAGE_TYPES:
+            return PageText("image", page.url, "", image=_image(page))
         if _is_feed(page):
             parts = await extract(page.body, page.url, is_feed=True)
             return PageText("feed", page.url, parts.title, _facts(parts), parts.text)
@@ -90,6 +94,14 @@ def _is_feed(page: Page) -> bool:
     """Return if a page is an RSS or Atom feed, which many servers send as plain XML."""
     head = page.body[:1_000]
     return page.type in _FEEDS or (page.type in _XML and (b"<rss" in head or b"<feed" in head))
+
+
+def _image(page: Page) -> Image:
+    """Return the image that was sent. Raises PageUnreadable."""
+    try:
+        return Image.from_bytes(page.body)
+    except UnusableImage as error:
+        raise PageUnreadable(str(error)) from error
 
 
 def _facts(parts: Extracted) -> tuple[str, ...]:

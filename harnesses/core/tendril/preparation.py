@@ -58,7 +58,9 @@ async def choose_model(
         temperature=persona.temperature,
         max_tokens=persona.max_tokens,
     )
-    budget = PromptBudget.from_card(await tendril.catalog.card(options.model))
+    card = await tendril.catalog.card(options.model)
+    options = replace(options, sees=card is not None and card.sees)
+    budget = PromptBudget.from_card(card)
     if request.profile == "job":
         budget = replace(budget, tokens=None, is_small=False, is_tiny=False)
     if budget.is_small:

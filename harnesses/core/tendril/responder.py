@@ -40,7 +40,7 @@ class Responder:
         options, budget = choice.options, choice.budget
         if budget.is_small and request.profile in UNASKED:
             return TurnResult("")  # it cannot judge whether there is something worth saying
-        if request.image and not await tendril.catalog.can_see(options.model):
+        if request.image and not options.sees:
             return TurnResult(BLIND, ok=False)
         asking = self._peer_tools(request)
         prompt = await build_prompt(tendril, request.with_tools(asking), memory, choice)

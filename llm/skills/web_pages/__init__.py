@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.tools.toolbox import ToolError, tool
+from llm.tools.toolbox import ImageResult, ToolError, tool
 from llm.web.errors import PageError
 from llm.web.fetcher import Fetcher
 from llm.web.reader import PageReader
@@ -31,13 +31,16 @@ class PageTools:
         self,
         url: Annotated[str, Field(max_length=2_000, description="http or https address")],
         part: Annotated[int, Field(ge=1, le=50, description="of a long page")] = 1,
-    ) -> str:
-        """Open a web page, repository, issue, package or paste that was named, and read its
-        text."""
+    ) -> str | ImageResult:
+        """Open a web page, repository, issue, package, paste or image that was named, and read
+        it."""
         try:
-            text = (await self._reader.read(url)).render()
+            page = await self._reader.read(url)
         except PageError as error:
             raise ToolError(f"the page was not read: {error}") from error
+        text = page.render()
+        if page.image:
+            return ImageResult(text, page.image)
         parts = max(1, -(-len(text) // _PART))
         if part > parts:
             raise ToolError(f"the page has {parts} part{'s' if parts > 1 else ''} only")

@@ -17,8 +17,9 @@ from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.errors import RequestRejected
+from llm.messages.image import Image
 from llm.messages.message import Message
-from llm.tools.toolbox import Toolbox, tool
+from llm.tools.toolbox import ImageResult, Toolbox, tool
 from terrarium.config import Config
 from terrarium.usage import TokenUsage
 from tests.kit.openai_script import Answer, ScriptedOpenAI
@@ -59,7 +60,11 @@ class Channel:
 
 @asynccontextmanager
 async def turns(
-    script: ScriptedOpenAI, *owners: object, shown: list[str] | None = None, **values: Any
+    script: ScriptedOpenAI,
+    *owners: object,
+    shown: list[str] | None = None,
+    sees: bool = False,
+    **values: Any,
 ) -> AsyncIterator[AgentLoop]:
     """A turn with the tools of `owners` and the settings `values`."""
 
@@ -73,7 +78,7 @@ async def turns(
         yield AgentLoop(
             client,
             Toolbox.from_owners(*owners),
-            RequestOptions("test"),
+            RequestOptions("test", sees=sees),
             RunLimits.from_settings(settings),
             callbacks=LoopCallbacks(None if shown is None else show),
         )
@@ -87,6 +92,48 @@ async def run(script: ScriptedOpenAI, *owners: object, **values: Any) -> Outcome
 
 async def fit(steps: Sequence[Message]) -> list[Message]:
     return [*ASKED, *steps]
+
+
+PNG = b"\x89PNG\r\n\x1a\nfrogs"
+SHOWN = {"type": "image_url", "image_url": {"url": Image("image/png", PNG).url}}
+
+
+class Gallery:
+    """A tool that finds an image."""
+
+    @tool(reads=True)
+    async def look(self) -> ImageResult:
+        """Look at the wall."""
+        return ImageResult("image: frogs", Image.from_bytes(PNG))
+
+
+async def test_an_image_that_a_tool_finds_is_shown_to_a_model_that_sees_and_not_remembered(
+    script: ScriptedOpenAI,
+) -> None:
+    async with turns(script, Gallery(), sees=True) as turn:
+        script.calls(("look", {}), ("look", {})).say("Two frogs.")
+        outcome = await turn.run(fit)
+    *results, first, second = script.requests[1]["messages"][-4:]
+    assert [each["role"] for each in results] == ["tool", "tool"]
+    assert "image: frogs" in results[0]["content"]
+    assert first["role"] == second["role"] == "user"
+    assert first["content"][1] == SHOWN
+    assert "material" in first["content"][0]["text"]
+    assert PNG.decode("latin-1") not in str(outcome.messages)
+    assert [message["role"] for message in outcome.messages] == [
+        *("assistant", "tool", "tool", "assistant")
+    ]
+
+
+async def test_a_model_that_does_not_see_is_told_that_it_is_an_image(
+    script: ScriptedOpenAI,
+) -> None:
+    script.call("look", {}).say("I cannot look at images.")
+    await run(script, Gallery())
+    result = script.requests[1]["messages"][-1]
+    assert result["role"] == "tool"
+    assert "error: it is an image, and you cannot look at images" in result["content"]
+    assert "image_url" not in str(script.requests[1])
 
 
 def choices(script: ScriptedOpenAI) -> list[str | None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llm.messages.image import Image
 from llm.skills.web_pages import PageTools, SearchTools, create_tools
 from llm.tools.toolbox import Toolbox
 from llm.web.detectors import detect
@@ -191,6 +192,20 @@ async def searxng(answer: bytes) -> str:
         engine = SearxngSearch(f"http://127.0.0.1:{site.port}")
         box = Toolbox.from_owners(SearchTools(engine))
         return (await box.call("search_web", '{"query": "pump", "limit": 2}', 30)).text
+
+
+async def test_an_image_is_handed_on_as_it_is() -> None:
+    async with page_server() as site:
+        picture = b"\x89PNG\r\n\x1a\nfrogs"
+        site.answers["a.example/frogs.png"] = page(picture, "image/png")
+        site.answers["a.example/frogs"] = page("<svg/>", "image/png")
+        box = Toolbox.from_owners(PageTools(PageReader(site.fetcher())))
+        shown = await box.call("read_page", '{"url": "http://a.example/frogs.png"}', 30)
+        assert shown.image == Image("image/png", picture)
+        assert "image\nhttp://a.example/frogs.png" in shown.text
+        refused = await box.call("read_page", '{"url": "http://a.example/frogs"}', 30)
+        assert (refused.ok, refused.image) == (False, None)
+        assert "an image is a PNG, JPEG, GIF or WebP file" in refused.text
 
 
 async def test_the_web_is_searched_by_a_searxng_server() -> None:
