@@ -70,7 +70,8 @@ HELPERS = (
         _rule(r"https?://\S+|images?|pictures?|photos?|screenshots?|videos?|pastebin"),
         frozenset({"fetch_page", "read_page"}),
         "Read a page before you speak of it.",
-        "You cannot open links, pictures or files: say so, and do not guess what is in them.",
+        "You cannot open links or files, and see no image that is not shown to you here: say so,"
+        " and do not guess what is in them.",
     ),
     Helper(
         "profile",
