@@ -108,7 +108,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ImageResult:
-    """What a tool returns that has found an image: a text about it, and the image, which is shown
+    """The result of a tool that has found an image: a text about it, and the image, which is shown
     to a model that can see."""
 
     text: str

@@ -107,10 +107,8 @@ class Gallery:
         return ImageResult("image: frogs", Image.from_bytes(PNG))
 
 
-async def test_an_image_that_a_tool_finds_is_shown_to_a_model_that_sees_and_not_remembered(
-    script: ScriptedOpenAI,
-) -> None:
-    async with turns(script, Gallery(), sees=True) as turn:
+async def test_an_image_of_a_tool_is_shown_to_a_model_that_sees_and_not_remembered() -> None:
+    async with ScriptedOpenAI() as script, turns(script, Gallery(), sees=True) as turn:
         script.calls(("look", {}), ("look", {})).say("Two frogs.")
         outcome = await turn.run(fit)
     *results, first, second = script.requests[1]["messages"][-4:]
@@ -125,11 +123,10 @@ async def test_an_image_that_a_tool_finds_is_shown_to_a_model_that_sees_and_not_
     ]
 
 
-async def test_a_model_that_does_not_see_is_told_that_it_is_an_image(
-    script: ScriptedOpenAI,
-) -> None:
-    script.call("look", {}).say("I cannot look at images.")
-    await run(script, Gallery())
+async def test_a_model_that_does_not_see_is_told_that_it_is_an_image() -> None:
+    async with ScriptedOpenAI() as script:
+        script.call("look", {}).say("I cannot look at images.")
+        await run(script, Gallery())
     result = script.requests[1]["messages"][-1]
     assert result["role"] == "tool"
     assert "error: it is an image, and you cannot look at images" in result["content"]
