@@ -256,10 +256,11 @@ class PeerTools(ToolSource):
 
 
 class OfferedTool(BaseModel):
-    """A tool of a tendril that MCP clients may call, as OpenAI's `tools` field describes it. The web
-    tendril, which serves `/mcp`, finds it in the status file and calls it as it asks questions;
-    `reads` and `timeout` (seconds) are those of
-    `ToolOptions`."""
+    """A tool of a tendril that MCP clients may call, as OpenAI's `tools` field describes it.
+
+    The web tendril, which serves `/mcp`, finds it in the status file, and calls it as it asks
+    questions. `reads` and `timeout` (seconds) are those of `ToolOptions`.
+    """
 
     function: dict[str, Any]
     reads: bool = False
