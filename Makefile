@@ -13,7 +13,7 @@ LOCKED := pyproject.toml deploy/install deploy/requirements-build.txt
 FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-fast check format bench docs lock clean
+.PHONY: help up test test-fast ray check format bench docs lock clean
 
 help: ## what can be done here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC se
 
 test-fast: $(VENV)/.dev ## the tests that start no process and no server, in a minute
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (process or server or slow)" $(ARGS)
+
+ray: $(VENV)/.dev ## Ray too, for its tests and bench-ray (500 MB)
+	@$(BIN)/python -m pip --disable-pip-version-check install -q --no-build-isolation \
+	    -c constraints.txt -c deploy/constraints-ray.txt -e '.[ray]'
 
 check: $(VENV)/.dev ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from agent_server.admission.admission import Admission, AdmissionPolicy
+from agent_server.admission.admission import Admission, AdmissionPolicy, SharedEngines
 from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.http.middleware import (
     AccessLogMiddleware,
@@ -31,16 +31,21 @@ PATIENCE = 1.0
 """Seconds to wait for another process that writes to the server's file."""
 
 
-def create_app(config: Config, policy: AdmissionPolicy | None = None) -> AgentServer:
+def create_app(
+    config: Config,
+    policy: AdmissionPolicy | None = None,
+    shared: SharedEngines | None = None,
+) -> AgentServer:
     """Build the server that `[server]` and `[model]` describe. Raises ConfigError.
 
-    The engine starts and stops with the application's lifespan.
+    The engine starts and stops with the application's lifespan; engines that are `shared` with
+    other servers do not.
     """
     server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
     metering = Metering.from_settings(usage, log_prompts=server.log_prompts)
-    admission = Admission(config, metering, policy)
+    admission = Admission(config, metering, policy, shared)
     pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
     embedder = admission.embedding_engine()
     api_keys = ApiKeyCache(server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from agent_server.settings.server import ServerSettings
 from storage.db.database import Address, Database
 from storage.db.private_files import tighten_data
 from storage.settings import store_address
-from terrarium.config import load
+from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
 DataFolder = Annotated[Path, typer.Option("--data", help="folder for everything that is kept")]
@@ -28,11 +29,20 @@ DataFolder = Annotated[Path, typer.Option("--data", help="folder for everything 
 model = typer.Typer(help="Fetch and list models.", no_args_is_help=True)
 
 
-def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
+def server(
+    config: ConfigFile = None,
+    data: DataFolder = Path("data"),
+    ray: Annotated[
+        bool, typer.Option("--ray", help="on Ray Serve, with the replicas of [ray]")
+    ] = False,
+) -> None:
     """Run the agent server: the OpenAI API in front of one model.
 
     Without MODEL_PATH or MODEL_UPSTREAM a small default model is pulled on the first start.
     """
+    if ray:
+        _serve_on_ray(load(config, data))
+        return
     # What the web framework needs would slow down `terrarium model` too.
     import uvloop
 
@@ -47,6 +57,17 @@ def server(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
         with _report_errors():
             model_store.ensure(settings.section(ModelSettings))
         uvloop.run(uvicorn_server.serve(create_app(settings), listener))
+
+
+def _serve_on_ray(settings: Config) -> None:
+    from agent_server.ray import command
+
+    settings.section(ServerSettings).require_key()
+    command.prepare(settings.data)
+    asyncio.run(_require_file(store_address(settings, "server")))
+    with _report_errors():
+        model_store.ensure(settings.section(ModelSettings))
+    command.run(settings)
 
 
 async def _require_file(address: Address) -> None:

@@ -30,6 +30,7 @@ from benchmarks import (
     postgres,
     prefix,
     prefix_server,
+    ray,
     reply,
     scale,
     server,
@@ -62,6 +63,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "postgres": postgres.figures,
     "prefix": prefix.figures,
     "prefix-server": prefix_server.figures,
+    "ray": ray.figures,
     "scale": scale.figures,
     "server": server.figures,
 }

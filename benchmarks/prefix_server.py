@@ -2,13 +2,14 @@
 
 Each prompt is the one before with something more at its end, as the tendrils build theirs. There
 are more conversations than slots, so the engine has to keep those that wait. The numbers are the
-engine's own, added up by `/usage`.
+engine's own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -29,13 +30,28 @@ CHAT = "/v1/chat/completions"
 async def figures() -> AsyncIterator[Figure]:
     """The share of prompt tokens that were computed, and the time of a whole turn."""
     async with small_server() as (http, _):
-        talks = [_Talk(http, number) for number in range(CONVERSATIONS)]
-        seconds = [await talk.turn(turn) for turn in range(TURNS) for talk in talks]
-        used = (await http.get("/usage")).json()["total"]
-    fresh = used["prompt_tokens"] - used["cached_tokens"]
-    yield Figure("prompt tokens", used["prompt_tokens"], "")
-    yield Figure("of them not from the cache", fresh / used["prompt_tokens"] * 100, "%", 15)
-    yield Figure("a turn of 16 tokens, median", percentile(seconds, 0.5) * 1000, "ms")
+        talked = await talk(http)
+    yield Figure("prompt tokens", talked.prompt, "")
+    yield Figure("of them not from the cache", 100 - talked.cached, "%", 15)
+    yield Figure("a turn of 16 tokens, median", percentile(talked.seconds, 0.5) * 1000, "ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Talked:
+    """The tokens of all prompts, how much of them came from a cache (percent), and the seconds of
+    each turn."""
+
+    prompt: int
+    cached: float
+    seconds: Sequence[float]
+
+
+async def talk(http: httpx2.AsyncClient) -> Talked:
+    """Have all conversations in turn, and add up what each answer says of its use."""
+    talks = [_Talk(http, number) for number in range(CONVERSATIONS)]
+    seconds = [await each.turn(turn) for turn in range(TURNS) for each in talks]
+    prompt, cached = (sum(counts) for counts in zip(*(each.used for each in talks), strict=True))
+    return Talked(prompt, cached / prompt * 100, seconds)
 
 
 class _Talk:
@@ -48,6 +64,12 @@ class _Talk:
         lines = [line.decode("utf-8", "replace") for line in spoken(CONVERSATIONS * size)]
         self._lines = lines[number * size :][:size]
         self._messages: list[dict[str, Any]] = []
+        self._used: list[tuple[int, int]] = []
+
+    @property
+    def used(self) -> tuple[int, int]:
+        """The tokens of all prompts so far, and how many of them came from a cache."""
+        return sum(prompt for prompt, _ in self._used), sum(cached for _, cached in self._used)
 
     async def turn(self, turn: int) -> float:
         """Say some lines more and read the answer; the seconds it took."""
@@ -58,6 +80,8 @@ class _Talk:
         body = {"messages": self._messages, "max_tokens": ANSWER, "logit_bias": ENDLESS}
         answer = await self._http.post(CHAT, json=body, headers={"x-session-id": self._session})
         answer.raise_for_status()
+        usage = answer.json()["usage"]
+        self._used.append((usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]))
         message = answer.json()["choices"][0]["message"]
         self._messages.append({"role": "assistant", "content": message["content"]})
         return time.perf_counter() - began

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -23,28 +24,35 @@ ENDLESS = {"2": -100}
 @asynccontextmanager
 async def small_server(
     *keys: Key,
+    options: Sequence[str] = (),
     **settings: str,
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, Mapping[str, dict[str, str]]]]:
     """A client of a server that has `keys` and `settings`, and the header that each key is sent
-    with, by name."""
+    with, by name. `options` are those of `terrarium server`."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     settings = {"SERVER_PORT": str(port)} | settings
-    words = ("--log-level", "warning", "server", "--data", "data")
+    words = ("--log-level", "warning", "server", *options, "--data", "data")
     with tempfile.TemporaryDirectory() as name:
         async with key_table(Path(name) / "data") as table:
             made = {key.name: bearer(await table.create(key)) for key in keys}
         async with (
-            begun(*words, cwd=Path(name), **settings),
+            begun(*words, cwd=Path(name), **settings) as process,
             httpx2.AsyncClient(base_url=url, timeout=600) as http,
         ):
-            await _listening(port)
+            await _listening(port, process)
             await until_ready(url, 600)
             yield http, made
+            process.terminate()  # it ends what it has started itself
+            await process.communicate()
 
 
-async def _listening(port: int) -> None:
+async def _listening(port: int, process: Process) -> None:
+    """Return when the server listens. Raises RuntimeError with its own words when it has ended."""
     while True:
+        if process.returncode is not None:
+            _, said = await process.communicate()
+            raise RuntimeError(said.decode())
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Literal
 
@@ -37,6 +38,13 @@ def configure(process: str, level: Level = "info", style: Format = "console") ->
     structlog.contextvars.bind_contextvars(process=process)
     # What gave up in the end is logged where it matters; each attempt need not be.
     stamina.instrumentation.set_on_retry_hooks([])
+
+
+def configure_child(process: str) -> None:
+    """Configure a process as the command line that started it, or its environment, says."""
+    level: Level = os.environ.get("TERRARIUM_LOG_LEVEL", "info")  # type: ignore[assignment]
+    style: Format = os.environ.get("TERRARIUM_LOG_FORMAT", "console")  # type: ignore[assignment]
+    configure(process, level, style)
 
 
 def _renderer(style: Format) -> structlog.typing.Processor:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from agent_server.admission.admitted_engine import AdmittedEngine, EngineQueues
-from agent_server.admission.queue import AdmissionQueue
+from agent_server.admission.queue import AdmissionQueue, RequestQueue
 from agent_server.admission.scheduler import Scheduler
 from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings import NAME as EMBEDDER
@@ -38,48 +39,67 @@ class AdmissionPolicy:
     max_wait: float = 120
     max_wait_background: float = 1800
 
+    def queue(self, places: int, most_waiting: int, *, yields: bool) -> AdmissionQueue:
+        """Make a queue by these rules."""
+        scheduler = Scheduler(
+            places,
+            reserved=reserved_places(places),
+            share=self.background_share,
+            most_waiting=most_waiting,
+            yields=yields,
+        )
+        return AdmissionQueue(
+            scheduler, interactive=self.max_wait, background=self.max_wait_background
+        )
+
+
+class SharedEngines(Protocol):
+    """The engines that several servers share, and the one queue in front of each."""
+
+    def engine(self, name: str, settings: ModelConfig) -> Engine:
+        """Return a client of the engine of the model `name`. Raises ConfigError."""
+
+    def queue(self, name: str) -> RequestQueue:
+        """Return a client of the queue of the model `name`."""
+
 
 class Admission:
     """Puts each engine behind an admission queue."""
 
     def __init__(
-        self, config: Config, metering: Metering, policy: AdmissionPolicy | None = None
+        self,
+        config: Config,
+        metering: Metering,
+        policy: AdmissionPolicy | None = None,
+        shared: SharedEngines | None = None,
     ) -> None:
         self._settings = config.section(AdmissionSettings)
         self._metering = metering
         self._policy = policy or AdmissionPolicy()
+        self._shared = shared
 
     def admitted_engine(self, name: str, settings: ModelConfig) -> AdmittedEngine:
         """Make the engine of the model `name`, not yet running. Raises ConfigError."""
-        engine = create_engine(name, settings)
-        return self._wrap(engine, name, settings.places, yields=not settings.urls)
+        if self._shared is not None:
+            engine = self._shared.engine(name, settings)
+            return self._wrap(engine, name, self._shared.queue(name))
+        engine, yields = create_engine(name, settings), self._policy.yields
+        yields = not settings.urls if yields is None else yields
+        return self._wrap(engine, name, self._queue(settings.places, yields=yields))
 
     def embedding_engine(self) -> AdmittedEngine:
         """Make the engine of this server's own embedding model."""
-        return self._wrap(EmbeddingEngine(), EMBEDDER, EMBEDDING_PLACES, yields=False)
+        queue = self._queue(EMBEDDING_PLACES, yields=bool(self._policy.yields))
+        return self._wrap(EmbeddingEngine(), EMBEDDER, queue)
 
-    def _wrap(self, engine: Engine, name: str, places: int, *, yields: bool) -> AdmittedEngine:
-        wanted = self._policy.yields
-        queues = EngineQueues(
-            self._queue(places, yields=yields if wanted is None else wanted),
-            self._queue(COUNTING_PLACES, yields=False),
-        )
+    def _wrap(self, engine: Engine, name: str, queue: RequestQueue) -> AdmittedEngine:
+        queues = EngineQueues(queue, self._queue(COUNTING_PLACES, yields=False))
         return AdmittedEngine(engine, name, queues, self._metering)
 
     def _queue(self, places: int, *, yields: bool) -> AdmissionQueue:
-        policy = self._policy
-        scheduler = Scheduler(
-            places,
-            reserved=_reserved(places),
-            share=policy.background_share,
-            most_waiting=self._settings.max_waiting,
-            yields=yields,
-        )
-        return AdmissionQueue(
-            scheduler, interactive=policy.max_wait, background=policy.max_wait_background
-        )
+        return self._policy.queue(places, self._settings.max_waiting, yields=yields)
 
 
-def _reserved(places: int) -> int:
+def reserved_places(places: int) -> int:
     """Return how many of `places` background leaves free: a quarter, and at least one of two."""
     return 0 if places == 1 else max(1, places // 4)

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from agent_server.admission.prompt_history import PromptHistory, prefix_digests
-from agent_server.admission.queue import AdmissionQueue
+from agent_server.admission.queue import AdmissionQueue, RequestQueue
 from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
@@ -109,7 +109,7 @@ class EngineQueues:
     """The queues in front of one engine: for answers, and for prompts of which tokens are only
     counted."""
 
-    answers: AdmissionQueue
+    answers: RequestQueue
     counts: AdmissionQueue
 
 
@@ -126,7 +126,7 @@ class AdmittedEngine:
         self._length = float(FIRST_GUESS)
         self._failed = False
         self._history = PromptHistory()
-        metering.metrics.watch_queue(name, queue.scheduler)
+        metering.metrics.watch_queue(name, queue.state)
 
     @property
     def is_busy(self) -> bool:
@@ -182,7 +182,7 @@ class AdmittedEngine:
             chunk, chunks = await self._start(call, body)
             async with aclosing(chunks):
                 while chunk is not None:
-                    if self._queue.scheduler.yields and not call.pieces:
+                    if self._queue.yields and not call.pieces:
                         self._queue.on_first_token(call.request)
                     call.observe(chunk)
                     yield call.hide_others_cache(chunk)
@@ -201,7 +201,7 @@ class AdmittedEngine:
         Where requests share a processor, a background one may be preempted until its first chunk:
         its generation is closed, it waits for a place again, and then begins again.
         """
-        is_preemptible = self._queue.scheduler.yields and call.request.background
+        is_preemptible = self._queue.yields and call.request.background
         while True:
             salted = _salted(body, call.context)
             chunks, has_started = self._engine.chat(salted, call.context.session), False

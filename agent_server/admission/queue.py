@@ -5,11 +5,40 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from typing import Protocol
 
 from agent_server.admission.scheduler import QueuedRequest, Scheduler
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import QueueTimeout, RateLimited
+from agent_server.metering.metrics import AdmissionState
 from terrarium.cancellation import CancelScope, ScopeCancelled
+
+
+class RequestQueue(Protocol):
+    """The queue in front of one engine, in this process or shared by several servers.
+
+    `state` has its numbers. Where `yields`, a background request without a first token is
+    preempted by an interactive one. The methods are described at `AdmissionQueue`.
+    """
+
+    @property
+    def state(self) -> AdmissionState: ...
+
+    @property
+    def yields(self) -> bool: ...
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    async def acquire(self, request: QueuedRequest) -> None: ...
+
+    async def await_first_token(self, request: QueuedRequest, chunks: Chunks) -> Chunk | None: ...
+
+    async def reacquire(self, request: QueuedRequest) -> None: ...
+
+    def on_first_token(self, request: QueuedRequest) -> None: ...
+
+    def release(self, request: QueuedRequest, cost: float) -> None: ...
 
 
 class AdmissionQueue:
@@ -29,6 +58,16 @@ class AdmissionQueue:
             f"<AdmissionQueue {scheduler.running}/{scheduler.places} running,"
             f" {interactive} interactive and {background} background waiting>"
         )
+
+    @property
+    def state(self) -> AdmissionState:
+        """The numbers of the queue."""
+        return self.scheduler
+
+    @property
+    def yields(self) -> bool:
+        """True where the requests share one processor."""
+        return self.scheduler.yields
 
     @property
     def is_busy(self) -> bool:
@@ -132,6 +171,11 @@ class AdmissionQueue:
             self._later = None
         if seconds > 0:
             self._later = asyncio.get_running_loop().call_later(seconds, self._dispatch)
+
+    def resize(self, places: int, reserved: int) -> None:
+        """Set how many requests may run at once; those that run beyond it are let be."""
+        self.scheduler.resize(places, reserved)
+        self._dispatch()
 
     def _retry_after(self) -> int:
         return max(1, math.ceil(self.scheduler.drain_seconds(time.monotonic())))

@@ -228,6 +228,11 @@ class Scheduler:
             return 0.0
         return max((request.exclusive_until for request in self._running), default=0.0)
 
+    def resize(self, places: int, reserved: int) -> None:
+        """Set the places, and how many of them background leaves free."""
+        self.places = places
+        self._background_places = max(1, places - reserved)
+
     def waiting_count(self, *, background: bool) -> int:
         """Return the number of waiting requests of one priority."""
         return len(self._queues[background])

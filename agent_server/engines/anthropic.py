@@ -11,7 +11,6 @@ from agent_server.engines.upstream_pool import (
     SseStream,
     UpstreamEngine,
     UpstreamRequest,
-    encode,
     parse_json,
 )
 from agent_server.errors import EngineUnavailable, Unsupported
@@ -25,10 +24,16 @@ class AnthropicEngine(UpstreamEngine):
     """The models of one account; `model` None takes the first that is listed."""
 
     def __init__(
-        self, urls: Sequence[str], *, key: str | None, model: str | None, timeout: float
+        self,
+        urls: Sequence[str],
+        *,
+        key: str | None,
+        model: str | None,
+        timeout: float,
+        places: int | None = None,
     ) -> None:
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        super().__init__(urls, headers, model=model, timeout=timeout)
+        super().__init__(urls, headers, model=model, timeout=timeout, places=places)
 
     @property
     def isolates_keys(self) -> bool:
@@ -39,9 +44,9 @@ class AnthropicEngine(UpstreamEngine):
         """Stream the answer to a chat; there is no continuing of bare texts."""
         if "prompt" in body:
             raise Unsupported("this model answers conversations only")
-        asked = {**as_messages_request(body), "model": await self._name(body), "stream": True}
+        asked = {**as_messages_request(body), **self._named(body), "stream": True}
         answer = await self._upstream_pool.send(
-            UpstreamRequest("POST", "/v1/messages", encode(asked), session)
+            UpstreamRequest("POST", "/v1/messages", asked, session, names_model=True)
         )
         message = MessageStream()
         try:
@@ -61,8 +66,10 @@ class AnthropicEngine(UpstreamEngine):
         """Count by the upstream's endpoint; the tokens themselves are unknown."""
         if "prompt" in body:
             body = {**body, "messages": [{"role": "user", "content": body["prompt"]}]}
-        asked = {**as_messages_request(body), "model": await self._name(body)}
-        answer = await self._json("POST", "/v1/messages/count_tokens", asked)
+        asked = {**as_messages_request(body), **self._named(body)}
+        answer = await self._json(
+            UpstreamRequest("POST", "/v1/messages/count_tokens", asked, names_model=True)
+        )
         return TokenCount((), int(answer.get("input_tokens", 0)), None)
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,15 +80,8 @@ class AnthropicEngine(UpstreamEngine):
         """Return the facts that all its models share."""
         return ModelInfo(CONTEXT, tools=True, vision=True, embeddings=False, weights=self._model)
 
-    async def _name(self, body: Mapping[str, Any]) -> str:
-        if body.get("model"):
-            return str(body["model"])
-        if self._model is None:
-            listed = (await self._json("GET", "/v1/models", None)).get("data") or [{}]
-            if not isinstance(listed[0], dict) or "id" not in listed[0]:
-                raise EngineUnavailable("the engine lists no model")
-            self._model = str(listed[0]["id"])
-        return self._model
+    def _named(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"model": body.get("model") or self._model}
 
 
 def _event(data: bytes) -> Mapping[str, Any]:

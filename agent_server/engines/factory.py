@@ -25,6 +25,7 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
             key=key.get_secret_value() if key else None,
             model=settings.upstream_model,
             timeout=settings.timeout,
+            places=settings.places,
         )
     if isinstance(settings, ModelSettings):
         path = model_file(settings)

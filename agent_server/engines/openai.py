@@ -1,8 +1,9 @@
-"""An engine at an OpenAI-compatible base URL: llama-server, vLLM, Ollama, a hosted API."""
+"""An engine at OpenAI-compatible base URLs: vLLM, SGLang, llama-server, Ollama, a hosted API."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,10 +20,11 @@ from agent_server.engines.capability_probe import (
 )
 from agent_server.engines.errors import event_to_api_error
 from agent_server.engines.upstream_pool import (
+    FAULTS,
     SseStream,
+    Upstream,
     UpstreamEngine,
     UpstreamRequest,
-    encode,
     parse_json,
 )
 from agent_server.errors import ApiError, EngineUnavailable, Unsupported
@@ -60,19 +62,17 @@ def _is_text(chunk: Chunk) -> bool:
     return isinstance(delta, dict) and len(delta) == 1 and isinstance(delta.get("content"), str)
 
 
-UNNAMED = "default"
-"""What an upstream that lists no models is asked for."""
-
-VLLM = "vllm"
-"""The owner that vLLM names in its model cards."""
-
 DONE = b"[DONE]"
+
+SESSION = "x-session-id"
+"""The header by which a router in front of several engines keeps a conversation on one."""
 
 
 class HttpEngine(UpstreamEngine):
     """One model behind one or more base URLs (without `/v1`).
 
-    `model` None takes the first model the upstream lists.
+    `model` None takes the first model that each upstream lists: one model may have other names at
+    servers of another kind.
     """
 
     def __init__(
@@ -83,35 +83,36 @@ class HttpEngine(UpstreamEngine):
         model: str | None,
         timeout: float,
         keep_alive: bool = True,
+        places: int | None = None,
     ) -> None:
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        super().__init__(urls, headers, model=model, timeout=timeout, keep_alive=keep_alive)
+        super().__init__(
+            urls,
+            {"authorization": f"Bearer {key}"} if key else {},
+            model=model,
+            timeout=timeout,
+            keep_alive=keep_alive,
+            places=places,
+        )
         self._urls = " ".join(urls)
-        self._takes_salt = False  # until its model card says that it is vLLM
-        self._counts_chats = True  # until it turns out to be llama.cpp, which counts texts only
 
     @property
     def isolates_keys(self) -> bool:
         """True of vLLM, which keeps the prompts of each `cache_salt` apart."""
-        return self._takes_salt
-
-    def _salted(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the body without a salt that the upstream would not know."""
-        if self._takes_salt or CACHE_SALT not in body:
-            return body
-        return {key: value for key, value in body.items() if key != CACHE_SALT}
+        return self._upstream_pool.takes_salt
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer. Always a stream: only a stream can be cancelled."""
         asked = {
-            **self._salted(body),
-            "model": body.get("model") or await self._model_name(),
+            **body,
+            "model": body.get("model") or self._model,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
         path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
-        request = UpstreamRequest("POST", path, encode(asked), session)
-        answer = await self._upstream_pool.send(request)
+        headers = {SESSION: _pseudonym(session)} if session is not None else {}
+        answer = await self._upstream_pool.send(
+            UpstreamRequest("POST", path, asked, session, headers, names_model=True)
+        )
         try:
             if answer.headers.get("content-type", "").startswith("application/json"):
                 yield _as_chunk(_parse(await answer.read_all()))
@@ -133,20 +134,26 @@ class HttpEngine(UpstreamEngine):
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens as vLLM's /tokenize does, or with llama.cpp's template and tokenizer."""
+
+        async def counted(upstream: Upstream) -> TokenCount:
+            return await self._count(upstream, body)
+
+        return await self._upstream_pool.first(counted, skipped=(*FAULTS, Unsupported))
+
+    async def _count(self, upstream: Upstream, body: Mapping[str, Any]) -> TokenCount:
         unsalted = {key: value for key, value in body.items() if key != CACHE_SALT}
-        asked = {**unsalted, "model": body.get("model") or await self._model_name()}
-        if self._counts_chats:
-            answer = await self._json("POST", "/tokenize", asked)
+        asked = {**unsalted, "model": body.get("model") or self._model}
+        if upstream.counts_chats:
+            answer = await self._json(_post("/tokenize", asked), upstream)
             if "count" in answer:
                 limit = answer.get("max_model_len")
                 return TokenCount(tuple(answer.get("tokens") or ()), answer["count"], limit)
-            self._counts_chats = False
+            upstream.counts_chats = False
         text = body.get("prompt")
         if text is None:
-            text = (await self._json("POST", "/apply-template", asked))["prompt"]
-        tokens = (await self._json("POST", "/tokenize", {"content": text, "add_special": True}))[
-            "tokens"
-        ]
+            text = (await self._json(_post("/apply-template", asked), upstream))["prompt"]
+        bare = UpstreamRequest("POST", "/tokenize", {"content": text, "add_special": True})
+        tokens = (await self._json(bare, upstream))["tokens"]
         return TokenCount(tuple(tokens), len(tokens), None)
 
     @property
@@ -166,13 +173,17 @@ class HttpEngine(UpstreamEngine):
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Pass an embeddings request on; a model named in `body` stays, for upstreams of many."""
-        model = body.get("model") or await self._model_name()
-        return await self._json("POST", "/v1/embeddings", {**body, "model": model})
+        asked = {**body, "model": body.get("model") or self._model}
+        return await self._json(_post("/v1/embeddings", asked))
 
     async def model_info(self) -> ModelInfo:
         """Ask the list of models, then what llama.cpp or Ollama have besides."""
-        name = await self._model_name()
-        said = info_from_model_card(await self._card(name))
+        return await self._upstream_pool.first(self._info)
+
+    async def _info(self, upstream: Upstream) -> ModelInfo:
+        cards = await self._upstream_pool.cards(upstream)
+        name = self._model or str(cards[0]["id"])
+        said = info_from_model_card(next((card for card in cards if card["id"] == name), {}))
         found = replace(
             said,
             weights=name,
@@ -180,35 +191,23 @@ class HttpEngine(UpstreamEngine):
             identity=f"{name} at {self._urls}",
         )
         with suppress(ApiError):
-            return coalesce_info(info_from_props(await self._json("GET", "/props", None)), found)
+            props = await self._json(UpstreamRequest("GET", "/props"), upstream)
+            return coalesce_info(info_from_props(props), found)
         with suppress(ApiError):
-            return coalesce_info(
-                info_from_ollama(await self._json("POST", "/api/show", {"model": name})), found
+            shown = await self._json(
+                UpstreamRequest("POST", "/api/show", {"model": name}), upstream
             )
+            return coalesce_info(info_from_ollama(shown), found)
         return found
 
-    async def _card(self, name: str) -> dict[str, Any]:
-        return next((card for card in await self._cards() if card["id"] == name), {})
 
-    async def _model_name(self) -> str:
-        if self._model is None:
-            cards = await self._cards()
-            if not cards:
-                raise EngineUnavailable("the engine lists no model")
-            self._model = cards[0]["id"]
-        return self._model
+def _post(path: str, body: Mapping[str, Any]) -> UpstreamRequest:
+    return UpstreamRequest("POST", path, body, names_model=True)
 
-    async def _cards(self) -> list[dict[str, Any]]:
-        try:
-            listed = (await self._json("GET", "/v1/models", None)).get("data")
-        except Unsupported:
-            return [{"id": UNNAMED}]
-        cards = listed if isinstance(listed, list) else []
-        known = [
-            card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)
-        ]
-        self._takes_salt = any(card.get("owned_by") == VLLM for card in known)
-        return known
+
+def _pseudonym(session: str) -> str:
+    """Return a name for a conversation that tells nothing: its own may be that of a channel."""
+    return hashlib.blake2b(session.encode(), digest_size=16, person=b"session").hexdigest()
 
 
 def _as_chunk(whole: Chunk) -> Chunk:

@@ -6,17 +6,20 @@ import asyncio
 import hashlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 from pydantic_core import from_json
 
+from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.errors import to_api_error
 from agent_server.errors import (
     ApiError,
+    EngineMisconfigured,
     EngineTimeout,
     EngineUnavailable,
     InvalidRequest,
@@ -39,6 +42,8 @@ class Upstream:
     """A circuit breaker: `down` while requests do not go there.
 
     `in_flight` counts them, `given_up` those that were left before the first byte of an answer.
+    `model` is the first one that it lists, and `takes_salt` is True of vLLM, once that was asked;
+    `counts_chats` is False for llama.cpp, which counts texts only.
     """
 
     url: str
@@ -47,6 +52,9 @@ class Upstream:
     down: bool = False
     in_flight: int = 0
     given_up: int = 0
+    model: str | None = None
+    takes_salt: bool = False
+    counts_chats: bool = True
 
     def record_success(self) -> None:
         """Close the circuit after an answer."""
@@ -136,22 +144,45 @@ CHECK_PATIENCE = 5.0
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
 
 
+MODELS = "/v1/models"
+"""Where every kind of upstream lists its models; our health check, as it takes the key too."""
+
+VLLM = "vllm"
+"""The owner that vLLM names in its model cards."""
+
+UNNAMED = "default"
+"""What an upstream that lists no models is asked for."""
+
+FAULTS = (EngineUnavailable, RateLimited)
+"""The errors of an upstream after which the next one is asked."""
+
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """One request to whichever upstream answers; `session` keeps a conversation on one."""
+    """One request to whichever upstream answers; `session` keeps a conversation on one.
+
+    With `names_model`, a `body` whose `model` is None gets the one of the upstream that is asked.
+    """
 
     method: str
     path: str
-    content: bytes | None = None
+    body: Mapping[str, Any] | None = None
     session: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    names_model: bool = False
 
 
 class UpstreamPool:
     """Sends each request to the first URL that begins an answer.
 
+    A conversation goes to the same URL each time, and with it to its cached prompt, unless that one
+    runs its share of the `places` already. Other requests go to the URL that runs fewest.
+
     A connection that is refused or breaks, a status of 429 or 5xx, and an empty answer let the
     next URL try, always before the first byte of an answer and never after. A URL that keeps
-    failing is left alone until its health check, GET `health`, passes.
+    failing is left alone until its health check passes.
     """
 
     def __init__(
@@ -161,7 +192,7 @@ class UpstreamPool:
         *,
         timeout: float,
         keep_alive: bool = True,
-        health: str = "/v1/models",
+        places: int | None = None,
     ) -> None:
         own = {**HEADERS, **headers}
         self._pool = tuple(
@@ -169,7 +200,7 @@ class UpstreamPool:
             for url in urls
         )
         self._timeout = timeout
-        self._health = UpstreamRequest("GET", health)
+        self._share = math.inf if places is None else max(1, places // len(self._pool))
         self._is_running = False
         self._turn = itertools.count()
 
@@ -177,6 +208,11 @@ class UpstreamPool:
     def is_busy(self) -> bool:
         """True while a request is in flight."""
         return any(each.in_flight for each in self._pool)
+
+    @property
+    def takes_salt(self) -> bool:
+        """True if all upstreams are known to keep the prompts of each `cache_salt` apart."""
+        return all(each.takes_salt for each in self._pool)
 
     @property
     def given_up(self) -> int:
@@ -199,13 +235,41 @@ class UpstreamPool:
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
+
+        async def begin(upstream: Upstream) -> UpstreamResponse:
+            return await self.ask(upstream, request)
+
+        return await self.first(begin, request.session)
+
+    async def first(
+        self,
+        ask: Callable[[Upstream], Awaitable[T]],
+        session: str | None = None,
+        skipped: tuple[type[ApiError], ...] = FAULTS,
+    ) -> T:
+        """Return what the first upstream answers that raises none of the errors that are `skipped`.
+
+        Raises ApiError, the last upstream's own.
+        """
         problem: ApiError | None = None
-        for upstream in self._order(request.session):
+        for upstream in self._order(session):
             try:
-                return await self._ask(upstream, request)
-            except (EngineUnavailable, RateLimited) as error:
+                return await ask(upstream)
+            except skipped as error:
                 problem = error
         raise problem or EngineUnavailable("no engine can be reached")
+
+    async def cards(self, upstream: Upstream) -> list[dict[str, Any]]:
+        """Return what an upstream lists of its models, each with an `id`. Raises ApiError."""
+        try:
+            response = await self.ask(upstream, UpstreamRequest("GET", MODELS))
+            found = _cards(await response.read_all())
+        except Unsupported:
+            return [{"id": UNNAMED}]
+        if not found:
+            raise EngineUnavailable("the engine lists no model")
+        upstream.takes_salt = _are_of_vllm(found)
+        return found
 
     async def healthy(self) -> bool:
         """Return whether any upstream passes its health check now."""
@@ -213,24 +277,44 @@ class UpstreamPool:
             checks = [tasks.create_task(self._check(each)) for each in self._pool]
         return any(check.result() for check in checks)
 
-    async def _ask(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
+    async def ask(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
+        """Begin the answer of one upstream; close it in the end. Raises ApiError."""
+        content = None if request.body is None else encode(await self._body(upstream, request))
         upstream.in_flight += 1
         try:
-            connection = await self._first_bytes(upstream, request)
+            connection = await self._first_bytes(upstream, request, content)
         except BaseException:
             upstream.in_flight -= 1
             upstream.given_up += request.method == "POST"
             raise
         answer = UpstreamResponse(connection, upstream, self._timeout)
-        await self._require_success(answer, request)
+        try:
+            await self._require_success(answer, request)
+        except EngineMisconfigured:
+            upstream.model = None  # it may have another one by now
+            raise
         return answer
 
-    async def _first_bytes(self, upstream: Upstream, request: UpstreamRequest) -> HttpConnection:
+    async def _body(self, upstream: Upstream, request: UpstreamRequest) -> Mapping[str, Any]:
+        body = dict(request.body or {})
+        if request.names_model and not body.get("model"):
+            if upstream.model is None:
+                upstream.model = (await self.cards(upstream))[0]["id"]
+            body["model"] = upstream.model
+        if not upstream.takes_salt:
+            body.pop(CACHE_SALT, None)
+        return body
+
+    async def _first_bytes(
+        self, upstream: Upstream, request: UpstreamRequest, content: bytes | None
+    ) -> HttpConnection:
         """Return the connection with the first bytes of the answer's body. Raises ApiError."""
         if not self._is_running:
             raise EngineUnavailable("the engine is not started")
         try:
-            return await upstream.connection_pool.ask(request.method, request.path, request.content)
+            return await upstream.connection_pool.ask(
+                request.method, request.path, content, request.headers
+            )
         except ConnectFailed as error:
             upstream.record_failure(str(error), gone=True)
             raise EngineUnavailable("no engine can be reached") from error
@@ -258,7 +342,7 @@ class UpstreamPool:
         if len(up) < 2:
             return up
         if session is not None:
-            return sorted(up, key=lambda each: each.rank(session))
+            return sorted(up, key=lambda each: (each.in_flight >= self._share, each.rank(session)))
         first = next(self._turn) % len(up)
         return sorted(up[first:] + up[:first], key=lambda each: each.in_flight)
 
@@ -276,8 +360,10 @@ class UpstreamPool:
         """Check the health of an upstream. That it lacks the path is an answer too."""
         try:
             async with asyncio.timeout(CHECK_PATIENCE):
-                answer = await self._ask(upstream, self._health)
-                await answer.read_all()
+                answer = await self.ask(upstream, UpstreamRequest("GET", MODELS))
+                listed = await answer.read_all()
+                with suppress(EngineUnavailable):  # that it answers is enough
+                    upstream.takes_salt = _are_of_vllm(_cards(listed))
         except TimeoutError:
             upstream.record_failure("its health check is silent")
             return False
@@ -286,6 +372,21 @@ class UpstreamPool:
                 return False
         upstream.record_success()
         return True
+
+
+def _cards(listed: bytes) -> list[dict[str, Any]]:
+    """Return the model cards of a list of models. Raises EngineUnavailable for what is not JSON."""
+    parsed = parse_json(listed)
+    cards = parsed.get("data") if isinstance(parsed, dict) else None
+    return [
+        card
+        for card in (cards if isinstance(cards, list) else ())
+        if isinstance(card, dict) and isinstance(card.get("id"), str)
+    ]
+
+
+def _are_of_vllm(cards: Sequence[Mapping[str, Any]]) -> bool:
+    return any(card.get("owned_by") == VLLM for card in cards)
 
 
 class UpstreamEngine:
@@ -299,8 +400,11 @@ class UpstreamEngine:
         model: str | None,
         timeout: float,
         keep_alive: bool = True,
+        places: int | None = None,
     ) -> None:
-        self._upstream_pool = UpstreamPool(urls, headers, timeout=timeout, keep_alive=keep_alive)
+        self._upstream_pool = UpstreamPool(
+            urls, headers, timeout=timeout, keep_alive=keep_alive, places=places
+        )
         self._model = model
 
     @property
@@ -318,13 +422,17 @@ class UpstreamEngine:
         """Return whether an upstream lists its models: it is up and takes our key."""
         return await self._upstream_pool.healthy()
 
-    async def _json(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the JSON object that answers a request. Raises ApiError."""
-        content = None if body is None else encode(body)
-        response = await self._upstream_pool.send(UpstreamRequest(method, path, content))
+    async def _json(
+        self, request: UpstreamRequest, upstream: Upstream | None = None
+    ) -> dict[str, Any]:
+        """Return the JSON object that one upstream answers, or any. Raises ApiError."""
+        pool = self._upstream_pool
+        response = await (pool.ask(upstream, request) if upstream else pool.send(request))
         answer = parse_json(await response.read_all())
         if not isinstance(answer, dict):
-            raise EngineUnavailable(f"the engine's {path} did not answer with a JSON object")
+            raise EngineUnavailable(
+                f"the engine's {request.path} did not answer with a JSON object"
+            )
         return answer
 
 

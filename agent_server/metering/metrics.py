@@ -16,7 +16,9 @@ from terrarium.usage import TokenUsage
 class AdmissionState(Protocol):
     """The numbers of an admission queue that the gauges read."""
 
-    places: int
+    @property
+    def places(self) -> int:
+        """The number of requests that can run at once."""
 
     @property
     def running(self) -> int:

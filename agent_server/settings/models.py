@@ -93,8 +93,9 @@ class ModelConfig(Settings):
     )
     priority: bool = Field(
         False,
-        description="whether requests carry vLLM's field `priority`, so that background ones wait "
-        "inside the upstream too; for a vLLM that runs with `--scheduling-policy priority`",
+        description="whether requests carry the field `priority`, so that background ones wait "
+        "inside the upstream too; for a vLLM that runs with `--scheduling-policy priority`, or an "
+        "SGLang with `--enable-priority-scheduling --schedule-low-priority-values-first`",
     )
     max_tokens: int = Field(
         1024, ge=1, description="longest answer when the request names no limit, in tokens"

@@ -18,6 +18,7 @@ _SECTIONS = (
     "MODEL_",
     "ADMISSION_",
     "USAGE_",
+    "RAY_",
     "IRC_",
     "WEB_",
     "CRON_",

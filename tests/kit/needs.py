@@ -27,6 +27,7 @@ KIT = {
     "tests.kit.ports": {"server"},
     "tests.kit.postgres": {"postgres", "process"},
     "tests.kit.prosody": {"process", "server"},
+    "tests.kit.ray_cluster": {"ray", "process", "server"},
     "tests.kit.serving": {"server"},
     "tests.kit.web_site": {"server"},
 }

@@ -161,6 +161,7 @@ async def test_a_silent_engine_times_out(script: ScriptedOpenAI) -> None:
     assert "engine_timeout" in second.text
 
 
+@pytest.mark.process  # the SDK asks uname for the platform
 async def test_an_answer_that_breaks_off_is_an_error_not_an_end(script: ScriptedOpenAI) -> None:
     script.cut("a beginning").cut("a beginning")
     async with client(script) as http:

@@ -1,0 +1,148 @@
+"""The application for Ray Serve: `serve run agent_server.ray.app:app config=FILE data=FOLDER`.
+
+Every node reads the environment for itself, so each is started with the same variables. What
+changes in the file counts after the next deployment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from ray import serve
+from ray.serve import Application
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
+from ray.serve.schema import LoggingConfig
+
+from agent_server.admission.admission import COUNTING_PLACES
+from agent_server.admission.queue import RequestQueue
+from agent_server.app import create_app
+from agent_server.engine_protocol import Engine
+from agent_server.engines.factory import create_engine
+from agent_server.http.middleware import AgentServer
+from agent_server.ray.engines import EngineReplica, ReplicatedEngine
+from agent_server.ray.queue_client import QueueLink
+from agent_server.ray.shared_admission import SharedAdmission
+from agent_server.settings.models import ModelConfig, settings_of_models
+from agent_server.settings.ray import RaySettings
+from agent_server.settings.server import ServerSettings
+from terrarium import logging
+from terrarium.config import Config, ConfigError, load
+
+MOST_ONGOING = 10_000
+"""Requests at one replica of the server or of the queue: they wait there, in our order."""
+
+STICKY = RequestRouterConfig(
+    request_router_class="ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
+)
+"""Consistent hashing by `x-session-id`, the header that Ray Serve takes for it by default."""
+
+QUIET = LoggingConfig(enable_access_log=False)
+"""The server writes an access log of its own."""
+
+
+class Arguments(BaseModel):
+    """The arguments of `serve run`; both are paths that exist on every node."""
+
+    config: Path | None = None
+    data: Path = Path("data")
+
+
+class ClusterEngines:
+    """The engines of a cluster and their queues, as one server sees them; fits `SharedEngines`.
+
+    Upstreams are asked by each server itself, by the places of the shared queue.
+    """
+
+    def __init__(self, link: QueueLink, handles: Mapping[str, Any]) -> None:
+        self._link = link
+        self._handles = handles
+
+    def engine(self, name: str, settings: ModelConfig) -> Engine:
+        """Return a client of the engine of the model `name`. Raises ConfigError."""
+        if name in self._handles:
+            return ReplicatedEngine(self._handles[name])
+        return create_engine(name, settings)
+
+    def queue(self, name: str) -> RequestQueue:
+        """Return a client of the queue of the model `name`."""
+        return self._link.queue(name)
+
+
+@serve.ingress()
+class Ingress:
+    """One replica of the agent server."""
+
+    def __init__(self, config: Config, admission: Any, engines: Mapping[str, Any]) -> None:
+        logging.configure_child("server")
+        self._config = config
+        self._link = QueueLink(admission)
+        self._engines = ClusterEngines(self._link, engines)
+        loop = asyncio.get_running_loop()
+        self._renewing = loop.create_task(self._link.keep_renewing())
+
+    def __serve_build_asgi_app__(self) -> AgentServer:
+        """Return the same application as without Ray."""
+        return create_app(self._config, shared=self._engines)
+
+
+def app(arguments: Arguments) -> Application:
+    """Build the application. Raises ConfigError: it needs SERVER_ADMIN_KEY, as Ray listens where
+    its own configuration says."""
+    config = load(arguments.config, arguments.data)
+    if config.section(ServerSettings).admin_key is None:
+        raise ConfigError(
+            "an agent server on Ray Serve needs a key: set SERVER_ADMIN_KEY (or [server] admin_key)"
+        )
+    return build(config)
+
+
+def build(config: Config) -> Application:
+    """Build the application of a checked configuration: ingress, queue and engines."""
+    settings = config.section(RaySettings)
+    config = replace(config, path=None, data=config.data.resolve())
+    admission = serve.deployment(
+        SharedAdmission,
+        name="admission",
+        num_replicas=1,
+        max_ongoing_requests=MOST_ONGOING,
+        ray_actor_options={"num_cpus": 0},
+        logging_config=QUIET,
+    ).bind(config)
+    engines = {
+        name: _engine(name, model, settings).bind(config, name, admission)
+        for name, model in settings_of_models(config)[1].items()
+        if not model.urls
+    }
+    ingress = serve.deployment(
+        Ingress,
+        name="ingress",
+        num_replicas=settings.ingress_replicas,
+        max_ongoing_requests=MOST_ONGOING,
+        ray_actor_options={"num_cpus": 0},
+        request_router_config=STICKY,
+        logging_config=QUIET,
+    )
+    return ingress.bind(config, admission, engines)
+
+
+def _engine(name: str, model: ModelConfig, settings: RaySettings) -> Any:
+    """Return the deployment of the engine of the model `name`."""
+    return serve.deployment(
+        EngineReplica,
+        name=f"engine-{name}",
+        max_ongoing_requests=model.places + COUNTING_PLACES,
+        ray_actor_options={"num_cpus": model.threads, "num_gpus": settings.engine_gpus},
+        request_router_config=STICKY,
+        autoscaling_config=AutoscalingConfig(
+            min_replicas=settings.min_engines,
+            max_replicas=settings.max_engines,
+            target_ongoing_requests=model.places,
+            policy=AutoscalingPolicy(policy_function="agent_server.ray.engines:engines_by_demand"),
+        ),
+        logging_config=QUIET,
+    )

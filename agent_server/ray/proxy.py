@@ -1,0 +1,141 @@
+"""The middleware of Ray Serve's HTTP proxies: a request outlives the server that was to answer it.
+
+Ray calls `middlewares` in each proxy where RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agent_server.errors import EngineUnavailable
+from agent_server.http.error_responses import ErrorResponse, error_event
+
+log = structlog.get_logger()
+
+ATTEMPTS = 8
+"""Servers that are asked for one answer before its first byte."""
+
+PAUSE = 0.2
+"""Seconds between two attempts."""
+
+LONGEST = 32 * 1024 * 1024
+"""Bytes of a request's body that are kept for another attempt."""
+
+
+def middlewares() -> list[Middleware]:
+    """Return the middlewares of a proxy."""
+    return [Middleware(RetryMiddleware)]
+
+
+class RetryMiddleware:
+    """Asks another server when one dies before the first byte of its answer.
+
+    After that the answer cannot be had again: a stream ends with an error event.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = ReplayedBody(receive)
+        for _ in range(ATTEMPTS):
+            response = ProxiedResponse(send)
+            # Ray adds to the headers of the scope.
+            await self._app(
+                {**scope, "headers": [*scope["headers"]]}, body.from_start(), response.send
+            )
+            if response.is_complete or body.is_client_gone:
+                return
+            if response.has_begun:
+                if response.is_stream:
+                    await _break_off(scope, send)
+                return
+            if not body.is_kept:
+                break
+            log.warning("server.lost")
+            await asyncio.sleep(PAUSE)
+        await ErrorResponse(EngineUnavailable("no server can be reached; ask again in a moment"))(
+            scope, receive, send
+        )
+
+
+async def _break_off(scope: Scope, send: Send) -> None:
+    """End a stream whose server is gone."""
+    error = EngineUnavailable("the server went away in the middle of the answer; ask again")
+    event = error_event(error, scope["path"])
+    await send({"type": "http.response.body", "body": event, "more_body": False})
+
+
+class ReplayedBody:
+    """The messages of a request, which every attempt receives from the start."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._kept: list[Message] = []
+        self._size = 0
+        self.is_client_gone = False
+
+    @property
+    def is_kept(self) -> bool:
+        """True while the body is short enough for another attempt."""
+        return self._size <= LONGEST
+
+    def from_start(self) -> Receive:
+        """Return the `receive` of another attempt."""
+        kept = iter(tuple(self._kept))
+
+        async def receive() -> Message:
+            message = next(kept, None)
+            return message if message is not None else await self._next()
+
+        return receive
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self.is_client_gone = True
+            return message
+        self._size += len(message.get("body", b""))
+        if self.is_kept:
+            self._kept.append(message)
+        else:
+            self._kept.clear()
+        return message
+
+
+class ProxiedResponse:
+    """The progress of one attempt's response, without an error of Ray's own."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._is_refused = False
+        self.has_begun = False
+        self.is_stream = False
+        self.is_complete = False
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on to the client."""
+        if message["type"] == "http.response.start":
+            headers = dict(message["headers"])
+            kind = headers.get(b"content-type", b"")
+            # Our server words all its errors as JSON.
+            self._is_refused = message["status"] >= 500 and kind.startswith(b"text/plain")
+            if self._is_refused:
+                return
+            self.has_begun = True
+            self.is_stream = kind.startswith(b"text/event-stream")
+            # Ray adds the request's id once more.
+            message = {**message, "headers": [*headers.items()]}
+        elif self._is_refused:
+            return
+        elif message["type"] == "http.response.body":
+            self.is_complete = not message.get("more_body", False)
+        await self._send(message)

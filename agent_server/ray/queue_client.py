@@ -1,0 +1,162 @@
+"""A server's side of the queues that it shares with others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from secrets import token_hex
+from typing import Any
+
+import structlog
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
+
+from agent_server.admission.scheduler import QueuedRequest
+from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.errors import EngineUnavailable
+from agent_server.ray.shared_admission import RENEWAL, PlaceRequest, QueueState
+
+log = structlog.get_logger()
+
+LOST = (RayError, RayServeException)
+"""How Ray tells that the other process has died or cannot be reached."""
+
+PATIENCE = 60.0
+"""Seconds until the queue's process must be there again after it has died."""
+
+PAUSE = 0.2
+"""Seconds between two attempts to reach it."""
+
+
+class QueueLink:
+    """The connection of one server to the process of the queues."""
+
+    def __init__(self, admission: Any) -> None:
+        self._admission = admission
+        self._queues: dict[str, SharedQueue] = {}
+        self._sending: set[asyncio.Future[Any]] = set()
+
+    def queue(self, model: str) -> SharedQueue:
+        """Return the client of the queue of `model`."""
+        return self._queues.setdefault(model, SharedQueue(self, model))
+
+    async def keep_renewing(self) -> None:
+        """Renew the leases of this server, for ever."""
+        while True:
+            leases = {name: list(queue.leases) for name, queue in self._queues.items()}
+            try:
+                states = await self._admission.renew.remote(leases)
+            except LOST as error:
+                log.warning("admission.lost", error=type(error).__name__)
+            else:
+                for name, queue in self._queues.items():
+                    queue.state.now = states[name]
+            await asyncio.sleep(RENEWAL)
+
+    async def acquire(self, model: str, place: PlaceRequest) -> None:
+        """Wait for a place; again when the process of the queue dies. Raises ApiError."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            response = self._admission.acquire.remote(model, place)
+            try:
+                refused = await response
+            except asyncio.CancelledError:
+                response.cancel()
+                raise
+            except LOST as error:
+                if time.monotonic() > deadline:
+                    raise EngineUnavailable("the queue cannot be reached") from error
+                await asyncio.sleep(PAUSE)
+            else:
+                if refused is not None:
+                    raise refused
+                return
+
+    def release(self, model: str, lease: str, cost: float) -> None:
+        """Give a place back. A message that gets lost does no harm: the lease expires."""
+        sending = asyncio.ensure_future(self._release(model, lease, cost))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+
+    async def _release(self, model: str, lease: str, cost: float) -> None:
+        try:
+            await self._admission.release.remote(model, lease, cost)
+        except LOST as error:
+            log.warning("admission.lost", error=type(error).__name__)
+
+
+class LastState:
+    """The numbers of a queue when they were last heard."""
+
+    def __init__(self) -> None:
+        self.now = QueueState(0)
+
+    @property
+    def places(self) -> int:
+        """The number of requests that run at once."""
+        return self.now.places
+
+    @property
+    def running(self) -> int:
+        """The number of running requests."""
+        return self.now.running
+
+    def waiting_count(self, *, background: bool) -> int:
+        """Return the number of waiting requests of one priority."""
+        return self.now.waiting_count(background=background)
+
+
+class SharedQueue:
+    """The queue of one model, in another process; fits `RequestQueue`."""
+
+    yields = False
+
+    def __init__(self, link: QueueLink, model: str) -> None:
+        self._link = link
+        self._model = model
+        self._ids: dict[QueuedRequest, str] = {}
+        self.state = LastState()
+
+    @property
+    def leases(self) -> list[str]:
+        """The ids of the places that this server has or waits for."""
+        return list(self._ids.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request of this server runs or waits."""
+        return bool(self._ids)
+
+    async def acquire(self, request: QueuedRequest) -> None:
+        """Wait until `request` may run; then `release` must be called. Raises ApiError."""
+        self._ids[request] = lease = token_hex(8)
+        place = PlaceRequest(
+            lease,
+            request.key,
+            request.cost,
+            request.weight,
+            request.background,
+            request.parallel,
+        )
+        try:
+            await self._link.acquire(self._model, place)
+        except BaseException:
+            self.release(request, 0)  # it may have been granted a moment ago
+            raise
+
+    async def await_first_token(self, _request: QueuedRequest, chunks: Chunks) -> Chunk | None:
+        """Return the first chunk of an answer: nothing is preempted here."""
+        return await anext(chunks, None)
+
+    async def reacquire(self, request: QueuedRequest) -> None:
+        """Wait for a place again."""
+        self.release(request, 0)
+        await self.acquire(request)
+
+    def on_first_token(self, _request: QueuedRequest) -> None:
+        """Do nothing: no request is alone here."""
+
+    def release(self, request: QueuedRequest, cost: float) -> None:
+        """Give the place back; `cost` is how many tokens were computed, 0 when none was."""
+        if lease := self._ids.pop(request, None):
+            self._link.release(self._model, lease, cost)

@@ -1,0 +1,32 @@
+"""The table `[ray]`."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from terrarium.config import Settings
+
+
+class RaySettings(Settings):
+    """The replicas of `terrarium server --ray`, which needs `pip install 'terrarium[ray]'`."""
+
+    table: ClassVar[str] = "ray"
+
+    ingress_replicas: int = Field(
+        2, ge=1, description="replicas of the agent server itself; they share one queue"
+    )
+    min_engines: int = Field(
+        1, ge=1, description="fewest replicas of each embedded engine, of `[model] threads` CPUs"
+    )
+    max_engines: int = Field(
+        1, ge=1, description="most replicas of each; more are started while requests wait"
+    )
+    engine_gpus: float = Field(0, ge=0, description="GPUs that each replica of an engine takes")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.max_engines < self.min_engines:
+            raise ValueError("max_engines is less than min_engines; raise it")
+        return self

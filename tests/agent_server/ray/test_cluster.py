@@ -1,0 +1,233 @@
+"""The agent server on a Ray cluster of three nodes, with two replicas of it and two engines.
+
+The engines are real. A replica and a whole node die while clients ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+import pytest_asyncio
+from openai import APIError, AsyncOpenAI
+from openai.types.chat import ChatCompletionToolParam
+
+from tests.kit.patience import PATIENCE
+from tests.kit.ray_cluster import RayCluster, ray_cluster, require_ray
+
+require_ray()
+
+pytest_plugins = ("tests.kit.engine",)
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+KEY = "a key for all"
+HEADERS = {"authorization": f"Bearer {KEY}"}
+SETTINGS = {
+    "SERVER_ADMIN_KEY": KEY,
+    "MODEL_THREADS": "1",
+    "MODEL_CONTEXT": "1024",
+    "MODEL_TOOLS": "constrained",
+    "MODEL_CHOOSES_TOOLS": "false",
+    "RAY_INGRESS_REPLICAS": "2",
+    "RAY_MIN_ENGINES": "2",
+    "RAY_MAX_ENGINES": "2",
+}
+CLIENTS = 6
+AFTER = 4
+"""Answers that each client must have after one has died."""
+
+LOOK_UP: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "description": "look a word up",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string"}},
+            "required": ["word"],
+        },
+    },
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(
+    model_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RayCluster]:
+    """Three nodes and a server on them. In the end nothing of Ray may be left running."""
+    assert model_file.name  # it was pulled, if need be
+    async with ray_cluster(tmp_path_factory.mktemp("data"), nodes=3, **SETTINGS) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def openai(cluster: RayCluster) -> AsyncIterator[AsyncOpenAI]:
+    """OpenAI's client, which tries nothing twice."""
+    async with AsyncOpenAI(
+        base_url=f"{cluster.url}/v1", api_key=KEY, max_retries=0, timeout=PATIENCE
+    ) as client:
+        yield client
+
+
+async def test_it_chats_streams_and_calls_tools(openai: AsyncOpenAI) -> None:
+    whole = await openai.chat.completions.create(
+        model="terra", messages=[{"role": "user", "content": "Say hello."}], max_tokens=8
+    )
+    assert whole.choices[0].message.content
+    assert whole.usage
+    assert whole.usage.completion_tokens <= 8
+    stream = await openai.chat.completions.create(
+        model="terra",
+        messages=[{"role": "user", "content": "Say hello."}],
+        max_tokens=8,
+        stream=True,
+    )
+    chunks = [chunk async for chunk in stream]
+    assert len([chunk for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]) > 1
+    called = await openai.chat.completions.create(
+        model="terra",
+        messages=[{"role": "user", "content": "Look up the word pump."}],
+        tools=[LOOK_UP],
+        tool_choice="required",
+        max_tokens=64,
+    )
+    assert called.choices[0].message.tool_calls
+
+
+async def test_an_answer_has_one_request_id(cluster: RayCluster) -> None:
+    async with httpx2.AsyncClient(base_url=cluster.url, timeout=PATIENCE) as http:
+        answer = await http.get("/v1/models", headers=HEADERS | {"x-request-id": "mine"})
+    assert answer.headers.get_list("x-request-id") == ["mine"]
+
+
+async def test_who_has_no_key_is_refused_by_the_server_and_by_ray(cluster: RayCluster) -> None:
+    async with httpx2.AsyncClient(base_url=cluster.url, timeout=PATIENCE) as http:
+        assert (await http.get("/v1/models")).status_code == 401
+    joining = f"import ray; ray.init(address={cluster.address!r}, log_to_driver=False)"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", joining),
+        env=os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(PATIENCE):
+        _, said = await process.communicate()
+    assert process.returncode != 0
+    assert b"Unauthenticated" in said or b"Authentication" in said
+
+
+async def test_both_servers_count_into_one_table(cluster: RayCluster, openai: AsyncOpenAI) -> None:
+    async with httpx2.AsyncClient(base_url=cluster.url, timeout=PATIENCE) as http:
+        before = await _requests(http)
+        for number in range(8):  # so many that some go to each server
+            await openai.chat.completions.create(
+                model="terra",
+                messages=[{"role": "user", "content": "hi"}],
+                max_tokens=1,
+                extra_headers={"x-session-id": f"count/{number}"},
+            )
+        async with asyncio.timeout(PATIENCE):
+            while await _requests(http) < before + 8:  # noqa: ASYNC110 - each writes by itself
+                await asyncio.sleep(0.2)
+
+
+async def _requests(http: httpx2.AsyncClient) -> int:
+    """The requests in the table, as a server tells that has none unwritten or some of its own."""
+    used = (await http.get("/usage", headers=HEADERS)).json()
+    return int(used["total"]["requests"])
+
+
+async def test_when_a_server_dies_no_request_fails_before_its_first_byte(
+    cluster: RayCluster, openai: AsyncOpenAI
+) -> None:
+    async with load(openai) as clients:
+        await clients.answered(CLIENTS)
+        cluster.replicas("ingress")[0].kill()
+        await clients.answered(CLIENTS * AFTER)
+        await cluster.until_replicas("ingress", 2)
+    clients.check()
+
+
+async def test_when_a_node_dies_no_request_fails_before_its_first_byte(
+    cluster: RayCluster, openai: AsyncOpenAI
+) -> None:
+    async with load(openai) as clients:
+        await clients.answered(CLIENTS)
+        cluster.kill_node_of(cluster.beside_head("engine-terra"))
+        await clients.answered(CLIENTS * AFTER)
+        await cluster.until_replicas("engine-terra", 2)
+        await clients.answered(CLIENTS)
+    clients.check()
+
+
+@dataclass
+class Clients:
+    """Clients that ask again and again, and what came of it."""
+
+    complete: int = 0
+    refused: list[Exception] = field(default_factory=list)
+    broken_off: list[Exception] = field(default_factory=list)
+    change: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def answered(self, count: int) -> None:
+        """Return when so many more answers have come whole. Raises TimeoutError."""
+        async with asyncio.timeout(3 * PATIENCE), self.change:
+            wanted = self.complete + count
+            await self.change.wait_for(lambda: self.complete >= wanted)
+
+    def check(self) -> None:
+        """Fail if one was refused, or broke off without a clear error."""
+        print(f"{self.complete} answers, {len(self.broken_off)} broken off")
+        assert self.refused == []
+        for error in self.broken_off:
+            assert isinstance(error, APIError), repr(error)
+            assert "ask again" in str(error)
+
+
+@asynccontextmanager
+async def load(openai: AsyncOpenAI) -> AsyncIterator[Clients]:
+    """Some clients, each with a conversation at a time, while the block runs."""
+    clients, stopping = Clients(), asyncio.Event()
+
+    async def keep_asking(name: int) -> None:
+        number = 0
+        while not stopping.is_set():
+            number += 1
+            await _ask(openai, clients, f"load/{name}/{number}")
+            async with clients.change:
+                clients.change.notify_all()
+
+    async with asyncio.TaskGroup() as tasks:
+        for name in range(CLIENTS):
+            tasks.create_task(keep_asking(name))
+        try:
+            yield clients
+        finally:
+            stopping.set()
+
+
+async def _ask(openai: AsyncOpenAI, clients: Clients, session: str) -> None:
+    try:
+        stream = await openai.chat.completions.create(
+            model="terra",
+            messages=[{"role": "user", "content": "Tell me of the sea."}],
+            max_tokens=16,
+            stream=True,
+            extra_headers={"x-session-id": session},
+        )
+    except (APIError, httpx2.HTTPError) as error:
+        clients.refused.append(error)
+        return
+    try:
+        async for _ in stream:
+            pass
+    except (APIError, httpx2.HTTPError) as error:
+        clients.broken_off.append(error)
+    else:
+        clients.complete += 1

@@ -1,0 +1,164 @@
+"""A Ray cluster of several nodes on this machine, and a real `terrarium server --ray` on it.
+
+The nodes are the children of `python -m tests.kit.ray_cluster`, which takes in what they leave
+behind: all processes of Ray are found below it, and none may be there in the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent_server.ray import command
+from tests.kit.agent_server import until_ready
+from tests.kit.command import begun, environment_without_settings, line_with
+from tests.kit.gone import gone
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
+
+STARTING = 3 * PATIENCE
+"""Seconds: Ray starts some dozen processes."""
+
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of prctl(2): orphans become our children."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayCluster:
+    """The nodes, the `address` by which Ray is joined, and the `url` of the server on them."""
+
+    process: psutil.Process
+    address: str
+    url: str
+
+    def replicas(self, deployment: str) -> Sequence[psutil.Process]:
+        """Return the processes of a deployment's replicas, the newest last."""
+        found = [
+            process
+            for process in self.process.children(recursive=True)
+            if _title(process) == f"ray::ServeReplica:terrarium:{deployment}"
+        ]
+        return sorted(found, key=lambda process: process.create_time())
+
+    async def until_replicas(self, deployment: str, count: int) -> None:
+        """Return when so many replicas run. Raises TimeoutError."""
+        async with asyncio.timeout(STARTING):
+            while len(self.replicas(deployment)) != count:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.1)
+
+    def beside_head(self, deployment: str) -> psutil.Process:
+        """Return the process of a replica that does not run on the head node."""
+        return next(each for each in self.replicas(deployment) if each.parent() != self._head())
+
+    def kill_node_of(self, replica: psutil.Process) -> None:
+        """Kill the node that runs a replica, with all its processes, as if it lost its power."""
+        raylet = replica.parent()
+        assert raylet is not None
+        for process in (raylet, *raylet.children(recursive=True)):
+            process.kill()
+
+    def _head(self) -> psutil.Process:
+        """Return the raylet of the head node, which was started first."""
+        raylets = [each for each in self.process.children() if each.name() == "raylet"]
+        return min(raylets, key=lambda process: process.create_time())
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline()).strip()
+    except psutil.Error:
+        return ""
+
+
+@asynccontextmanager
+async def ray_cluster(data: Path, nodes: int, **settings: str) -> AsyncIterator[RayCluster]:
+    """A cluster of so many nodes with a CPU each, and a server on it with these settings."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # short, for Unix sockets
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.kit.ray_cluster"),
+            *(str(data), str(nodes), folder),
+            env=environment_without_settings() | settings,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        try:
+            async with asyncio.timeout(STARTING):
+                address = json.loads(await line_with(process.stdout, "gcs"))["gcs"]
+            words = ("--log-level", "warning", "server", "--ray", "--data", str(data))
+            token = {"RAY_AUTH_TOKEN_PATH": str(data / "ray-token")}
+            async with begun(
+                *words,
+                cwd=data,
+                RAY_ADDRESS=address,
+                SERVER_PORT=str(port),
+                **token,
+                **settings,
+            ) as server:
+                await until_listening(port)
+                await until_ready(url, STARTING)
+                yield RayCluster(psutil.Process(process.pid), address, url)
+                server.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(STARTING):
+                    await server.communicate()
+                assert server.returncode == 0
+        finally:
+            below = psutil.Process(process.pid).children(recursive=True)
+            process.stdin.close()
+            async with asyncio.timeout(STARTING):
+                await process.communicate()
+        await gone(below)
+        assert process.returncode == 0
+
+
+async def until_listening(port: int) -> None:
+    """Return when something listens on a port of loopback. Raises TimeoutError."""
+    async with asyncio.timeout(STARTING):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.1)
+            else:
+                writer.close()
+                return
+
+
+def _main(data: Path, nodes: int, folder: str) -> int:
+    """Run the nodes until standard input ends; returns how many processes would not end then."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    command.prepare(data)
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 1, "include_dashboard": False, "temp_dir": folder}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(nodes - 1):
+        cluster.add_node(num_cpus=1)
+    print(json.dumps({"gcs": cluster.address}), flush=True)
+    sys.stdin.read()
+    cluster.shutdown()
+    command.end(psutil.Process().children(recursive=True))
+    return len(psutil.Process().children(recursive=True))
+
+
+def require_ray() -> None:
+    """Skip where the extra is not installed."""
+    pytest.importorskip("ray", reason=command.HOW_TO_GET, exc_type=ImportError)
+
+
+if __name__ == "__main__":
+    sys.exit(_main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
