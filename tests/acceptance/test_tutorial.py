@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harnesses.core.tendril.status import ProcessState, report
 from tests.docs.reference import ROOT
 from tests.kit.command import environment_without_settings
 from tests.kit.openai_script import Answer, ScriptedOpenAI
@@ -35,6 +36,13 @@ def environment(folder: Path) -> Path:
         (programs / name).write_text(script)
         (programs / name).chmod(0o755)
     return programs
+
+
+async def until_ready(data: Path, tendril: str) -> None:
+    """Return when a tendril that was started says that it is ready."""
+    async with asyncio.timeout(PATIENCE):
+        while (said := report(data, tendril)) is None or said.state is not ProcessState.READY:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.process
@@ -66,6 +74,7 @@ async def test_each_command_of_the_tutorial_runs(tmp_path: Path) -> None:
                 )
                 if name:
                     background.append(process)
+                    await until_ready(folder / "data", block["text"].split()[-1])
                     continue
                 async with asyncio.timeout(4 * PATIENCE):
                     output, _ = await process.communicate()
