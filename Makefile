@@ -28,7 +28,7 @@ test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC se
 test-fast: $(VENV)/.dev ## the tests that start no process and no server, in a minute
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (process or server or slow)" $(ARGS)
 
-ray: $(VENV)/.dev ## Ray too, for its tests and bench-ray (500 MB)
+ray: $(VENV)/.dev ## Ray too, for its tests and bench-ray (300 MB)
 	@$(BIN)/python -m pip --disable-pip-version-check install -q --no-build-isolation \
 	    -c constraints.txt -c deploy/constraints-ray.txt -e '.[ray]'
 

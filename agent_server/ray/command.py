@@ -21,7 +21,7 @@ from terrarium.supervision import told_to_stop
 
 log = structlog.get_logger()
 
-HOW_TO_GET = "Ray is not installed: pip install 'terrarium[ray]' (about 500 MB)"
+HOW_TO_GET = "Ray is not installed: pip install 'terrarium[ray]' (about 300 MB)"
 
 FAREWELL = 5.0
 """Seconds that processes of Ray have to end by themselves after a shutdown."""
