@@ -114,6 +114,11 @@ class Session:
         return [refusal for refusal in known if self._state.is_desired(refusal.channel)]
 
     @property
+    def account(self) -> str | None:
+        """The services account that we are logged in to by SASL."""
+        return self._state.sasl.account
+
+    @property
     def login_problem(self) -> str:
         """A sentence on why services do not know us though they are to by SASL, or ""."""
         return connection_handlers.login_problem(self._state) if self.is_ready else ""

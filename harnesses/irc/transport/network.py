@@ -207,6 +207,11 @@ class Network:
         return self._session.login_problem if self.connected.is_set() else self._failure
 
     @property
+    def account(self) -> str | None:
+        """The services account that we are logged in to by SASL."""
+        return self._session.account
+
+    @property
     def is_settled(self) -> bool:
         """True when we are on one of our channels at least, if there are any, and each other one
         has refused us or removed us again."""

@@ -78,6 +78,8 @@ def describe_presence(network: Network) -> str:
     """Return for people where we are on a network, and where not and why."""
     problems = [*map(describe_refusal, network.refusals), network.problem]
     here = f"{network.nick} on {' '.join(network.channels)} of {network.name}"
+    if network.account:
+        here += f", logged in as {network.account}"
     return "; ".join([here, *filter(None, problems)])
 
 

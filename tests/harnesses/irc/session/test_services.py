@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from structlog.testing import capture_logs
 
+from harnesses.irc.transport.networks import describe_presence
 from tests.kit.certificates import certificate
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_network import Ears, joined
@@ -43,8 +44,9 @@ async def account_of(nick: str, client: IrcClient) -> str | None:
 @pytest.mark.parametrize("mechanism", ["PLAIN", ""])
 async def test_a_password_logs_us_in(mechanism: str, network: Services) -> None:
     settings = {"tls": True, "tls_verify": False, "sasl": mechanism, **LOGIN}
-    async with network.running() as owner, joined(network.tls_port, Ears(), **settings):
+    async with network.running() as owner, joined(network.tls_port, Ears(), **settings) as bot:
         assert await account_of("Terra", owner) == "Account"
+        assert describe_presence(bot) == "Terra on #c of net, logged in as Account"
 
 
 async def test_our_certificate_logs_us_in(network: Services, tmp_path: Path) -> None:
