@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -31,6 +32,9 @@ OWN_SKEW = timedelta(seconds=30)
 MOST = 10_000
 """Lines that may wait to be looked up."""
 
+CLOSING = 2.0
+"""Seconds that the last of them have when we stop."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Key:
@@ -49,6 +53,7 @@ class PlaybackLog:
     def __init__(self, log: TendrilLog, networks: Mapping[str, Network]) -> None:
         self._log, self._opt_outs, self._networks = log.chat_log, log.opt_outs, networks
         self._queue: asyncio.Queue[Event] = asyncio.Queue(MOST)
+        self._taken: list[Event] = []
         self._newest: dict[str, datetime] = {}
 
     async def prepare(self) -> None:
@@ -73,15 +78,26 @@ class PlaybackLog:
             _log.warning("irc.playback_dropped", network=event.network)
 
     async def run(self) -> None:
-        """Write what is missing in the log, until cancelled."""
-        while True:
-            events = [await self._queue.get()]
-            while not self._queue.empty():
-                events.append(self._queue.get_nowait())
-            try:
-                await self._write_missing(events)
-            except StorageError as error:
-                _log.error("irc.playback_not_logged", lines=len(events), error=str(error))
+        """Write what is missing in the log, until cancelled; then what still waits, as it counts as
+        heard at the next start."""
+        try:
+            while True:
+                self._taken = [await self._queue.get()]
+                await self._write_taken()
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await self._write_taken()
+
+    async def _write_taken(self) -> None:
+        while not self._queue.empty():
+            self._taken.append(self._queue.get_nowait())
+        try:
+            if self._taken:
+                await self._write_missing(self._taken)
+        except StorageError as error:
+            _log.error("irc.playback_not_logged", lines=len(self._taken), error=str(error))
+        self._taken = []
 
     async def _write_missing(self, events: list[Event]) -> None:
         await self._log.flush()  # what was said live may still wait to be written

@@ -90,6 +90,25 @@ async def test_the_gap_of_a_cut_connection_is_logged_once(tmp_path: Path) -> Non
     assert len(said) == 2
 
 
+async def test_what_is_played_back_just_before_a_stop_is_logged(tmp_path: Path) -> None:
+    async with inspircd() as ircd, irc_client(ircd.port, "alice") as alice:
+        await alice.join(ROOM)
+        await alice.send(f"MODE {ROOM} +H 50:1h")
+        config = irc_config(tmp_path, ircd.port, NOBODY)
+        async with irc_tendril(config):
+            await alice.say(ROOM, ".ping")
+            await alice.expect("alice: pong")
+        gap = [f"in the gap {number}" for number in range(40)]
+        for words in gap:
+            await alice.say(ROOM, words)
+        await alice.settle()
+        async with irc_tendril(config):
+            await alice.say(ROOM, ".ping")
+            await alice.expect("alice: pong")
+    seen = Counter(text for _, nick, text in await logged(config) if nick == "alice")
+    assert {words: seen[words] for words in gap if seen[words] != 1} == {}
+
+
 async def test_bip_which_knows_no_capabilities_lets_us_in_and_its_backlog_is_not_answered(
     tmp_path: Path,
 ) -> None:

@@ -60,6 +60,19 @@ async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) 
     assert (tmp_path / ".env").is_file()
 
 
+async def test_the_arguments_of_make_test_do_not_reach_the_make_up_that_a_test_runs() -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    show = 'show: ; @echo "$$MAKEFLAGS"'
+    command = ("make", "--silent", "--eval", show, "show", "ARGS=-q", "MODEL=small")
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert "eval" in out.decode()  # what it passes on
+    assert "ARGS" not in out.decode()
+    assert "MODEL" not in out.decode()
+
+
 def test_links_in_the_documents_lead_somewhere() -> None:
     for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text("utf-8")):

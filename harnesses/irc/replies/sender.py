@@ -16,6 +16,7 @@ from harnesses.irc.policy.log_records import bot_event
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
+from harnesses.irc.session.state import utc_now
 from harnesses.irc.transport.network import Network, SentLine, Talk
 from storage.chat_log.event import EventType, Place
 from storage.chat_log.pending_event import PendingEvent
@@ -77,6 +78,8 @@ LATE_AFTER = timedelta(minutes=1)
 
 GIVEN_UP_AFTER = timedelta(minutes=30)
 """The longest wait of an answer for a connection; nobody remembers the question after it."""
+
+_SKEW = timedelta(seconds=2)  # that a server's clock may be behind ours
 
 MOST_WAITING = 50
 """Answers that wait for a connection at the same time, on all networks."""
@@ -191,7 +194,7 @@ class MessageSender:
         """
         left = await self._within_budget(target, text, lines, already)
         clock = asyncio.get_running_loop().time
-        began = clock()
+        began, since = clock(), utc_now() - _SKEW
         while True:
             outcome = await self._send(target, left)
             if outcome.is_refused:
@@ -202,6 +205,12 @@ class MessageSender:
             if not await self._wait_reachable(target, began):
                 _log.warning("irc.answer_dropped", network=target.network.name)
                 return False
+            # What arrived just before the connection went would be there twice.
+            network, recipient = target.network, target.recipient
+            while left and await network.has_replayed(recipient, left[0].text, since):
+                left = left[1:]
+            if not left:
+                return True
             if clock() - began > LATE_AFTER.total_seconds():
                 left = self._marked_late(target, left, clock() - began)
 

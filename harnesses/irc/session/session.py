@@ -192,6 +192,14 @@ class Session:
         whois.found.append(found)
         return Message("WHOIS", (nick,)) if len(whois.found) == 1 else None
 
+    def has_replayed(self, target: str, text: str, since: datetime) -> bool:
+        """Return whether the server has played back such words to `target`, said `since` then."""
+        key = self.isupport.fold(target)
+        return any(
+            (key, text) == (place, words) and time >= since
+            for place, words, time in self._state.replayed
+        )
+
     def track(self, target: str) -> tuple[str, Mapping[str, str]]:
         """Return what `receipts` will call a line to `target`, and the tags that it goes out
         with."""
@@ -292,6 +300,7 @@ def _replay(state: ConnectionState, message: Message) -> list[IrcEvent]:
         if word.upper() != "ACTION":
             return []
         kind = "ACTION"
+    state.replayed.append((state.isupport.fold(target), text, time))
     event = state.past_event(kind, message, target, text)
     return [] if event.own and event.channel is None else [replace(event, time=time)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -39,6 +40,9 @@ line of next year would stay its last one for a year."""
 
 REMEMBERED = 1000
 """Messages whose ids are kept, to know one that comes again."""
+
+REPLAYED = 200
+"""Lines of the past that are kept, to find words of our own among them."""
 
 JOINS_AT_ONCE = 10
 """Channels in one JOIN, for no line to become too long."""
@@ -202,7 +206,8 @@ class ConnectionState:
 
     `encrypted` says whether the connection is; `introduced` whether PASS, NICK and USER are out.
     `lost_nick` is the nick we want while we have another, `nick_losses` how often it was taken
-    from us; `seen` has the last messages' ids with their targets. `refusals` are the channels that
+    from us; `seen` has the last messages' ids with their targets, `replayed` the last lines of the
+    past: folded target, words and time. `refusals` are the channels that
     do not let us in, `asked_channels` those that we have sent a JOIN for; both by folded name.
     `uninvited` are channels that we were sent to and are about to leave.
     While `is_attaching`, a bouncer tells us of the channels where it already is.
@@ -236,6 +241,7 @@ class ConnectionState:
         self.receipts = ReceiptTracker()
         self.is_attaching = False
         self.seen: dict[tuple[str, str], None] = {}
+        self.replayed: deque[tuple[str, str, datetime]] = deque(maxlen=REPLAYED)
         self.sent_lines = SentLines(now)
         self.multiline = MultilineAssembler()
         self.whois: dict[str, Whois] = {}

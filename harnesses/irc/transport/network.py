@@ -258,6 +258,12 @@ class Network:
                 return await self._client.lag() if self._client else None
         return None
 
+    async def has_replayed(self, target: str, text: str, since: datetime) -> bool:
+        """Return whether the server tells, by playing it back, that it has taken a line which we
+        have sent `since` then and of which the connection has not let us know."""
+        await self.lag()  # what it plays back comes before its next answer
+        return self._session.has_replayed(target, text, since)
+
     async def until_joined(self) -> None:
         """Wait until we are in every channel we want, however long one does not let us in."""
         await self.all_joined.wait()
