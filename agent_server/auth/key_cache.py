@@ -36,7 +36,8 @@ class ApiKeyCache:
         admin = settings.admin_key
         self._admin = digest(admin.get_secret_value()) if admin else None
         self._configured = {
-            digest(secret.get_secret_value()): Key(name) for name, secret in settings.keys.items()
+            digest(secret.get_secret_value()): Key(name, is_own=True)
+            for name, secret in settings.keys.items()
         }
         self._issued: Mapping[bytes, Key] = {}
         self.is_open = not self._has_configured

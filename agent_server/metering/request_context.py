@@ -20,10 +20,10 @@ from terrarium.usage import TokenUsage
 ANYBODY = Key("anonymous")
 """The sender of all requests to a server that has no keys."""
 
-ADMIN = Key("admin")
+ADMIN = Key("admin", is_own=True)
 """The sender of requests with `[server] admin_key`."""
 
-OURSELVES = Key("terrarium")
+OURSELVES = Key("terrarium", is_own=True)
 """The sender of the requests with which the server tests and measures its models."""
 
 LONGEST_SESSION = 256

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +31,8 @@ class Key:
     """An API key and its limits; None is no limit.
 
     `weight` is its share of the engine against other keys, `priority` the highest it can ask for,
-    `parallel` how many of its requests run at once.
+    `parallel` how many of its requests run at once. One that `is_own` is a tendril of whoever runs
+    the server, so that its prompts need not be kept from others of that kind; it is not issued.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Key:
     tokens_per_minute: int | None = None
     tokens_per_day: int | None = None
     parallel: int | None = None
+    is_own: bool = False
 
     @property
     def has_quotas(self) -> bool:
@@ -130,7 +132,8 @@ class Keys:
         return row is not None
 
 
-_COLUMNS = (*(field.name for field in fields(Key)), "digest", "hint", "created", "launch")
+_LIMITS = tuple(field.name for field in fields(Key) if field.name != "is_own")
+_COLUMNS = (*_LIMITS, "digest", "hint", "created", "launch")
 _MARKS = ", ".join(f":{each}" for each in _COLUMNS)
 _INSERT = f"INSERT INTO keys ({', '.join(_COLUMNS)}) VALUES ({_MARKS})"
 
@@ -141,7 +144,7 @@ def _new_secret() -> str:
 
 def _values(key: Key, secret: str, *, is_launch: bool) -> Mapping[str, Any]:
     return {
-        **asdict(key),
+        **{name: getattr(key, name) for name in _LIMITS},
         "digest": digest(secret),
         "hint": secret[: len(PREFIX) + 4],
         "created": to_micros(datetime.now(UTC)),
@@ -156,4 +159,4 @@ async def _announce(db: AsyncConnection) -> None:
 
 
 def _key(row: Row) -> Key:
-    return Key(**{field.name: row[field.name] for field in fields(Key)})
+    return Key(**{name: row[name] for name in _LIMITS}, is_own=bool(row["launch"]))

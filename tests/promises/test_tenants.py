@@ -14,7 +14,7 @@ import pytest
 from storage.usage.api_keys import Key
 from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.patience import PATIENCE
-from tests.kit.server_keys import make_keys
+from tests.kit.server_keys import bearer, key_table, make_keys
 
 pytest_plugins = ("tests.kit.engine",)
 
@@ -142,3 +142,28 @@ async def test_no_run_of_words_in_the_middle_is_told_to_another_key(
                 break
         else:
             raise AssertionError("a key's own words are not found again")
+
+
+async def test_without_a_key_nothing_is_told_of_what_tendrils_have_sent(
+    model_file: Path, tmp_path: Path
+) -> None:
+    model = {"path": str(model_file), "context": 512, "slots": 1, **QUIET}
+    text = SENTENCE.format("Remember", SECRET)
+    async with key_table(tmp_path) as table:
+        made = await table.replace_launch_keys([Key("irc"), Key("web")])
+    async with (
+        agent_server(model, {}, tmp_path) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        irc, web = (bearer(made[name]) for name in ("irc", "web"))
+        await cached(http, irc, text)
+        assert await cached(http, {}, text) == 0
+        # Tendrils share what is cached of their prompts, which have no salt that a model would read.
+        assert await cached(http, web, text) > TEMPLATE
+        issued = await make_keys(http, tmp_path, Key("ada"))
+        body = {"messages": [{"role": "user", "content": text}], "max_tokens": 1}
+        own, salted = [
+            (await http.post(CHAT, json=body, headers=sender)).json()["usage"]["prompt_tokens"]
+            for sender in (irc, issued["ada"])
+        ]
+        assert own < salted
