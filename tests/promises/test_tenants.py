@@ -158,7 +158,7 @@ async def test_without_a_key_nothing_is_told_of_what_tendrils_have_sent(
         irc, web = (bearer(made[name]) for name in ("irc", "web"))
         await cached(http, irc, text)
         assert await cached(http, {}, text) == 0
-        # Tendrils share what is cached of their prompts, which have no salt that a model would read.
+        # Tendrils share what is cached of their prompts, and no salt is in them.
         assert await cached(http, web, text) > TEMPLATE
         issued = await make_keys(http, tmp_path, Key("ada"))
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": 1}
