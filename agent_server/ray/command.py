@@ -74,7 +74,9 @@ def run(config: Config) -> None:
     from agent_server.ray.app import build
 
     address = config.section(ServerSettings)
-    ray.init(include_dashboard=False, log_to_driver=True, configure_logging=False)
+    # Without an address Ray would join whatever cluster was started last on this machine.
+    cluster = os.environ.get("RAY_ADDRESS") or "local"
+    ray.init(cluster, include_dashboard=False, log_to_driver=True, configure_logging=False)
     try:
         _exit_on_signals()  # Ray has put handlers of its own
         # The head node has the address of `[server]`; behind a balancer every node can listen.

@@ -29,8 +29,9 @@ log = structlog.get_logger()
 DEMAND = "demand"
 """The metric by which engines are scaled: requests of the model that run or wait."""
 
-ATTEMPTS = 8
-"""Engines that are asked for one answer before its first chunk."""
+ATTEMPTS = 100
+"""Engines that are asked for one answer before its first chunk: for 20 seconds, in which one that
+takes the place of another loads its model."""
 
 LOOK = 5.0
 """Seconds in which an engine must say whether it is ready."""
