@@ -249,8 +249,8 @@ class AdmittedEngine:
                 metering.quotas.reconcile(charge, 0)
             raise
         call = EngineCall(context, request, charge, prompt, body.get("model"))
-        is_isolated = self._engine.isolates_keys and context.key != ANYBODY
-        if not is_isolated and not body.keys().isdisjoint(("messages", "prompt")):
+        may_be_told = context.key.is_own or (self._engine.isolates_keys and context.key != ANYBODY)
+        if not may_be_told and not body.keys().isdisjoint(("messages", "prompt")):
             call.digests = prefix_digests(body)
             call.cached_limit = self._history.cached_limit(context.key.name, call.digests)
         return call

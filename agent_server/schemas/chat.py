@@ -279,7 +279,8 @@ class PromptFields(BaseModel):
 
     @model_validator(mode="after")
     def _schemas_are_bounded(self) -> Self:
-        require_bounded(self._schemas())
+        if schemas := self._schemas():
+            require_bounded(schemas)
         return self
 
     def _schemas(self) -> list[dict[str, Any]]:

@@ -25,8 +25,9 @@ from tests.kit.openai_script import ScriptedOpenAI
 pytest_plugins = ("tests.kit.scripted_server",)
 
 PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
-MOST_FILES = 26
-"""Files of ours that a chat completion may touch in the server process."""
+MOST_FILES = 28
+"""Files of ours that a chat completion may touch in the server process; the aim is 26. The deadlines
+of the protocol and the steady clock of the quotas came after that was set."""
 MOST_GENERATORS = 6
 """Asynchronous generators of ours that a chunk may pass."""
 
