@@ -26,8 +26,8 @@ pytest_plugins = ("tests.kit.scripted_server",)
 
 PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
 MOST_FILES = 28
-"""Files of ours that a chat completion may touch in the server process; the aim is 26. The deadlines
-of the protocol and the steady clock of the quotas came after that was set."""
+"""Files of ours that a chat completion may touch in the server process. The aim is 26; deadlines of
+the protocol and a steady clock for quotas were worth two more."""
 MOST_GENERATORS = 6
 """Asynchronous generators of ours that a chunk may pass."""
 
