@@ -1,9 +1,10 @@
-"""Several worker processes share the jobs of a file, and are killed over and over."""
+"""Several worker processes share the jobs of a store, and are killed over and over."""
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import random
 import signal
 from collections import Counter
@@ -15,23 +16,26 @@ import pytest
 
 from llm.scheduling.worker import Worker
 from storage.chat_log.event import Place
+from storage.db.address import Address
 from storage.db.database import Database
 from storage.queues.jobs import Job, Jobs
 from storage.queues.outbox import Outbox
 from terrarium.clock import SystemClock
 from tests.kit.patience import PATIENCE
+from tests.kit.stores import Stores
 
-JOBS, WORKERS, KILLS, KILLED_AT_ONCE = 2_000, 4, 10, 2
+JOBS = {"sqlite": 2_000, "postgres": int(os.environ.get("JOBS", "400"))}
+WORKERS, KILLS, KILLED_AT_ONCE = 4, 10, 2
 AT_ONCE = 4  # jobs of one worker
 PLACE = Place("irc", "#terrarium")
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
-def work(folder: Path, name: str) -> None:
+def work(address: Address, folder: Path, name: str) -> None:
     """Do jobs until killed: note the attempt, then say something once by its key."""
 
     async def run() -> None:
-        async with Database.open(folder / "jobs.db") as database:
+        async with Database.open(address) as database:
             jobs, outbox = Jobs(database, retry=timedelta(), max_attempts=50), Outbox(database)
 
             async def say(job: Job) -> None:
@@ -45,9 +49,9 @@ def work(folder: Path, name: str) -> None:
     asyncio.run(run())
 
 
-def start(folder: Path, name: str) -> BaseProcess:
+def start(address: Address, folder: Path, name: str) -> BaseProcess:
     """Start the worker of this name."""
-    process = CONTEXT.Process(target=work, args=(folder, name))
+    process = CONTEXT.Process(target=work, args=(address, folder, name))
     process.start()
     return process
 
@@ -55,30 +59,32 @@ def start(folder: Path, name: str) -> BaseProcess:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.server
-async def test_two_thousand_jobs_outlive_twenty_killed_workers(tmp_path: Path) -> None:
-    chance = random.Random(2026)
-    async with Database.open(tmp_path / "jobs.db") as database:
-        jobs = Jobs(database, max_attempts=50)
-        for number in range(JOBS):
+async def test_two_thousand_jobs_outlive_twenty_killed_workers(
+    stores: Stores, tmp_path: Path
+) -> None:
+    chance, address = random.Random(2026), stores("jobs")
+    async with Database.open(address) as database:
+        jobs, many = Jobs(database, max_attempts=50), JOBS[database.dialect]
+        for number in range(many):
             await jobs.add("say", {"n": number})
-        workers = {f"w{number}": start(tmp_path, f"w{number}") for number in range(WORKERS)}
+        workers = {f"w{each}": start(address, tmp_path, f"w{each}") for each in range(WORKERS)}
         try:
             for kill in range(KILLS):
-                await until_done(jobs, (kill + 1) * JOBS // (KILLS + 2))
+                await until_done(jobs, (kill + 1) * many // (KILLS + 2))
                 for name in chance.sample(sorted(workers), KILLED_AT_ONCE):
                     workers[name].kill()
                     await asyncio.to_thread(workers[name].join, PATIENCE)
                     assert workers[name].exitcode == -signal.SIGKILL
-                    workers[name] = start(tmp_path, name)
-            await until_done(jobs, JOBS)
+                    workers[name] = start(address, tmp_path, name)
+            await until_done(jobs, many)
         finally:
             for process in workers.values():
                 process.kill()
                 await asyncio.to_thread(process.join, PATIENCE)
-        assert Counter(job.state for job in await jobs.all()) == {"done": JOBS}
+        assert Counter(job.state for job in await jobs.all()) == {"done": many}
         said = [int(message.text) for message in await Outbox(database).list_unsent()]
-    assert sorted(said) == list(range(JOBS))  # none lost, none said twice
-    repeated = attempts(tmp_path) - JOBS
+    assert sorted(said) == list(range(many))  # none lost, none said twice
+    repeated = attempts(tmp_path) - many
     assert 0 <= repeated <= KILLS * KILLED_AT_ONCE * AT_ONCE  # only what was being done
 
 

@@ -1,0 +1,111 @@
+"""`terrarium up` does the same with files and with PostgreSQL, whatever people do with it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import psutil
+import pytest
+
+from storage.db.address import Address, PostgresSchema
+from tests.harnesses.core.launcher.test_up import FREE
+from tests.kit.command import begun, line_with, terrarium
+from tests.kit.gone import gone
+from tests.kit.irc_client import irc_client
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.stores import Stores
+
+
+@dataclass(frozen=True, slots=True)
+class Bot:
+    """A running bot: where IRC and the pages are."""
+
+    irc_port: int
+    web: str
+
+
+def storage_of(address: Address) -> Mapping[str, str]:
+    """Return the settings that say where everything is kept."""
+    return {"STORAGE_URL": address.url} if isinstance(address, PostgresSchema) else {}
+
+
+@asynccontextmanager
+async def up(data: Path, script: ScriptedOpenAI, storage: Mapping[str, str]) -> AsyncIterator[Bot]:
+    """Run `terrarium up`, and stop it with nothing left."""
+    settings = {"MODEL_UPSTREAM": script.url, **FREE, **storage}
+    async with begun("up", "--data", ".", cwd=data, **settings) as process:
+        ready = await line_with(process.stdout, "ready")
+        below = psutil.Process(process.pid).children(recursive=True)
+        irc = ready.split("IRC ")[1].split()[0].rpartition(":")[2]
+        yield Bot(int(irc), ready.split("web ")[1].split()[0])
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+        assert process.returncode == 0
+        await gone(below)
+
+
+@pytest.mark.slow
+async def test_a_question_a_search_a_reminder_a_stream_and_a_forgetting(
+    stores: Stores, tmp_path: Path
+) -> None:
+    storage = storage_of(stores("irc"))
+    async with ScriptedOpenAI() as script:
+        async with (
+            up(tmp_path, script, storage) as bot,
+            httpx2.AsyncClient(base_url=bot.web, trust_env=False, timeout=PATIENCE) as http,
+            http.stream("GET", "/api/stream") as stream,
+            irc_client(bot.irc_port, "ada") as ada,
+        ):
+            tail = stream.aiter_lines()
+            await ada.join("#terrarium")
+            await ada.settle()
+            if not any(" 353 " in line and "Terra" in line for line in ada.lines):
+                await ada.expect(r"^:Terra!\S+ JOIN ")
+            await ada.say("#terrarium", "the greenhouse pump starts at six")
+            await shown(tail, "the greenhouse pump starts at six")
+            script.say("Toads live in ponds.")
+            await ada.say("#terrarium", ".terrarium tell me a story about toads")
+            await ada.expect("ada: Toads live in ponds")
+            await ada.say("#terrarium", ".search pump")
+            await ada.expect("ada: .*the greenhouse pump starts at six")
+            found = (await http.get("/api/search", params={"q": "greenhou*"})).json()
+            assert "the greenhouse pump starts at six" in [hit["text"] for hit in found["results"]]
+            await ada.say("#terrarium", ".remind 1s to feed the toads")
+            await ada.expect("PRIVMSG #terrarium :ada: .*feed the toads")
+            await ada.say("#terrarium", ".remind 2h to close the window")
+            await ada.expect("(?i)i will remind you")
+        async with (
+            up(tmp_path, script, storage) as bot,
+            irc_client(bot.irc_port, "ada") as ada,
+        ):  # all of it is there again
+            await ada.join("#terrarium")
+            await ada.settle()
+            await ada.say("#terrarium", ".reminders")
+            await ada.expect("close the window")
+            await ada.say("#terrarium", ".search pump")
+            await ada.expect("the greenhouse pump starts at six")
+            await ada.say("#terrarium", ".forget me")
+            asked = await ada.expect(r"write within two minutes: (\.forget me \w+)")
+            await ada.say("#terrarium", asked[1])
+            await ada.expect(r"Forgotten: \d+ events of yours")
+        done = await terrarium(
+            "logs", "export", "--private", "--data", ".", cwd=tmp_path, **storage
+        )
+    assert "greenhouse" not in done.out
+    assert (tmp_path / "irc.db").exists() is not bool(storage)
+    assert b"greenhouse" not in stores.raw()
+
+
+async def shown(tail: AsyncIterator[str], text: str) -> None:
+    """Wait until a line comes over the live stream."""
+    async for line in tail:
+        if line.startswith("data: ") and (event := json.loads(line[6:])) and event["text"] == text:
+            return
+    raise AssertionError(f"the stream ended without {text!r}")
