@@ -18,7 +18,7 @@ from harnesses.core.launcher.lock import hold_lock
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.tendril.status import ProcessState, reports
 from storage.db.address import Address, PostgresSchema
-from storage.db.database import Database
+from storage.db.database import NEEDS_EXTRA, Database
 from storage.db.neighbours import other_files
 from storage.settings import StorageSettings, log_path
 from storage.transfer.transfer import Transfer
@@ -120,8 +120,10 @@ def _files(config: Config) -> Iterator[tuple[str, Path]]:
 
 
 async def _schemas(url: str) -> Sequence[PostgresSchema]:
-    from storage.db.postgres.reading import schemas
-
+    try:
+        from storage.db.postgres.reading import schemas
+    except ImportError as error:
+        raise TendrilError(NEEDS_EXTRA) from error
     return await asyncio.to_thread(schemas, url)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "to_micros",
 ]
 
+NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install 'terrarium[postgres]'"
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -78,9 +79,7 @@ class Database:
             try:
                 from storage.db.postgres.backend import PostgresBackend
             except ImportError as error:
-                raise Unavailable(
-                    "storage on PostgreSQL needs the extra: pip install 'terrarium[postgres]'"
-                ) from error
+                raise Unavailable(NEEDS_EXTRA) from error
             opening = PostgresBackend.open(address, patience=patience)
         async with opening as backend:
             yield cls(address, backend)
