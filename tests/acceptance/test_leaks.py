@@ -119,6 +119,7 @@ def addresses(ids: list[int]) -> Iterator[str]:
     routes = [route for router in (api.router, *PAGES) for route in router.routes]
     values = {
         "id": [str(number) for number in ids],
+        "event_id": [str(number) for number in ids],
         "network": ["irc"],
         "name": ["%23red", "%23green", "bob"],
         "nick": list(PEOPLE.values()),

@@ -106,7 +106,7 @@ async def test_the_model_uses_a_public_server(tmp_path: Path, name: str) -> None
         async with asyncio.timeout(2 * PATIENCE):
             said = "Not yet."
             while said == "Not yet.":  # until the program has started, which nothing announces
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(2.5)  # who asks faster is told to wait
                 asked = await client.call_tool("ask", {"question": "What do you find?"})
                 said = value(asked)["answer"]
         result = script.requests[-1]["messages"][-1]["content"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from re import fullmatch
+from re import escape, fullmatch
 
+from llm.prompt.log_window import PROGRESS
 from storage.chat_log.event import EVERYTHING
 from storage.log import Query
 from tests.kit.irc_client import IrcClient, irc_client
@@ -19,7 +20,8 @@ NOBODY = "http://127.0.0.1:9"
 async def told(client: IrcClient, words: str, target: str = "Terra") -> str:
     """Say `words` and return the text that the bot answers, said or as a notice."""
     await client.say(target, words)
-    return (await client.expect(r":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(.*)$"))[1]
+    said = rf":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(?!.*{escape(PROGRESS)}$)(.*)$"
+    return (await client.expect(said))[1]
 
 
 async def renamed(client: IrcClient, nick: str) -> None:
@@ -56,8 +58,9 @@ async def test_a_private_conversation_belongs_to_the_account_that_has_it_under_a
         config = irc_config(tmp_path, network.ircd.port, NOBODY)
         async with irc_tendril(config), irc_client(network.ircd.port, "mallory") as mallory:
             assert "tea is oolong" in await told(owner, ".remember tea oolong")
+            await told(owner, "is oolong a green tea?")
             await renamed(owner, "elsewhere")
-            assert "remember tea" in await told(owner, ".search oolong")
+            assert "is oolong a green tea" in await told(owner, ".search oolong")
             await renamed(mallory, "Account")
             assert await told(mallory, ".recall") == "I remember no facts about you here."
             assert await told(mallory, ".search oolong") == "Nothing found."

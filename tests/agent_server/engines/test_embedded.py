@@ -140,7 +140,10 @@ async def test_a_prompt_whose_oldest_lines_were_left_out_is_not_read_anew(
     lines = [f"<bob> this is line {number} of what we say here" for number in range(16)]
     cached = []
     model = {"path": str(model_file), "context": 1024, "slots": 2, "threads": 1}
-    async with agent_server(model) as url, httpx2.AsyncClient(timeout=PATIENCE) as http:
+    async with (
+        agent_server(model, {"admin_key": "admin-key"}) as url,
+        httpx2.AsyncClient(headers={"authorization": "Bearer admin-key"}, timeout=PATIENCE) as http,
+    ):
         for shown in (lines, lines[6:]):
             messages = [
                 {"role": "system", "content": "Be kind."},

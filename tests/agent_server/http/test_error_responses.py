@@ -227,12 +227,12 @@ async def test_tokenize_refuses_by_the_name_of_the_field(
 
 
 async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -> None:
-    server = {"admin_key": "s3cret", "host": "0.0.0.0"}
+    server = {"admin_key": "s3cret-key", "host": "0.0.0.0"}
     async with (
         agent_server({"upstream": script.url}, server) as url,
         httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
-        for given in ({}, {"authorization": "Bearer nope"}, {"authorization": "s3cret"}):
+        for given in ({}, {"authorization": "Bearer nope"}, {"authorization": "s3cret-key"}):
             for path in (CHAT, "/v1/models", "/v1/generate", "/tokenize", "/v1/other"):
                 answer = await client.post(path, json=GOOD, headers=given)
                 assert answer.status_code == 401
@@ -240,7 +240,7 @@ async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -
                 assert answer.headers["www-authenticate"] == "Bearer"
         for path in ("/docs", "/redoc", "/openapi.json", "/usage", "/anything", "/health/", "/"):
             assert (await client.get(path)).status_code == 401
-        right = {"authorization": "Bearer s3cret"}
+        right = {"authorization": "Bearer s3cret-key"}
         assert (await client.get("/openapi.json", headers=right)).status_code == 200
         for path in ("/docs", "/redoc"):  # they would load scripts from elsewhere
             assert (await client.get(path, headers=right)).status_code == 404

@@ -159,6 +159,7 @@ async def test_when_a_node_dies_no_request_fails_before_its_first_byte(
 ) -> None:
     async with load(openai) as clients:
         await clients.answered(CLIENTS)
+        await cluster.until_replicas("engine-terra", 2)
         cluster.kill_node_of(cluster.beside_head("engine-terra"))
         await clients.answered(CLIENTS * AFTER)
         await cluster.until_replicas("engine-terra", 2)

@@ -61,7 +61,14 @@ async def call(servers: McpServers, name: str, limit: float = PATIENCE, **given:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "mcp_server" in str(each.cmdline())]
+    return [each for each in psutil.Process().children() if "mcp_server" in _command(each)]
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return str(process.cmdline())
+    except psutil.NoSuchProcess:  # also one that has ended and was not waited for
+        return ""
 
 
 async def test_its_tools_are_offered_under_its_name_and_called() -> None:

@@ -118,7 +118,7 @@ async def everything(database: Database) -> list[object]:
     log, query = ChatLog(database), Query(scope=EVERYTHING, limit=20_000)
     return [
         [replace(event, text=event.text.replace("\0", "�")) for event in await log.find(query)],
-        await log.stats(query, 3),  # of those who said one line each any may come first
+        await log.stats(query, 2),  # of those who said one line each any may come first
         await log.heat_map(query),
         await log.channels(EVERYTHING),
         await log.person(EVERYTHING, "bob"),
