@@ -38,7 +38,7 @@ BACKGROUND = 0.2  # share of the requests
 SECONDS, WARM = 300.0, 60.0  # simulated; what happens before is not counted
 LARGE = 100  # tendrils, which have about half of all channels
 FLOODERS, OUTSTANDING = 100, 20
-BACKLOGGED = 24  # answers of each tendril, when all of them always wait
+BACKLOGGED = (8, 24)  # answers of each tendril, when all of them always wait
 
 
 @dataclass(slots=True)
@@ -191,11 +191,12 @@ async def figures() -> AsyncIterator[Figure]:
         yield figure
     calm = percentile(waits["load 0.8"], 0.99)
     others = percentile(flooded.waits["small", False], 0.99)
-    yield Figure("flood: small tendrils' wait, p99, more by", others - calm, "s", _mean_seconds())
+    yield Figure("flood: small tendrils' wait, p99, more by", others - calm, "s", 1.0)
     flood = [tokens for key, tokens in flooded.tokens.items() if key.startswith("flood")]
     yield Figure("flood: largest share / smallest", max(flood) / min(flood), "x", 1.2)
-    for figure in _backlogged():
-        yield figure
+    for answers in BACKLOGGED:
+        for figure in _backlogged(answers):
+            yield figure
     for figure in _memory():
         yield figure
 
@@ -239,8 +240,9 @@ def _flooded(crowd: Crowd) -> Outcome:
     return fleet.run(SECONDS)
 
 
-def _backlogged() -> list[Figure]:
+def _backlogged(answers: int) -> list[Figure]:
     """Every tendril always has two requests waiting; of every fourth the weight is 3."""
+    name = f"all wait, {answers} answers each"
     round_seconds = _mean_seconds() * TENDRILS / PLACES
     fleet = Fleet(waiting=3 * TENDRILS, warm=0.0)
     weights = {f"tendril {number}": 1.0 if number % 4 else 3.0 for number in range(TENDRILS)}
@@ -248,15 +250,15 @@ def _backlogged() -> list[Figure]:
     for key, weight in weights.items():
         for _ in range(2):
             fleet.at(0.0, lambda key=key, weight=weight: fleet.ask(key, weight=weight))  # type: ignore[misc]
-    outcome = fleet.run(BACKLOGGED * round_seconds)
+    outcome = fleet.run(answers * round_seconds)
     shares = [outcome.tokens[key] / weight for key, weight in weights.items()]
     heavy = [outcome.tokens[key] for key, weight in weights.items() if weight > 1]
     light = [outcome.tokens[key] for key, weight in weights.items() if weight == 1]
     return [
-        Figure("all wait: tokens by weight, p99 / p1", _spread(shares), "x", 1.5),
-        Figure("all wait: largest share / smallest", max(shares) / min(shares), "x"),
-        Figure("all wait: weight 3 / weight 1", mean(heavy) / mean(light), "x", 3.3, 2.7),
-        Figure("all wait: a decision", 1e6 * outcome.seconds / outcome.decisions, "us"),
+        Figure(f"{name}: tokens by weight, p99 / p1", _spread(shares), "x", 1.5),
+        Figure(f"{name}: largest share / smallest", max(shares) / min(shares), "x"),
+        Figure(f"{name}: weight 3 / weight 1", mean(heavy) / mean(light), "x", 3.3, 2.7),
+        Figure(f"{name}: a decision", 1e6 * outcome.seconds / outcome.decisions, "us"),
     ]
 
 
