@@ -71,7 +71,8 @@ class TokenCountResult:
 class RequestOptions:
     """The options of all requests of one run.
 
-    None and "" are "as configured"; `max_tokens` and `limit` bound the answer. `purpose` is
+    None and "" are "as configured"; `max_tokens` and `limit` bound the answer, and
+    `decode_entities` makes characters of the HTML entities in it. `purpose` is
     what its tokens are accounted under ("answer", or a kind of work beside answers, as "summary",
     "facts", "review"), and `room` where. `person` and `channel` are pseudonyms by which the server
     keeps their budgets apart; `sees` tells that the model takes images.
@@ -87,6 +88,7 @@ class RequestOptions:
     temperature: float | None = None
     max_tokens: int | None = None
     limit: AnswerLimit | None = None
+    decode_entities: bool = False
     sees: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -178,7 +180,11 @@ class AgentClient:
 
         async def attempt() -> None:
             utterance = StreamParser(
-                tools, messages, limit=options.limit, data=response_format is not None
+                tools,
+                messages,
+                limit=options.limit,
+                decode_entities=options.decode_entities,
+                data=response_format is not None,
             )
             tried.append(ResponseAccumulator(on_text, utterance, messages))
             await self._stream(body, options, tried[-1])

@@ -1,7 +1,7 @@
 """The stream of a model's answer, parted into text for people, thoughts and tool calls.
 
 `StreamParser` passes each piece through the parsers in this order: thoughts, tool calls, the
-structured output, then `PromptEchoFilter` and `SentenceLimit`.
+structured output, `HtmlEntityDecoder`, then `PromptEchoFilter` and `SentenceLimit`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from llm.messages.message import Message, Status, ToolCall
+from llm.parsing.html_entities import HtmlEntityDecoder
 from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
 from llm.parsing.tool_call_formats import ToolCallFormats
 from llm.parsing.tool_calls import ToolCallParser
@@ -279,7 +280,8 @@ class StreamParser:
 
     Think blocks are taken out first, then calls of the tools in `schemas`, then the object that an
     answer may be, then what belongs to the `prompt`, then what is beyond the `limit`; where the
-    answer was asked for as `data`, only the first. Any cut of a stream gives the same.
+    answer was asked for as `data`, only the first. `decode_entities`: HTML entities become
+    characters, before the prompt is looked for. Any cut of a stream gives the same.
     """
 
     def __init__(
@@ -288,12 +290,14 @@ class StreamParser:
         prompt: Sequence[Message] = (),
         *,
         limit: AnswerLimit | None = None,
+        decode_entities: bool = False,
         data: bool = False,
     ) -> None:
         self._data = data
         self._thinking = ThinkSplitter()
         self._calling = ToolCallParser(ToolCallFormats.from_schemas(schemas))
         self._answering = OutputSplitter()
+        self._entities = HtmlEntityDecoder(prompt) if decode_entities else None
         self._filter = PromptEchoFilter(prompt)
         self._limit = SentenceLimit(limit)
         self.shown = ""
@@ -332,6 +336,8 @@ class StreamParser:
         if self._data:
             return self._show(parted.shown)
         answer = self._answering.feed(self._calling.feed(parted.shown))
+        if self._entities:
+            answer = self._entities.feed(answer)
         return self._show(self._limit.feed(self._filter.feed(answer)))
 
     def finish(self) -> str:
@@ -342,6 +348,8 @@ class StreamParser:
             return self._show(parted.shown)
         called = self._calling.feed(parted.shown) + self._calling.finish()
         answer = self._answering.feed(called) + self._answering.finish()
+        if self._entities:
+            answer = self._entities.feed(answer) + self._entities.finish()
         rest = self._limit.feed(self._filter.feed(answer) + self._filter.finish())
         return self._show(rest + self._limit.finish())
 

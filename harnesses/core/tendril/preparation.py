@@ -59,8 +59,8 @@ async def choose_model(
         max_tokens=persona.max_tokens,
     )
     card = await tendril.catalog.card(options.model)
-    options = replace(options, sees=card is not None and card.sees)
     budget = PromptBudget.from_card(card)
+    options = replace(options, sees=card is not None and card.sees, decode_entities=budget.is_small)
     if request.profile == "job":
         budget = replace(budget, tokens=None, is_small=False, is_tiny=False)
     if budget.is_small:
