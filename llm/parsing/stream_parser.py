@@ -25,6 +25,9 @@ _NO_END = re.compile(
 )
 
 
+_ANNOUNCED = re.compile(r":[*_]*\s*\Z")
+_FENCED = "```"
+
 _ADDED_CLAUSE = re.compile(
     r"\A(?!\s*(?:according|after|although|as|at|before|because|by|during|for|from|if|in|of|on|over"
     r"|since|to|under|well|when|while|with|yes|no)\b)\s*(?:[^\s,]+\s+){2,}[^\s,]+"
@@ -44,12 +47,16 @@ class AnswerLimit:
 
 
 class SentenceLimit:
-    """Passes on the part of one answer within a limit as it streams; None: all of it."""
+    """Passes on the part of one answer within a limit as it streams; None: all of it.
+
+    A sentence is whole: with what a colon at its end announces, and with all of its code.
+    """
 
     def __init__(self, limit: AnswerLimit | None) -> None:
         self._limit = limit
         self._left = limit.sentences if limit else 0
         self._held = ""
+        self._in_code = False
         self.has_ended = False
 
     def feed(self, text: str) -> str:
@@ -61,6 +68,9 @@ class SentenceLimit:
         while not self.has_ended and (end := _END.search(self._held)):
             sentence, self._held = self._held[: end.end()], self._held[end.end() :]
             out += self._main_clause(sentence)
+            self._in_code ^= sentence.count(_FENCED) % 2 == 1
+            if self._in_code or _ANNOUNCED.search(sentence):
+                continue
             if (out.strip() or end[0].strip()) and not _NO_END.search(sentence):
                 self._left -= 1
                 self.has_ended = self._left <= 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llm.client.response import ModelCard
 from llm.parsing.stream_parser import AnswerLimit
-from llm.prompt.question_cues import wants_long_answer
+from llm.prompt.question_cues import asks_how, wants_long_answer
 
 _FRESH_SECONDS = 1.5  # of reading that a person may have to wait for
 _LEAST = 500  # tokens; a slow machine still has to see the talk that a question belongs to
@@ -20,6 +20,7 @@ _USED_WELL = (
 
 _SMALL = 1_000_000_000  # parameters, below which explanations and tags do more harm than good
 _TINY_SENTENCES, _SMALL_SENTENCES, _LONG_ANSWER = 1, 2, 4
+_STEPS = 2  # sentences; from the third on a small model invents the steps
 _TINY = 300_000_000  # parameters, below which a model retells wrongly what it has just read
 
 
@@ -43,6 +44,8 @@ class PromptBudget:
         to a right sentence ("Paris, which ...") is mostly wrong."""
         if not self.is_small:
             return None
+        if asks_how(question):
+            return AnswerLimit(_STEPS)
         if wants_long_answer(question):
             return AnswerLimit(_LONG_ANSWER)
         if self.is_tiny:

@@ -41,8 +41,12 @@ _ABOUT_TALK = re.compile(
 )
 _LONG_ANSWER = re.compile(
     r"^\W*(?:(?:please|can you|could you) )?(?:tell|write|explain|describe|list|give me|compare"
-    r"|name (?:some|three|\d)|why|how (?:do|does|did|to|can|should)|what are|summar\w+|erkläre?"
-    r"|schreib)\b",
+    r"|name (?:some|three|\d)|why|what are|summar\w+|erkläre?|schreib)\b",
+    re.IGNORECASE,
+)
+_HOW_TO = re.compile(
+    r"^\W*(?:(?:please|can you|could you) )?(?:(?:tell|show|teach|explain to) \w+ |explain |describe )?"
+    r"(?:how (?:do|does|did|to|can|could|should|would)|wie (?:mach\w*|kann|koch\w*|geht|soll\w*))\b",
     re.IGNORECASE,
 )
 _LONGEST = 9  # words; a longer question says itself what it is about
@@ -69,6 +73,11 @@ def is_about_time(question: str) -> bool:
 def wants_long_answer(question: str) -> bool:
     """Return whether one sentence is too little of an answer: a story, a list, an explanation."""
     return _LONG_ANSWER.search(question) is not None
+
+
+def asks_how(question: str) -> bool:
+    """Return whether a question asks for a way to do something, or how something works."""
+    return _HOW_TO.search(question) is not None
 
 
 def is_about_talk(question: str) -> bool:

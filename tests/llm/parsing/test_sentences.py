@@ -22,6 +22,21 @@ from llm.parsing.stream_parser import AnswerLimit, SentenceLimit
         ("No end", "No end", "No end"),
         ("A list\n\nfollows. More", "A list", "A list\n\nfollows."),
         ("1. One thing. Two", "1. One thing.", "1. One thing. Two"),
+        (
+            "Do this:\n\n1. Boil it.\n2. Drink it. Well.",
+            "Do this:\n\n1. Boil it.",
+            "Do this:\n\n1. Boil it.\n2. Drink it.",
+        ),
+        (
+            "**Steps:**\n\nBoil it. Or not.",
+            "**Steps:**\n\nBoil it.",
+            "**Steps:**\n\nBoil it. Or not.",
+        ),
+        (
+            "So:\n\n```\na = 1. # x! y\n\nb\n```\n\nThat is it. Yes.",
+            "So:\n\n```\na = 1. # x! y\n\nb\n```",
+            "So:\n\n```\na = 1. # x! y\n\nb\n```\n\nThat is it.",
+        ),
     ],
 )
 def test_it_ends_after_so_many_sentences(text: str, one: str, two: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.prompt.question_cues import goes_on, is_about_time
+from llm.prompt.question_cues import asks_how, goes_on, is_about_time
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,21 @@ def test_it_is_about_time() -> None:
     assert is_about_time("what day is it today?")
     assert is_about_time("how old is the moon?")
     assert not is_about_time("what is the capital of France?")
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("how do I make tea?", True),
+        ("please tell me how to cook rice", True),
+        ("can you explain to me how to tie a tie?", True),
+        ("how does a fridge work?", True),
+        ("wie kann ich Reis kochen?", True),
+        ("how many legs does a spider have?", False),
+        ("how old is the moon?", False),
+        ("explain gravity", False),
+        ("tell me a story about a fox who learned how to swim", False),
+    ],
+)
+def test_it_asks_how(text: str, how: bool) -> None:
+    assert asks_how(text) is how

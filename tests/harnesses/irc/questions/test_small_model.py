@@ -61,6 +61,16 @@ async def test_a_tiny_model_gets_the_question_alone_and_answers_in_one_sentence(
         assert "tools" not in request
 
 
+@pytest.mark.parametrize("card", [TINY, SMALL])
+async def test_instructions_end_after_two_whole_sentences(
+    card: dict[str, int], tmp_path: Path
+) -> None:
+    async with scripted(tmp_path, card) as (alice, script):
+        script.say("Boil water, which is wet. Pour it on the leaves.\n\nThen bake it. Eat it.")
+        answer = await ask(alice, ".terrarium how do I make tea?")
+        assert answer == "Boil water, which is wet. Pour it on the leaves."
+
+
 async def test_a_small_model_is_shown_the_line_and_its_answer_ends_with_it(tmp_path: Path) -> None:
     async with scripted(tmp_path, SMALL) as (alice, script):
         await alice.say(ROOM, FACT)
