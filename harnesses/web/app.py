@@ -18,6 +18,7 @@ from harnesses.web.api import routes as api
 from harnesses.web.app_state import AppState
 from harnesses.web.auth.middleware import SecurityMiddleware
 from harnesses.web.auth.tokens import AccessTokens
+from harnesses.web.http.body_limit import BodySizeLimit
 from harnesses.web.http.compression import Compression
 from harnesses.web.http.cors import Cors
 from harnesses.web.http.etag import ETag
@@ -34,6 +35,9 @@ from harnesses.web.pages import (
     search,
     statistics,
 )
+
+LONGEST_BODY = chat.LONGEST_IMAGE + 64 * 1024
+"""Bytes of a request: a question with an image is the longest that there is."""
 
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """What was said on the public channels: to read, to search, to follow live.
@@ -77,6 +81,7 @@ def create_app(state: AppState) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.site = state
+    app.add_middleware(BodySizeLimit, most=LONGEST_BODY)
     app.add_middleware(ETag)
     app.add_middleware(Compression)
     app.add_middleware(SecurityMiddleware, tokens=tokens, logins=state.logins)

@@ -45,8 +45,10 @@ _LONG_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _HOW_TO = re.compile(
-    r"^\W*(?:(?:please|can you|could you) )?(?:(?:tell|show|teach|explain to) \w+ |explain |describe )?"
-    r"(?:how (?:do|does|did|to|can|could|should|would)|wie (?:mach\w*|kann|koch\w*|geht|soll\w*))\b",
+    r"^\W*(?:(?:please|can you|could you) )?"
+    r"(?:(?:tell|show|teach|explain to) \w+ |explain |describe )?"
+    r"(?:how (?:do|does|did|to|can|could|should|would)"
+    r"|wie (?:mach\w*|kann|koch\w*|geht|soll\w*))\b",
     re.IGNORECASE,
 )
 _LONGEST = 9  # words; a longer question says itself what it is about

@@ -35,7 +35,7 @@ from llm.messages.image import MOST_BYTES, Image
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
 _YEAR = 365 * 86400
-_LONGEST_IMAGE = -(-MOST_BYTES // 3) * 4  # characters of base64
+LONGEST_IMAGE = -(-MOST_BYTES // 3) * 4  # characters of base64
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
@@ -45,7 +45,7 @@ class ChatQuestion(BaseModel):
     """The form of the chat box."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
-    image: Annotated[str, Field(max_length=_LONGEST_IMAGE)] | None = Field(
+    image: Annotated[str, Field(max_length=LONGEST_IMAGE)] | None = Field(
         None, description="a PNG, JPEG, GIF or WebP file in base64"
     )
 

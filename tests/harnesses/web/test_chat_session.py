@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from harnesses.web.app import LONGEST_BODY
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, excerpt, web_site
@@ -37,6 +39,25 @@ async def test_an_answer_comes_in_pieces_and_then_formatted(tmp_path: Path) -> N
         question = script.requests[0]["messages"][-1]
         assert question["role"] == "user"
         assert question["content"].endswith("what is new?")
+
+
+async def test_a_body_that_is_too_long_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    long = b'{"text": "' + b"x" * LONGEST_BODY + b'"}'
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(long), 2**16):
+            yield long[start : start + 2**16]
+
+    async with web_site(tmp_path) as site:
+        for content in (long, pieces()):  # with its length, and without
+            headers = {"content-type": "application/json"}
+            answer = await site.http.post("/chat", content=content, headers=headers)
+            assert answer.status_code == 413
+            error = answer.json()["error"]
+            assert error["type"] == "request_entity_too_large"
+            assert f"longer than {LONGEST_BODY} bytes" in error["message"]
+        answer = await site.http.post("/chat", json={"text": "x" * 5_000})
+        assert answer.status_code == 422  # short enough to be read
 
 
 async def test_each_browser_has_a_conversation_of_its_own(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""HTML entities of small models become characters, but not in code and not where they are quoted."""
+"""HTML entities of small models become characters, except in code and where they are quoted."""
 
 from __future__ import annotations
 

@@ -1,0 +1,43 @@
+"""The limit of request bodies, which are parsed as a whole."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from harnesses.web.auth.middleware import refuse
+
+
+class BodySizeLimit:
+    """ASGI middleware: answers 413 to a body that is longer than `most` bytes, declared or not."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+        self._advice = f"The request is longer than {most} bytes; send a shorter text or image."
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that declares too much, and count what the others send."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdigit() and int(declared) > self._most:
+            refusal = refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._advice)
+            await refusal(scope, receive, send)
+            return
+        seen = 0
+
+        async def count_bytes() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._most:
+                # The one kind of exception that FastAPI lets pass while it reads a body.
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._advice)
+            return message
+
+        await self._app(scope, count_bytes, send)
