@@ -15,8 +15,8 @@ from benchmarks.replay import BOT, Asked, Channel
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import AgentClient, RequestOptions
-from llm.messages.log_format import render_block
 from llm.messages.message import Message
+from llm.messages.prompt_text import render_block
 from llm.prompt.log_window import LogWindow
 from llm.prompt.persona import Persona
 from llm.threads.channel_threads import ChannelThreads

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harnesses.core.tendril.base import Tendril as Tendril
     from harnesses.core.tendril.turn_request import TurnRequest as TurnRequest
     from harnesses.core.tendril.turn_result import TurnResult as TurnResult
-    from llm.messages.escaping import escape_tags as escape_tags
+    from llm.messages.prompt_text import escape_tags as escape_tags
     from llm.tools.toolbox import ToolError as ToolError
     from llm.tools.toolbox import tool as tool
     from storage.chat_log.event import Identity as Identity
@@ -45,7 +45,7 @@ _MODULES = {
     "ToolError": "llm.tools.toolbox",
     "TurnRequest": "harnesses.core.tendril.turn_request",
     "TurnResult": "harnesses.core.tendril.turn_result",
-    "escape_tags": "llm.messages.escaping",
+    "escape_tags": "llm.messages.prompt_text",
     "tool": "llm.tools.toolbox",
 }
 

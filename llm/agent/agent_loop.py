@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import structlog
 from pydantic import Field
 
-from llm.agent.guardrails import Guardrails
-from llm.agent.limits import RunBudget, RunLimits
+from llm.agent.guardrails import Guardrails, RunBudget, RunLimits
 from llm.agent.outcome import Deferral, Outcome
 from llm.agent.tool_executor import ToolExecutor
 from llm.agent.trace import Trace, now

@@ -9,9 +9,9 @@ import structlog
 
 from llm.agent.guardrails import CallDecision, Guardrails, Key, canonical
 from llm.agent.trace import Trace, now
-from llm.messages.escaping import escape_tags
 from llm.messages.image import Image
 from llm.messages.message import Message, ToolCall
+from llm.messages.prompt_text import escape_tags
 from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolResult, error_result
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from llm.intents.forms import WHOLE
 from llm.scheduling.time_phrases import without_time
-from llm.skills.phrasing import forms, found_in, plain, wish_in
+from llm.skills.hint import forms, found_in, plain, wish_in
 
 
 @dataclass(frozen=True, slots=True)

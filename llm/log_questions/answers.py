@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from itertools import zip_longest
 
-from llm.log_questions.parser import LogQuestion, Wish, read_log_question
-from llm.log_questions.time_spans import ALL_TIME
+from llm.log_questions.parser import ALL_TIME, LogQuestion, Wish, read_log_question
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
 from storage.passages.passages import PEOPLE, LineFilter, Passage

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from llm.client.client import AgentClient
-from llm.client.model_catalog import ModelCatalog
+from llm.client.client import AgentClient, ModelCatalog
 from llm.memory.consolidation import Consolidator
 from llm.memory.room import RoomMemory
 from llm.memory.schedule import MemoryScheduler
-from llm.memory.search import MemorySearch
-from llm.memory.services import MemoryServices
+from llm.memory.services import MemorySearch, MemoryServices
 from llm.scheduling.worker import Handler
 from storage.db.database import Database
 from storage.memory.deletion import TEND

@@ -19,10 +19,9 @@ from pydantic import BaseModel, Field
 from llm.memory.personal import PersonalMemory
 from llm.memory.prompts import LONGEST_KEY, LONGEST_SUMMARY, key_of, one_line
 from llm.memory.schedule import MemoryScheduler
-from llm.memory.search import MemorySearch
-from llm.memory.services import MemoryServices
+from llm.memory.services import MemorySearch, MemoryServices
 from llm.messages.errors import Unreachable
-from llm.messages.sections import PromptSection
+from llm.messages.prompt_text import PromptSection
 from llm.tools.toolbox import tool
 from storage.db.errors import StorageError
 from storage.memory.consolidation_state import RoomMemorySnapshot

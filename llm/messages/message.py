@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from llm.messages.escaping import escape_tags
+from llm.messages.prompt_text import escape_tags
+from storage.chat_log.pending_event import PendingEvent
 from terrarium.usage import TokenUsage
 
 Status = Literal["active", "awaiting_answer", "closed", "idle"]
@@ -115,3 +116,30 @@ def _neutral_in(value: Any) -> Any:
         case dict():
             return {escape_tags(key): _neutral_in(item) for key, item in value.items()}
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, and the person who asks it.
+
+    `pending_event` is the one, on its way into the log, that holds a question which joins another
+    one.
+    """
+
+    who: str
+    text: str
+    pending_event: PendingEvent | None = None
+
+    async def wait_logged(self) -> None:
+        """Wait until its line is in the log."""
+        if self.pending_event:
+            await self.pending_event.wait_visible()
+
+    def message(self) -> Message:
+        """Return the question as a message to be stored; await `wait_logged` before."""
+        message: Message = {"role": "user", "content": self.text, "name": self.who}
+        return (
+            message | {"anchor": self.pending_event.id}
+            if self.pending_event and self.pending_event.id
+            else message
+        )

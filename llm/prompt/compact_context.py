@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from llm.messages.errors import ContextTooLong
-from llm.messages.escaping import escape_tags
 from llm.messages.message import Message
+from llm.messages.prompt_text import escape_tags
 from llm.prompt.budget import PromptBudget
 from llm.prompt.context_manager import Counter, PromptInput
 from llm.prompt.question_cues import goes_on, is_about_talk, is_about_time

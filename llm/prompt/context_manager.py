@@ -13,11 +13,16 @@ from datetime import UTC, datetime
 
 from llm.client.client import TokenCountResult
 from llm.messages.errors import ContextTooLong
-from llm.messages.escaping import escape_tags
-from llm.messages.log_format import EARLIER, render_block, render_line
-from llm.messages.message import Message
-from llm.messages.sections import PromptSection, render_sections, within
-from llm.messages.user_message import Question
+from llm.messages.message import Message, Question
+from llm.messages.prompt_text import (
+    EARLIER,
+    PromptSection,
+    escape_tags,
+    render_block,
+    render_line,
+    render_sections,
+    within,
+)
 from llm.prompt.log_window import EventSlice, LogWindow, WindowContents
 from storage.chat_log.event import Event
 from storage.memory.conversations import Conversations, PromptWindow, Turn

@@ -11,7 +11,7 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.messages.escaping import escape_tags
+from llm.messages.prompt_text import escape_tags
 from terrarium.config import ConfigError
 from terrarium.front_matter import NAME, parse
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.messages.sections import PromptSection
+from llm.messages.prompt_text import PromptSection
 from llm.skills.registry import Skill, SkillRegistry
 from llm.tools.toolbox import ToolError, tool
 from storage.memory.taught_skills import SkillTable, TaughtSkill

@@ -13,7 +13,7 @@ from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.turn_request import TurnRequest
 from llm.client.client import AgentClient
 from llm.client.settings import AgentSettings
-from llm.messages.user_message import Question
+from llm.messages.message import Question
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Place
 from storage.db.database import Database

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks
-from llm.agent.limits import Profile, RunLimits
+from llm.agent.guardrails import Profile, RunLimits
 from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings

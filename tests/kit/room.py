@@ -10,9 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from llm.client.client import TokenCountResult
-from llm.messages.message import Message, wire
-from llm.messages.sections import PromptSection
-from llm.messages.user_message import Question
+from llm.messages.message import Message, Question, wire
+from llm.messages.prompt_text import PromptSection
 from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow
 from llm.threads.channel_threads import ChannelThreads

@@ -16,7 +16,7 @@ from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import NO_REPLY, TurnResult
 from llm.memory.room import RoomMemory
 from llm.messages.errors import ModelError
-from llm.messages.user_message import Question
+from llm.messages.message import Question
 from storage.db.errors import StorageError
 from storage.memory.conversations import PromptWindow
 from terrarium.cancellation import await_shielded

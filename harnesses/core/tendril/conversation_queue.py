@@ -15,8 +15,7 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from llm.messages.message import Message
-from llm.messages.user_message import Question
+from llm.messages.message import Message, Question
 from llm.prompt.question_cues import goes_on
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
-from llm.messages.sections import PromptSection
+from llm.messages.prompt_text import PromptSection
 from llm.prompt.budget import PromptBudget
 from llm.prompt.builder import Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext

@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from harnesses.core.tendril.access import AccessMonitor
 from harnesses.core.tendril.status import StatusFile
-from llm.client.client import AgentClient, TokenCounter
-from llm.client.model_catalog import ModelCatalog
+from llm.client.client import AgentClient, ModelCatalog, TokenCounter
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting
 from llm.memory.memory import TendrilMemory

@@ -15,7 +15,7 @@ from harnesses.core.tendril.tracing import trace_of
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from llm.agent.direct_answers import direct_answer, quoted_answer
-from llm.agent.limits import UNASKED
+from llm.agent.guardrails import UNASKED
 from llm.agent.outcome import Outcome
 from llm.memory.room import RoomMemory
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from harnesses.core.services.peers import Origin
 from harnesses.core.tendril.turn_result import TurnResult
-from llm.agent.limits import Profile, RunLimits
+from llm.agent.guardrails import Profile, RunLimits
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
 from llm.messages.image import Image
-from llm.messages.user_message import Question
+from llm.messages.message import Question
 from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
 

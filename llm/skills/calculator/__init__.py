@@ -7,13 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.skills.calculator.measures import measure_in, measures_within
-from llm.skills.calculator.numbers import NoSum, format_number
-from llm.skills.calculator.sums import evaluate
-from llm.skills.calculator.units import NoUnit, convert_named
+from llm.skills.calculator.sums import NoSum, evaluate, format_number
+from llm.skills.calculator.units import NoUnit, convert_named, measure_in, measures_within
 from llm.skills.calculator.words import sentence_in, sum_in
-from llm.skills.hint import HintContext, WorkedOut
-from llm.skills.phrasing import plain, without_courtesies
+from llm.skills.hint import HintContext, WorkedOut, plain, without_courtesies
 from llm.tools.toolbox import ToolError, tool
 
 _LOOSE = re.compile(

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import prod
 
-from llm.skills.calculator.numbers import NoSum, Number, equals, format_number
-from llm.skills.calculator.sums import Sum, evaluate
+from llm.skills.calculator.sums import NoSum, Number, Sum, equals, evaluate, format_number
 
 _SMALL = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),

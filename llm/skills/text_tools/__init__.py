@@ -11,8 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.skills.hint import HintContext, WorkedOut
-from llm.skills.phrasing import plain, without_courtesies
+from llm.skills.hint import HintContext, WorkedOut, plain, without_courtesies
 from llm.tools.toolbox import tool
 
 _ROMAN = (

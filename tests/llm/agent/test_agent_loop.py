@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llm.agent.agent_loop import SPEECHLESS, AgentLoop, LoopCallbacks
-from llm.agent.limits import RunLimits
+from llm.agent.guardrails import RunLimits
 from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.agent_loop import AgentLoop
-from llm.agent.limits import RunLimits
+from llm.agent.guardrails import RunLimits
 from llm.agent.outcome import Outcome
 from llm.agent.trace import Trace
 from llm.client.client import AgentClient, RequestOptions

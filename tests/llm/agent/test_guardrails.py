@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.agent.guardrails import Act, Guardrails
-from llm.agent.limits import Profile, RunLimits
+from llm.agent.guardrails import Act, Guardrails, Profile, RunLimits
 from llm.client.settings import AgentSettings
 from llm.messages.message import ToolCall
 from llm.tools.toolbox import ToolOptions

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from llm.client.client import AgentClient, RequestOptions
-from llm.client.model_catalog import ModelCatalog
+from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
 from terrarium.config import Config

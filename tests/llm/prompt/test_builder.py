@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm.prompt.budget import PromptBudget
-from llm.prompt.builder import Prompt, PromptBuilder, PromptRequest
-from llm.prompt.guidance import CORE, TOOLS, helps
+from llm.prompt.builder import CORE, TOOLS, Prompt, PromptBuilder, PromptRequest, helps
 from llm.prompt.persona import Persona
 from llm.tools.toolbox import tool
 from storage.db.database import Database

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.messages.message import Message
-from llm.messages.user_message import Question
+from llm.messages.message import Message, Question
 from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from storage.chat_log.event import EventType
 from storage.db.database import Database

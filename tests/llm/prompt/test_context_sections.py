@@ -10,7 +10,7 @@ import pytest
 
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
-from llm.messages.sections import PromptSection
+from llm.messages.prompt_text import PromptSection
 from llm.prompt.log_window import LogWindow
 from storage.db.database import Database
 from storage.log import ChatLog

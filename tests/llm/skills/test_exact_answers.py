@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.scheduling.days import easter
-from llm.skills.hint import HintContext
-from llm.skills.phrasing import without_courtesies
+from llm.skills.hint import HintContext, without_courtesies
 from llm.skills.registry import SkillRegistry
 from llm.skills.text_tools import from_roman, roman
 from llm.skills.world_clock.places import zone_name

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from llm.skills.calculator import calculate, convert_unit
-from llm.skills.calculator.numbers import NoSum
-from llm.skills.calculator.sums import evaluate
+from llm.skills.calculator.sums import NoSum, evaluate
 from llm.skills.dice import roll_dice
 from llm.skills.hint import HintContext
 from llm.skills.learned import TEACH, TeachingTools, is_lesson, lessons

@@ -17,7 +17,7 @@ from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
-from llm.prompt.guidance import CORE, TOOLS
+from llm.prompt.builder import CORE, TOOLS
 from llm.tools.toolbox import ToolOptions, tool
 from terrarium.config import Config, ConfigError
 from terrarium.usage import TokenUsage

@@ -9,7 +9,7 @@ import pytest
 
 from harnesses.core.tendril.turn_request import TurnRequest
 from harnesses.core.tendril.turn_result import TurnResult
-from llm.agent.limits import Profile
+from llm.agent.guardrails import Profile
 from llm.agent.outcome import Deferral
 from llm.tools.toolbox import tool
 from storage.runs.reader import RunRecord, newest_runs, read_run

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.messages.escaping import escape_tags
-from llm.messages.log_format import render_block
 from llm.messages.message import wire
-from llm.messages.sections import PromptSection
+from llm.messages.prompt_text import PromptSection, escape_tags, render_block
 from llm.prompt.persona import Persona
 from llm.tools.toolbox import render_result
 from storage.chat_log.event import Event, EventType
