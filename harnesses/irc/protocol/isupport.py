@@ -33,11 +33,11 @@ _RFC1459 = {**_STRICT, **str.maketrans("~", "^")}
 def casemap(name: str) -> Casemap:
     """Return the case folding that a CASEMAPPING value stands for.
 
-    Unknown values are those of servers with Unicode nicks. What these take for equal is theirs to
-    say; folded as ASCII, no two people are ever one, which Unicode's folding makes of some
-    ("straße" and "strasse").
+    What a server with Unicode nicks takes for equal is its own to say; folded as ASCII, no two
+    people are ever one, which Unicode's folding makes of some ("straße" and "strasse"). Any other
+    value is read as if there were none, as rfc1459.
     """
-    return _KNOWN.get(name.lower(), _ascii)
+    return _KNOWN.get(name.lower(), _rfc1459)
 
 
 def is_nick(name: str) -> bool:
@@ -61,6 +61,9 @@ _KNOWN: dict[str, Casemap] = {
     "ascii": _ascii,
     "strict-rfc1459": _strict,
     "rfc1459": _rfc1459,
+    # PRECIS, of which RFC 8265 is the newer version: https://ircv3.net/registry#casemapping
+    "rfc7613": _ascii,
+    "rfc8265": _ascii,
 }
 
 
@@ -85,6 +88,12 @@ class ISupport:
     def fold(self) -> Casemap:
         """CASEMAPPING as a function."""
         return casemap(self.tokens.get("CASEMAPPING") or "rfc1459")
+
+    @property
+    def unknown_casemapping(self) -> str:
+        """The value of CASEMAPPING where it is none that we know, else ""."""
+        value = self.tokens.get("CASEMAPPING", "")
+        return "" if value.lower() in _KNOWN else value
 
     @cached_property
     def prefix(self) -> Mapping[str, str]:

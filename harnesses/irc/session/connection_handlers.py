@@ -144,6 +144,8 @@ def _isupport(state: ConnectionState, message: Message) -> list[IrcEvent]:
 def _motd_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if state.registered and not state.ready:
         state.ready = True
+        if mapping := state.isupport.unknown_casemapping:
+            log.warning("irc.unknown_casemapping", casemapping=mapping[:40], taken_for="rfc1459")
         if not state.sasl.account:
             # By another nick we are asking for an account that is not called like us.
             is_ours = state.is_me(state.settings.nick)

@@ -14,6 +14,8 @@ from harnesses.irc.protocol.isupport import ISupport, is_nick
         ("strict-rfc1459", "Nick[A]\\~", "nick{a}|~"),
         ("ascii", "Nick[A]\\~É", "nick[a]\\~É"),
         ("rfc8265", "ÉCOLE Straße", "École straße"),
+        ("rfc7613", "Nick[A]", "nick[a]"),
+        ("unheard-of", "Nick[A]\\~É", "nick{a}|^É"),
     ],
 )
 def test_names_fold_as_the_server_says(mapping: str, name: str, folded: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
@@ -23,6 +24,18 @@ def test_our_own_nick_change_is_followed() -> None:
     assert story.session.nick == "Gaia"
     assert story.members() == {"Gaia", "owner", "alice"}
     assert story.feed(":alice!a@h PRIVMSG Gaia :hi")[0].channel is None
+
+
+def test_an_unknown_casemapping_is_taken_for_rfc1459_and_the_log_says_so_once() -> None:
+    odd = tuple(line.replace("=rfc1459", "=unheard-of") for line in WELCOME)
+    for lines, told in ((WELCOME, []), (odd, ["unheard-of"])):
+        story = Story()
+        with capture_logs() as log:
+            story.feed(*lines, ":Terra!~t@host.example JOIN #c", ":Bob[x]!b@h JOIN #C")
+            story.feed(":bob{X}!b@h NICK rob")
+        assert story.members() == {"Terra", "rob"}
+        said = [entry for entry in log if entry["event"] == "irc.unknown_casemapping"]
+        assert [entry["casemapping"] for entry in said] == told
 
 
 def test_all_symbols_and_hosts_come_off_the_names() -> None:
