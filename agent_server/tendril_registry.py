@@ -20,8 +20,8 @@ MOST = 100
 @dataclass(frozen=True, slots=True)
 class TendrilReport:
     """The report of a tendril: its `state` ("ready", "waiting", ...), the tools of its model, how
-    many questions it is answering or has waiting, and the tokens it has used today (UTC), its own
-    counters and gauges."""
+    many questions it is answering or has waiting, the tokens it has used today (UTC), its own
+    counters and gauges, and whether it can write nothing at the moment."""
 
     state: str
     tools: tuple[str, ...] = ()
@@ -29,6 +29,7 @@ class TendrilReport:
     tokens_today: int = 0
     counters: Mapping[str, float] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
+    disk_trouble: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class TendrilRegistry(Collector):
         pending = GaugeMetricFamily(
             "terrarium_tendril_pending", "Questions that are answered or wait", labels=whose
         )
+        disk = GaugeMetricFamily(
+            "terrarium_tendril_disk_trouble", "1 while it can write nothing", labels=whose
+        )
         gauges = GaugeMetricFamily(
             "terrarium_tendril_gauge", "Gauges of its own", labels=[*whose, "name"]
         )
@@ -78,11 +82,12 @@ class TendrilRegistry(Collector):
         for each in self.present():
             own = [each.key, each.name]
             pending.add_metric(own, each.report.pending)
+            disk.add_metric(own, each.report.disk_trouble)
             for name, value in each.report.gauges.items():
                 gauges.add_metric([*own, name], value)
             for name, value in each.report.counters.items():
                 counters.add_metric([*own, name], value)
-        yield from (pending, gauges, counters)
+        yield from (pending, disk, gauges, counters)
 
     def age(self, tendril: RegisteredTendril) -> float:
         """Return the seconds since a tendril has reported itself."""

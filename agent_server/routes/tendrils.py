@@ -28,6 +28,7 @@ class ReportBody(BaseModel):
     tokens_today: int = Field(0, ge=0, description="tokens used today (UTC)")
     counters: dict[MetricName, Number] = Field(default_factory=dict, max_length=50)
     gauges: dict[MetricName, Number] = Field(default_factory=dict, max_length=50)
+    disk_trouble: bool = Field(False, description="it can write nothing at the moment")
 
 
 class TendrilObject(ReportBody):
@@ -62,6 +63,7 @@ async def report(name: Name, body: ReportBody, server: Server, context: Context)
         body.tokens_today,
         body.counters,
         body.gauges,
+        body.disk_trouble,
     )
     if not server.tendrils.record(name, context.key.name, taken):
         raise InvalidRequest(f"this key has reported {MOST} tendrils already", param="name")
@@ -79,5 +81,6 @@ def _object(tendril: RegisteredTendril, age: float) -> TendrilObject:
         tokens_today=taken.tokens_today,
         counters=dict(taken.counters),
         gauges=dict(taken.gauges),
+        disk_trouble=taken.disk_trouble,
         seconds_ago=round(age, 1),
     )

@@ -55,7 +55,7 @@ class WebTendril(Tendril):
                     self.config.data if isinstance(place, Path) else place,
                     self.log.semantic_index,
                     tool_owners=self._tool_owners,
-                    disk_trouble=lambda: log.trouble or self.status.disk_trouble,
+                    disk_trouble=lambda: self.disk_trouble,
                 )
             )
             address = _address(listener)

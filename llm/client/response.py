@@ -82,6 +82,7 @@ class Heartbeat(BaseModel):
     tokens_today: int
     counters: dict[str, float] = Field(default_factory=dict)
     gauges: dict[str, float] = Field(default_factory=dict)
+    disk_trouble: bool = False
 
 
 class CountAnswer(BaseModel):

@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from harnesses.core.launcher.health import examine_process
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.irc.event_handler import NOT_LOGGED
 from harnesses.irc.tendril import IrcTendril
+from tests.kit.agent_server import agent_server
 from tests.kit.forgetting import small_disk
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
@@ -136,6 +138,33 @@ async def test_on_a_full_disk_the_pages_are_served_and_their_health_and_doctor_s
             filler.unlink()
             await until_health(site, 200)
             assert examine_process(data, "web").ok
+
+
+async def test_on_a_full_disk_the_metrics_say_so(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with small_disk(data, 6 << 20) as mounted:
+        if not mounted:
+            pytest.skip("only root can mount a small disk")
+        async with (
+            ScriptedOpenAI() as script,
+            agent_server({"upstream": script.url}) as url,
+            httpx2.AsyncClient(base_url=url) as http,
+            web_site(data, agent_url=url),
+        ):
+            await until_metrics(http, "0.0")
+            filler = fill(data)
+            await until_metrics(http, "1.0")
+            filler.unlink()
+            await until_metrics(http, "0.0")
+
+
+async def until_metrics(http: httpx2.AsyncClient, value: str) -> None:
+    """Wait until /metrics of the agent server has this value for the disk of the web tendril."""
+    line = f'terrarium_tendril_disk_trouble{{key="anonymous",tendril="web"}} {value}'
+    async with asyncio.timeout(PATIENCE):
+        while line not in (await http.get("/metrics")).text:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
 
 
 async def test_a_file_that_becomes_damaged_is_told(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent_server.admission.scheduler import Scheduler
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import RequestContext
+from agent_server.tendril_registry import TendrilRegistry, TendrilReport
 from terrarium.usage import TokenUsage
 from tests.docs.reference import ROOT
 
@@ -28,6 +29,9 @@ def exported() -> dict[str, set[str]]:
     metrics.observe_wait(context, "terra", 0.1)
     now = time.monotonic()
     metrics.count_usage(context, "terra", TokenUsage(10, 5, 3), now, now + 1)
+    registry = TendrilRegistry()
+    registry.record("irc", "irc", TendrilReport("ready"))
+    metrics.add(registry)
     families = text_string_to_metric_families(metrics.exposition().decode())
     found: dict[str, set[str]] = {}
     for family in families:

@@ -132,6 +132,11 @@ class TendrilProcess(TendrilMedium, ABC):
     def pending(self) -> int:
         """The number of questions that are being answered or wait for it."""
 
+    @property
+    def disk_trouble(self) -> str:
+        """Why nothing can be written at the moment; "" when it can."""
+        return self.log.chat_log.trouble or self.status.disk_trouble
+
     async def _report(self) -> None:
         """Report this tendril to the agent server from when it is ready, until cancelled."""
         await self.status.became_ready.wait()
@@ -145,6 +150,7 @@ class TendrilProcess(TendrilMedium, ABC):
                 tokens_today=self.accounting.today(),
                 counters=self.metrics.counters,
                 gauges=self.metrics.gauges,
+                disk_trouble=bool(self.disk_trouble),
             )
 
         await send_heartbeats(self.client, self.name, report)

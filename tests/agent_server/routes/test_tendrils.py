@@ -16,6 +16,7 @@ READY = TendrilReport("ready")
 REPORT = {"state": "ready", "tools": ["cups"], "pending": 1, "tokens_today": 7} | {
     "counters": {"cups": 2.0},
     "gauges": {},
+    "disk_trouble": False,
 }
 
 
