@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from agent_server.admission.admission import Admission, AdmissionPolicy, SharedEngines
+from agent_server.admission.admission import Admission, AdmissionPolicy, SharedResources
 from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.http.middleware import (
     AccessLogMiddleware,
@@ -15,7 +15,9 @@ from agent_server.http.middleware import (
     AuthMiddleware,
     BodySizeLimitMiddleware,
 )
-from agent_server.metering.key_usage import Metering
+from agent_server.metering.accounts import ServerAccounts
+from agent_server.metering.key_usage import Metering, UsageRecorder
+from agent_server.metering.metrics import Metrics
 from agent_server.models.pool import ModelPool, ModelTable
 from agent_server.models.watcher import follow
 from agent_server.routes import api
@@ -34,7 +36,7 @@ PATIENCE = 1.0
 def create_app(
     config: Config,
     policy: AdmissionPolicy | None = None,
-    shared: SharedEngines | None = None,
+    shared: SharedResources | None = None,
 ) -> AgentServer:
     """Build the server that `[server]` and `[model]` describe. Raises ConfigError.
 
@@ -44,7 +46,8 @@ def create_app(
     server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
-    metering = Metering.from_settings(usage, log_prompts=server.log_prompts)
+    accounts = ServerAccounts(usage.budgets) if shared is None else shared.accounts()
+    metering = Metering(accounts, UsageRecorder(usage.prices), Metrics(), server.log_prompts)
     admission = Admission(config, metering, policy, shared)
     pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
     embedder = admission.embedding_engine()
@@ -60,7 +63,7 @@ def create_app(
             embedder.lifespan(),
             follow(pool, config, admission.admitted_engine),
         ):
-            await metering.restore_quotas()
+            await accounts.restore(UsageTable(database))
             yield
 
     app = AgentServer(

@@ -12,6 +12,7 @@ from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.engines.factory import create_engine
+from agent_server.metering.accounts import Accounts
 from agent_server.metering.key_usage import Metering
 from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import ModelConfig
@@ -53,14 +54,17 @@ class AdmissionPolicy:
         )
 
 
-class SharedEngines(Protocol):
-    """The engines that several servers share, and the one queue in front of each."""
+class SharedResources(Protocol):
+    """What several servers share: engines, the one queue in front of each, and accounts."""
 
     def engine(self, name: str, settings: ModelConfig) -> Engine:
         """Return a client of the engine of the model `name`. Raises ConfigError."""
 
     def queue(self, name: str) -> RequestQueue:
         """Return a client of the queue of the model `name`."""
+
+    def accounts(self) -> Accounts:
+        """Return a client of the accounts of keys and budgets."""
 
 
 class Admission:
@@ -71,7 +75,7 @@ class Admission:
         config: Config,
         metering: Metering,
         policy: AdmissionPolicy | None = None,
-        shared: SharedEngines | None = None,
+        shared: SharedResources | None = None,
     ) -> None:
         self._settings = config.section(AdmissionSettings)
         self._metering = metering

@@ -21,8 +21,9 @@ from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
+from agent_server.metering.accounts import ExpectedUse, Reservation
 from agent_server.metering.budgets import Spender
-from agent_server.metering.key_usage import Charge, Metering
+from agent_server.metering.key_usage import Metering
 from agent_server.metering.request_context import ANYBODY, RequestContext
 from terrarium.cancellation import ScopeCancelled
 from terrarium.usage import TokenUsage
@@ -41,7 +42,7 @@ class EngineCall:
 
     context: RequestContext
     request: QueuedRequest
-    charge: Charge | None
+    reservation: Reservation | None
     prompt: int
     variant: str | None = None
     digests: Sequence[bytes] = ()
@@ -151,8 +152,8 @@ class AdmittedEngine:
 
     async def count(self, body: Mapping[str, Any], context: RequestContext) -> TokenCount:
         """Count tokens when there is a place for it, which no answer takes. Raises ApiError."""
-        quotas, expected = self._metering.counting, context.size // BYTES_PER_TOKEN
-        charge = quotas.charge(context.key, expected, self._metering.clock.time())
+        accounts, expected = self._metering.accounts, context.size // BYTES_PER_TOKEN
+        reservation = await accounts.reserve(ExpectedUse(context.key, expected))
         request, counted = _queued(context, expected), None
         try:
             await self._counting.acquire(request)
@@ -162,8 +163,8 @@ class AdmittedEngine:
             finally:
                 self._counting.release(request, expected)
         finally:
-            if charge:
-                quotas.reconcile(charge, counted.count if counted else 0)
+            if reservation:
+                accounts.settle(reservation, counted.count if counted else 0, 0.0)
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
         """Answer an embeddings request when there is a place. Raises ApiError."""
@@ -234,21 +235,19 @@ class AdmittedEngine:
         if metering.log_prompts:
             log.info("engine.asked", model=self._name, body=body)
         prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
-        if metering.budgets.are_set and not context.attempts:  # what was begun is answered
-            spender = Spender.of_request(context, _model(self._name, body.get("model")))
-            metering.budgets.require_room(spender, metering.clock.time())
-        charge = metering.quotas.charge(
-            context.key, round(prompt + length), metering.clock.time(), again=context.attempts
+        spender = Spender.of_request(context, _model(self._name, body.get("model")))
+        reservation = await metering.accounts.reserve(
+            ExpectedUse(context.key, round(prompt + length), spender, again=context.attempts > 0)
         )
         request = _queued(context, prompt + length)
         try:
             with self._measure_wait(context):
                 await self._queue.acquire(request)
         except BaseException:
-            if charge:
-                metering.quotas.reconcile(charge, 0)
+            if reservation:
+                metering.accounts.settle(reservation, 0, 0.0)
             raise
-        call = EngineCall(context, request, charge, prompt, body.get("model"))
+        call = EngineCall(context, request, reservation, prompt, body.get("model"))
         may_be_told = context.key.is_own or (self._engine.isolates_keys and context.key != ANYBODY)
         if not may_be_told and not body.keys().isdisjoint(("messages", "prompt")):
             call.digests = prefix_digests(body)
@@ -268,14 +267,17 @@ class AdmittedEngine:
 
     def _release(self, call: EngineCall) -> None:
         """Give the place back and record the usage."""
-        used, now, metering = call.total_usage(), time.monotonic(), self._metering
+        used, context = call.total_usage(), call.context
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
-        if call.charge:
-            metering.quotas.reconcile(call.charge, used.prompt + used.completion)
-        context = call.context
         context.attempts += 1
-        if used == NOTHING:
-            return
+        cost = 0.0 if used == NOTHING else self._record(call, used)
+        if call.reservation:
+            tokens = used.prompt + used.completion
+            self._metering.accounts.settle(call.reservation, tokens, cost)
+
+    def _record(self, call: EngineCall, used: TokenUsage) -> float:
+        """Record the usage of a request, and return its cost."""
+        context, metering, now = call.context, self._metering, time.monotonic()
         if call.cached_limit is not None:
             if call.usage:
                 self._history.add(context.key.name, call.digests, used.prompt)
@@ -287,10 +289,8 @@ class AdmittedEngine:
         is_first = context.usage is None
         model = call.model(self._name)
         cost = metering.recorder.record(context.key.name, model, used, requests=int(is_first))
-        if metering.budgets.are_set:
-            spender, tokens = Spender.of_request(context, model), used.prompt + used.completion
-            metering.budgets.spend(spender, tokens, cost, metering.clock.time())
         context.usage = used if context.usage is None else context.usage + used
+        return cost
 
 
 def _salted(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:

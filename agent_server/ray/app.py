@@ -24,10 +24,12 @@ from agent_server.app import create_app
 from agent_server.engine_protocol import Engine
 from agent_server.engines.factory import create_engine
 from agent_server.http.middleware import AgentServer
+from agent_server.metering.accounts import Accounts
 from agent_server.ray.engines import EngineReplica, ReplicatedEngine
-from agent_server.ray.queue_client import QueueLink
+from agent_server.ray.queue_client import AccountsClient, QueueLink
 from agent_server.ray.shared_admission import SharedAdmission
 from agent_server.settings.models import ModelConfig, settings_of_models
+from agent_server.settings.prices import UsageSettings
 from agent_server.settings.ray import RaySettings
 from agent_server.settings.server import ServerSettings
 from terrarium import logging
@@ -52,13 +54,14 @@ class Arguments(BaseModel):
     data: Path = Path("data")
 
 
-class ClusterEngines:
-    """The engines of a cluster and their queues, as one server sees them; fits `SharedEngines`.
+class ClusterResources:
+    """What the servers of a cluster share, as one of them sees it; fits `SharedResources`.
 
     Upstreams are asked by each server itself, by the places of the shared queue.
     """
 
-    def __init__(self, link: QueueLink, handles: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config, link: QueueLink, handles: Mapping[str, Any]) -> None:
+        self._has_budgets = bool(config.section(UsageSettings).budgets)
         self._link = link
         self._handles = handles
 
@@ -72,6 +75,10 @@ class ClusterEngines:
         """Return a client of the queue of the model `name`."""
         return self._link.queue(name)
 
+    def accounts(self) -> Accounts:
+        """Return a client of the accounts of keys and budgets."""
+        return AccountsClient(self._link, has_budgets=self._has_budgets)
+
 
 @serve.ingress()
 class Ingress:
@@ -81,13 +88,13 @@ class Ingress:
         logging.configure_child("server")
         self._config = config
         self._link = QueueLink(admission)
-        self._engines = ClusterEngines(self._link, engines)
+        self._shared = ClusterResources(config, self._link, engines)
         loop = asyncio.get_running_loop()
         self._renewing = loop.create_task(self._link.keep_renewing())
 
     def __serve_build_asgi_app__(self) -> AgentServer:
         """Return the same application as without Ray."""
-        return create_app(self._config, shared=self._engines)
+        return create_app(self._config, shared=self._shared)
 
 
 def app(arguments: Arguments) -> Application:

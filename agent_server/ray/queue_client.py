@@ -1,4 +1,4 @@
-"""A server's side of the queues that it shares with others."""
+"""A server's side of the queues and accounts that it shares with others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from ray.serve.exceptions import RayServeException
 
 from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks
-from agent_server.errors import EngineUnavailable
+from agent_server.errors import ApiError, EngineUnavailable
+from agent_server.metering.accounts import ExpectedUse, Reservation
 from agent_server.ray.shared_admission import RENEWAL, PlaceRequest, QueueState
+from storage.usage.usage import UsageTable
 
 log = structlog.get_logger()
 
@@ -29,7 +31,7 @@ PAUSE = 0.2
 
 
 class QueueLink:
-    """The connection of one server to the process of the queues."""
+    """The connection of one server to the process of the queues and accounts."""
 
     def __init__(self, admission: Any) -> None:
         self._admission = admission
@@ -53,13 +55,13 @@ class QueueLink:
                     queue.state.now = states[name]
             await asyncio.sleep(RENEWAL)
 
-    async def acquire(self, model: str, place: PlaceRequest) -> None:
-        """Wait for a place; again when the process of the queue dies. Raises ApiError."""
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        """Return what the process answers; ask again when it dies. Raises ApiError."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            response = self._admission.acquire.remote(model, place)
+            response = getattr(self._admission, method).remote(*arguments)
             try:
-                refused = await response
+                answer = await response
             except asyncio.CancelledError:
                 response.cancel()
                 raise
@@ -68,21 +70,46 @@ class QueueLink:
                     raise EngineUnavailable("the queue cannot be reached") from error
                 await asyncio.sleep(PAUSE)
             else:
-                if refused is not None:
-                    raise refused
-                return
+                if isinstance(answer, ApiError):
+                    raise answer
+                return answer
 
-    def release(self, model: str, lease: str, cost: float) -> None:
-        """Give a place back. A message that gets lost does no harm: the lease expires."""
-        sending = asyncio.ensure_future(self._release(model, lease, cost))
+    def tell(self, method: str, *arguments: Any) -> None:
+        """Send a message that may get lost when the process dies."""
+        sending = asyncio.ensure_future(self._send(method, *arguments))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
 
-    async def _release(self, model: str, lease: str, cost: float) -> None:
+    async def _send(self, method: str, *arguments: Any) -> None:
         try:
-            await self._admission.release.remote(model, lease, cost)
+            await getattr(self._admission, method).remote(*arguments)
         except LOST as error:
             log.warning("admission.lost", error=type(error).__name__)
+
+
+class AccountsClient:
+    """The accounts that all servers share, in another process; fits `Accounts`."""
+
+    def __init__(self, link: QueueLink, *, has_budgets: bool) -> None:
+        self._link = link
+        self._has_budgets = has_budgets
+
+    async def reserve(self, use: ExpectedUse) -> Reservation | None:
+        """Reserve what a request expects to use. Raises ApiError.
+
+        Without a limit nothing is asked, so that most requests do not wait for it.
+        """
+        if not use.key.has_quotas and not (self._has_budgets and use.spender):
+            return None
+        reservation: Reservation | None = await self._link.ask("reserve", use)
+        return reservation
+
+    def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
+        """Correct a reservation. When the message gets lost the estimate stays."""
+        self._link.tell("settle", reservation, tokens, cost)
+
+    async def restore(self, _table: UsageTable) -> None:
+        """Do nothing: the other process reads the table itself."""
 
 
 class LastState:
@@ -139,7 +166,7 @@ class SharedQueue:
             request.parallel,
         )
         try:
-            await self._link.acquire(self._model, place)
+            await self._link.ask("acquire", self._model, place)
         except BaseException:
             self.release(request, 0)  # it may have been granted a moment ago
             raise
@@ -159,4 +186,5 @@ class SharedQueue:
     def release(self, request: QueuedRequest, cost: float) -> None:
         """Give the place back; `cost` is how many tokens were computed, 0 when none was."""
         if lease := self._ids.pop(request, None):
-            self._link.release(self._model, lease, cost)
+            # A message that gets lost does no harm: the lease expires.
+            self._link.tell("release", self._model, lease, cost)
