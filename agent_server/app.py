@@ -15,9 +15,7 @@ from agent_server.http.middleware import (
     AuthMiddleware,
     BodySizeLimitMiddleware,
 )
-from agent_server.metering.accounts import ServerAccounts
-from agent_server.metering.key_usage import Metering, UsageRecorder
-from agent_server.metering.metrics import Metrics
+from agent_server.metering.key_usage import Metering
 from agent_server.models.pool import ModelPool, ModelTable
 from agent_server.models.watcher import follow
 from agent_server.routes import api
@@ -46,8 +44,8 @@ def create_app(
     server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
-    accounts = ServerAccounts(usage.budgets) if shared is None else shared.accounts()
-    metering = Metering(accounts, UsageRecorder(usage.prices), Metrics(), server.log_prompts)
+    accounts = shared.accounts() if shared is not None else None
+    metering = Metering.from_settings(usage, accounts, log_prompts=server.log_prompts)
     admission = Admission(config, metering, policy, shared)
     pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
     embedder = admission.embedding_engine()
@@ -63,7 +61,7 @@ def create_app(
             embedder.lifespan(),
             follow(pool, config, admission.admitted_engine),
         ):
-            await accounts.restore(UsageTable(database))
+            await metering.accounts.restore(UsageTable(database))
             yield
 
     app = AgentServer(

@@ -55,7 +55,7 @@ class AdmissionPolicy:
 
 
 class SharedResources(Protocol):
-    """What several servers share: engines, the one queue in front of each, and accounts."""
+    """The engines that several servers share, the one queue in front of each, and the accounts."""
 
     def engine(self, name: str, settings: ModelConfig) -> Engine:
         """Return a client of the engine of the model `name`. Raises ConfigError."""

@@ -48,7 +48,7 @@ class Reservation:
 
 
 class Accounts(Protocol):
-    """What all keys have used of their quotas and budgets."""
+    """The usage of all keys and budgets, against their limits."""
 
     async def reserve(self, use: ExpectedUse) -> Reservation | None:
         """Reserve what a request expects to use; None where no limit holds.

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from agent_server.metering.accounts import Accounts
+from agent_server.metering.accounts import Accounts, ServerAccounts
 from agent_server.metering.metrics import Metrics
-from agent_server.settings.prices import Price
+from agent_server.settings.prices import Price, UsageSettings
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from storage.usage.write_behind import WriteBehindCounter
 from terrarium.usage import TokenUsage
@@ -63,3 +63,11 @@ class Metering:
     recorder: UsageRecorder
     metrics: Metrics
     log_prompts: bool = False
+
+    @classmethod
+    def from_settings(
+        cls, usage: UsageSettings, accounts: Accounts | None, *, log_prompts: bool
+    ) -> Metering:
+        """Make what `[usage]` asks for; without `accounts` that others share, with its own."""
+        accounts = accounts or ServerAccounts(usage.budgets)
+        return cls(accounts, UsageRecorder(usage.prices), Metrics(), log_prompts)

@@ -19,17 +19,13 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouter
 from ray.serve.schema import LoggingConfig
 
 from agent_server.admission.admission import COUNTING_PLACES
-from agent_server.admission.queue import RequestQueue
 from agent_server.app import create_app
-from agent_server.engine_protocol import Engine
-from agent_server.engines.factory import create_engine
 from agent_server.http.middleware import AgentServer
-from agent_server.metering.accounts import Accounts
-from agent_server.ray.engines import EngineReplica, ReplicatedEngine
-from agent_server.ray.queue_client import AccountsClient, QueueLink
+from agent_server.ray.engines import EngineReplica
+from agent_server.ray.queue_client import QueueLink
+from agent_server.ray.resources import ClusterResources
 from agent_server.ray.shared_admission import SharedAdmission
 from agent_server.settings.models import ModelConfig, settings_of_models
-from agent_server.settings.prices import UsageSettings
 from agent_server.settings.ray import RaySettings
 from agent_server.settings.server import ServerSettings
 from terrarium import logging
@@ -43,6 +39,18 @@ STICKY = RequestRouterConfig(
 )
 """Consistent hashing by `x-session-id`, the header that Ray Serve takes for it by default."""
 
+GRACE = 10.0
+"""Seconds in which a server or the queue answers what it has when it is stopped."""
+
+LONGEST_ANSWER = 600.0
+"""Seconds in which an engine does, so that no answer breaks off when there are fewer of them."""
+
+CHECK = 0.5
+"""Seconds between two looks whether it has."""
+
+PUSHED = 10
+"""Seconds between two reports of a replica's metrics: Ray Serve takes a mean over no less."""
+
 QUIET = LoggingConfig(enable_access_log=False)
 """The server writes an access log of its own."""
 
@@ -52,32 +60,6 @@ class Arguments(BaseModel):
 
     config: Path | None = None
     data: Path = Path("data")
-
-
-class ClusterResources:
-    """What the servers of a cluster share, as one of them sees it; fits `SharedResources`.
-
-    Upstreams are asked by each server itself, by the places of the shared queue.
-    """
-
-    def __init__(self, config: Config, link: QueueLink, handles: Mapping[str, Any]) -> None:
-        self._has_budgets = bool(config.section(UsageSettings).budgets)
-        self._link = link
-        self._handles = handles
-
-    def engine(self, name: str, settings: ModelConfig) -> Engine:
-        """Return a client of the engine of the model `name`. Raises ConfigError."""
-        if name in self._handles:
-            return ReplicatedEngine(self._handles[name])
-        return create_engine(name, settings)
-
-    def queue(self, name: str) -> RequestQueue:
-        """Return a client of the queue of the model `name`."""
-        return self._link.queue(name)
-
-    def accounts(self) -> Accounts:
-        """Return a client of the accounts of keys and budgets."""
-        return AccountsClient(self._link, has_budgets=self._has_budgets)
 
 
 @serve.ingress()
@@ -118,6 +100,8 @@ def build(config: Config) -> Application:
         num_replicas=1,
         max_ongoing_requests=MOST_ONGOING,
         ray_actor_options={"num_cpus": 0},
+        graceful_shutdown_timeout_s=GRACE,
+        graceful_shutdown_wait_loop_s=CHECK,
         logging_config=QUIET,
     ).bind(config)
     engines = {
@@ -132,6 +116,8 @@ def build(config: Config) -> Application:
         max_ongoing_requests=MOST_ONGOING,
         ray_actor_options={"num_cpus": 0},
         request_router_config=STICKY,
+        graceful_shutdown_timeout_s=GRACE,
+        graceful_shutdown_wait_loop_s=CHECK,
         logging_config=QUIET,
     )
     return ingress.bind(config, admission, engines)
@@ -150,6 +136,11 @@ def _engine(name: str, model: ModelConfig, settings: RaySettings) -> Any:
             max_replicas=settings.max_engines,
             target_ongoing_requests=model.places,
             policy=AutoscalingPolicy(policy_function="agent_server.ray.engines:engines_by_demand"),
+            look_back_period_s=max(PUSHED + 1, settings.upscale_delay),
+            upscale_delay_s=settings.upscale_delay,
+            downscale_delay_s=settings.downscale_delay,
         ),
+        graceful_shutdown_timeout_s=LONGEST_ANSWER,
+        graceful_shutdown_wait_loop_s=CHECK,
         logging_config=QUIET,
     )

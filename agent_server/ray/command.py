@@ -23,6 +23,13 @@ log = structlog.get_logger()
 
 HOW_TO_GET = "Ray is not installed: pip install 'terrarium[ray]' (about 300 MB)"
 
+APP = "terrarium"
+"""The application's name in Ray Serve."""
+
+STOPPING = 15.0
+"""Seconds that Ray Serve has to stop: it stops ingress, engines and queue one after the other, and
+each may go on with answers for as long as `GRACE` of `agent_server/ray/app.py`."""
+
 FAREWELL = 5.0
 """Seconds that processes of Ray have to end by themselves after a shutdown."""
 
@@ -83,16 +90,33 @@ def run(config: Config) -> None:
         serve.start(
             proxy_location="HeadOnly", http_options={"host": address.host, "port": address.port}
         )
-        serve.run(build(config), name="terrarium", route_prefix="/")
+        serve.run(build(config), name=APP, route_prefix="/")
         log.info("server.listening", host=address.host, port=address.port)
         asyncio.run(told_to_stop())
     finally:
         started = psutil.Process().children(recursive=True)
         try:
-            serve.shutdown()
+            asyncio.run(_stop_serving())
             ray.shutdown()
         finally:
             end(started)
+
+
+async def _stop_serving() -> None:
+    """Stop our application, and Ray Serve unless it has others, of a cluster that we have joined.
+
+    What takes longer ends with our own Ray, and goes on by itself in a cluster.
+    """
+    from ray import serve
+
+    if serve.status().applications.keys() - {APP}:
+        serve.delete(APP)
+        return
+    try:
+        async with asyncio.timeout(STOPPING):
+            await serve.shutdown_async()
+    except TimeoutError:
+        log.warning("server.stopping", after=STOPPING)
 
 
 def _exit_on_signals() -> None:

@@ -4,45 +4,27 @@ A server leases its places in a queue: it renews those that it waits for or hold
 seconds, and a lease that was not renewed for `EXPIRY` seconds is over. So the places of a server
 that died are free again, and a message that got lost costs no place for ever. An engine offers its
 places in the same way. Nothing here knows Ray.
-
-The accounts begin with what the usage table has of today, into which each server writes its own
-answers: a successor of this process goes on with what its predecessor has counted, except for the
-windows of a minute and the budgets by channel and person.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-
-import structlog
 
 from agent_server.admission.admission import AdmissionPolicy, reserved_places
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest
-from agent_server.errors import ApiError, EngineUnavailable
-from agent_server.metering.accounts import ExpectedUse, Reservation, ServerAccounts
+from agent_server.errors import ApiError
+from agent_server.metering.accounts import ExpectedUse, Reservation
+from agent_server.ray.shared_accounts import SharedAccounts
 from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import settings_of_models
-from agent_server.settings.prices import UsageSettings
-from storage.db.database import Database
-from storage.db.errors import StorageError
-from storage.settings import store_address
-from storage.usage.usage import UsageTable
-from terrarium.clock import SteadyClock
 from terrarium.config import Config
-
-log = structlog.get_logger()
 
 RENEWAL = 1.0
 EXPIRY = 6.0
 """Seconds; in between a server may have five renewals fail."""
-
-PATIENCE = 5.0
-"""Seconds to wait for another process that writes to the server's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,44 +117,6 @@ class _ModelQueue:
             self.fit()
         for name in [name for name, lease in self.leases.items() if lease.expires < now]:
             self.release(name, 0)  # one that waits still is given back as soon as it is granted
-
-
-class SharedAccounts:
-    """The accounts in this process, for servers in others.
-
-    Errors are returned, as they would reach the other process in another form if raised.
-    """
-
-    def __init__(self, config: Config, clock: SteadyClock | None = None) -> None:
-        self._address = store_address(config, "server")
-        self._accounts = ServerAccounts(config.section(UsageSettings).budgets, clock)
-        self._restoring = asyncio.Lock()
-        self._is_restored = False
-
-    async def reserve(self, use: ExpectedUse) -> Reservation | ApiError | None:
-        """Reserve what a request expects to use."""
-        try:
-            await self._restore()
-            return await self._accounts.reserve(use)
-        except StorageError as error:
-            log.warning("usage.unread", error=str(error))
-            return EngineUnavailable("the usage of keys cannot be read now; ask again later")
-        except ApiError as error:
-            return error
-
-    async def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
-        """Correct a reservation."""
-        with suppress(StorageError):  # else the next `reserve` reads the table
-            await self._restore()
-        self._accounts.settle(reservation, tokens, cost)
-
-    async def _restore(self) -> None:
-        """Read what was used today, once. Raises StorageError."""
-        async with self._restoring:
-            if not self._is_restored:
-                async with Database.open(self._address, patience=PATIENCE) as database:
-                    await self._accounts.restore(UsageTable(database))
-                self._is_restored = True
 
 
 class SharedAdmission:

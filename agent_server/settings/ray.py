@@ -23,6 +23,12 @@ class RaySettings(Settings):
     max_engines: int = Field(
         1, ge=1, description="most replicas of each; more are started while requests wait"
     )
+    upscale_delay: float = Field(
+        30, ge=0, description="seconds that requests wait before one more engine is started"
+    )
+    downscale_delay: float = Field(
+        600, ge=0, description="seconds that an engine has nothing to do before it is stopped"
+    )
     engine_gpus: float = Field(0, ge=0, description="GPUs that each replica of an engine takes")
 
     @model_validator(mode="after")
