@@ -42,10 +42,10 @@ async def changes(files: Files) -> AsyncGenerator[None, None]:
 
 
 def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
-    return {path: _stamp(path) for path in files}
+    return {path: file_stamp(path) for path in files}
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
     """Return a stamp that changes with the file; None while it is missing."""
     try:
         status = path.stat()

@@ -9,7 +9,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ from agent_server.engines.cache_salt import add_salt
 from agent_server.engines.control_tokens import escape_control_tokens
 from agent_server.engines.embeddings import HOW_TO_GET
 from agent_server.engines.embeddings import NAME as EMBEDDER
-from agent_server.engines.llama_child import EngineSpec
+from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec
 from agent_server.engines.openai import HttpEngine
-from agent_server.errors import EngineUnavailable, Unsupported
+from agent_server.errors import EngineMisconfigured, EngineUnavailable, Unsupported
 from agent_server.model_catalogue.machine import Gpu
 from terrarium.backoff import Backoff
+from terrarium.file_watcher import file_stamp
 from terrarium.supervision import end_child
 
 log = structlog.get_logger()
@@ -33,6 +34,14 @@ log = structlog.get_logger()
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 """Seconds before a restart: the pause doubles until a child has lived longer than the longest."""
+
+TRIES = 3
+"""Children that may end in a row while they load the file, before it counts as one that cannot be
+loaded. Then the next is started when the file has changed, and else once in a while: the machine
+may have had too little memory."""
+
+ONCE_IN_A_WHILE, FILE_LOOK = 300.0, 1.0
+"""Seconds until such a file is tried again as it is, and between looks whether it has changed."""
 
 FAREWELL = 1.0
 """Seconds a child has to end by itself before it is killed."""
@@ -53,10 +62,25 @@ class Watchdog:
     abandoned: float = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class ChildExit:
+    """The end of a child: its exit status, and whether it had loaded the model before."""
+
+    status: int
+    has_loaded: bool
+
+    @property
+    def is_of_the_file(self) -> bool:
+        """True if the model's file may be what ended it: refused, or too much for llama.cpp, which
+        aborts, or for the memory."""
+        return not self.has_loaded and (self.status == CANNOT_LOAD or self.status < 0)
+
+
 class EmbeddedEngine:
     """llama.cpp in a child process, spoken to over HTTP like any other engine.
 
-    While the child is away every request gets EngineUnavailable (503).
+    While the child is away every request gets EngineUnavailable (503), and EngineMisconfigured if
+    the file cannot be loaded.
     """
 
     def __init__(
@@ -68,6 +92,7 @@ class EmbeddedEngine:
         self._is_stuck = False
         self._http: HttpEngine | None = None
         self._gpus: tuple[Gpu, ...] = ()
+        self._cannot_load = False
 
     @property
     def is_busy(self) -> bool:
@@ -117,21 +142,36 @@ class EmbeddedEngine:
         )
 
     def _engine(self) -> HttpEngine:
+        if self._http is None and self._cannot_load:
+            raise EngineMisconfigured(
+                f"the model file {Path(self._spec.path).name} cannot be loaded: it is damaged, not"
+                " whole, of a kind that the engine does not know, or too large for this machine;"
+                " fetch it again (terrarium model pull NAME --force) or name another (MODEL_PATH,"
+                " [model] path)"
+            )
         if self._http is None:
             raise EngineUnavailable("the model is being loaded; try again in a moment")
         return self._http
 
     async def _supervise(self) -> None:
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, stable=LONGEST_PAUSE)
+        refusals = 0
         while True:
             backoff.mark_started()
-            status = await self._run_child()
+            stamp = file_stamp(Path(self._spec.path))
+            ended = await self._run_child()
             pause = backoff.delay()
-            log.warning("engine.exited", status=status, restart_in=pause)
-            await asyncio.sleep(pause)
+            refusals = refusals + 1 if ended.is_of_the_file else 0
+            self._cannot_load = refusals >= TRIES
+            if self._cannot_load:
+                log.error("engine.cannot_load", model=self._spec.path, status=ended.status)
+                await _until_changed(Path(self._spec.path), stamp, ONCE_IN_A_WHILE)
+            else:
+                log.warning("engine.exited", status=ended.status, restart_in=pause)
+                await asyncio.sleep(pause)
 
-    async def _run_child(self) -> int:
-        """Run one child from start to end; returns its exit status."""
+    async def _run_child(self) -> ChildExit:
+        """Run one child from start to end."""
         spec = replace(self._spec, key=secrets.token_urlsafe(32))
         # A session of its own: Ctrl-C at a terminal is for the server, which ends the child.
         process = await asyncio.create_subprocess_exec(
@@ -141,7 +181,7 @@ class EmbeddedEngine:
         try:
             begun = await _hand_over(process, spec)
             if begun is None:
-                return await process.wait()
+                return ChildExit(await process.wait(), has_loaded=False)
             url = str(begun["url"])
             self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
             # llama.cpp closes the socket after a stream, whatever it says of keep-alive.
@@ -152,7 +192,7 @@ class EmbeddedEngine:
                 self._http = http
                 gpus = [gpu.name for gpu in self._gpus]
                 log.info("engine.started", pid=process.pid, model=spec.path, gpus=gpus)
-                return await self._until_ended_or_stuck(process, http)
+                return ChildExit(await self._until_ended_or_stuck(process, http), has_loaded=True)
         finally:
             self._http = None
             self._is_stuck = False
@@ -206,6 +246,18 @@ def _identity(path: Path) -> str:
     """Return a fingerprint that changes when another model lies under the same name."""
     status = path.stat()
     return f"{path.name} {status.st_size} {status.st_mtime_ns}"
+
+
+async def _until_changed(path: Path, stamp: object, patience: float) -> None:
+    """Return when a file is no longer as its `stamp` says, and has been left alone for a moment;
+    or after so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while file_stamp(path) == stamp:  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(FILE_LOOK)
+            while file_stamp(path) != stamp:
+                stamp = file_stamp(path)
+                await asyncio.sleep(FILE_LOOK)
 
 
 async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | None:

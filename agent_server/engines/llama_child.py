@@ -37,6 +37,9 @@ WAITING = ("GOMP_SPINCOUNT", "10000")
 makes answers slow on a quiet machine; to look for as long as OpenMP does by itself takes
 most of its time where other programs want the processors too."""
 
+CANNOT_LOAD = 65
+"""Exit status (EX_DATAERR of sysexits.h) where llama.cpp does not take the model's file."""
+
 REPEAT_PENALTY = 1.1
 """Unless a request says otherwise: small models go round in circles without it."""
 
@@ -101,7 +104,8 @@ def main() -> None:
     try:
         server = xllamacpp.Server(parameters(spec))
     except RuntimeError as error:
-        sys.exit(f"the engine cannot load {spec.path}: {error}")
+        sys.stderr.write(f"the engine cannot load {spec.path}: {error}\n")
+        sys.exit(CANNOT_LOAD)
     gpus = [asdict(gpu) for gpu in engine_gpus()]
     sys.stdout.write(json.dumps({"url": server.listening_address, "gpus": gpus}) + "\n")
     sys.stdout.flush()

@@ -167,6 +167,11 @@ class ModelPool:
         model = self.table.default
         return model.is_learned and await model.engine.ready()
 
+    @property
+    def trouble(self) -> str:
+        """Return why the default model cannot be used, "" unless only the owner can mend that."""
+        return self.table.default.trouble
+
     async def _ask(self, name: str | None, begin: Begin) -> ModelAnswer:
         """Return the answer of the first model of a chain that begins one."""
         *others, last = self.table.resolve(name)

@@ -13,7 +13,7 @@ import structlog
 from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.capability_probe import size_in
-from agent_server.errors import ApiError
+from agent_server.errors import ApiError, EngineMisconfigured
 from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
 from agent_server.models.capabilities import ModelCapabilities
@@ -58,7 +58,8 @@ class ServedModel:
     """Answers requests, with tool calls and reasoning in the API's form.
 
     `upstream_model` asks an upstream of many models for that one. `is_learned` is whether the
-    engine has said what the model is.
+    engine has said what the model is; `trouble` is why it cannot, "" unless only the owner
+    can mend that.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class ServedModel:
         self._measured = ModelMeasurements()
         self.info = ModelInfo(parameters=size_in(upstream_model or ""), weights=upstream_model)
         self.is_learned = upstream_model is not None
+        self.trouble = ""
         self.capabilities = self._capabilities()
         self.better: str | None = None
         self._speed = PromptSpeed()
@@ -94,10 +96,12 @@ class ServedModel:
         while True:
             try:
                 self.info = await self.engine.model_info()
-            except ApiError:
+            except ApiError as error:
+                self.trouble = error.message if isinstance(error, EngineMisconfigured) else ""
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, ASK_AGAIN)
             else:
+                self.trouble = ""
                 break
         if self._store and self.info.identity:
             self._measured = self._store.read(self._key())

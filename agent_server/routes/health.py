@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from agent_server.errors import EngineUnavailable
+from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.routes.dependencies import ModelPoolDep, Server
 
 router = APIRouter()
@@ -22,6 +22,8 @@ async def health() -> dict[str, str]:
 async def ready(pool: ModelPoolDep) -> dict[str, str]:
     """Say whether a token could be made now; 503 when not."""
     if not await pool.ready():
+        if pool.trouble:
+            raise EngineMisconfigured(pool.trouble)
         raise EngineUnavailable("the model is not there yet")
     return {"status": "ready"}
 

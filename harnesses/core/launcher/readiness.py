@@ -12,6 +12,7 @@ import httpx2
 
 from harnesses.core.launcher.plan import IrcEndpoint
 from harnesses.core.tendril.status import STANDBY, ProcessState, report
+from llm.client.response import MISCONFIGURED
 from llm.client.settings import AgentSettings
 
 Check = Callable[[], Awaitable[str | None]]
@@ -64,6 +65,8 @@ def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
             return f"nothing answers at {url}"
         if response.status_code == 200:
             return None
+        if MISCONFIGURED in response.text:
+            return f"the model cannot be used: {_reason(response)}"
         return f"no model answers yet (HTTP {response.status_code} from {url}/ready)"
 
     return check

@@ -14,9 +14,10 @@ import pytest
 import xllamacpp
 from structlog.testing import capture_logs
 
-from agent_server.engines.embedded import EmbeddedEngine, Watchdog
-from agent_server.engines.llama_child import EngineSpec, parameters
-from agent_server.errors import ApiError, EngineUnavailable
+from agent_server.engines.embedded import TRIES, EmbeddedEngine, Watchdog
+from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec, parameters
+from agent_server.errors import ApiError, EngineMisconfigured, EngineUnavailable
+from harnesses.core.launcher.readiness import server_ready
 from tests.kit.agent_server import (
     SLOTS,
     EngineAddress,
@@ -267,16 +268,47 @@ async def test_a_busy_engine_that_answers_is_left_alone(model_file: Path) -> Non
 
 
 @pytest.mark.process
-async def test_an_engine_that_cannot_load_is_tried_again_ever_more_slowly(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(b"GGUF and nothing more")
-    engine = EmbeddedEngine(EngineSpec(str(broken), "terra", 512, 1, 1, ""), timeout=60)
+async def test_a_file_that_cannot_be_loaded_is_named_and_tried_again_when_it_has_changed(
+    model_file: Path, tmp_path: Path
+) -> None:
+    path, whole = tmp_path / "half.gguf", tmp_path / "whole.gguf"
+    with model_file.open("rb") as file:
+        path.write_bytes(file.read(4_000_000))
+    whole.symlink_to(model_file)
+    engine = EmbeddedEngine(EngineSpec(str(path), "terra", 512, 1, 1, ""), timeout=60)
     with capture_logs() as logs:
         async with asyncio.timeout(PATIENCE), engine.lifespan():
-            while len(logs) < 3:  # noqa: ASYNC110 - another process
+            while len(logs) < TRIES:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
-    assert [entry["restart_in"] for entry in logs[:3]] == [0.2, 0.4, 0.8]
-    assert all(entry["status"] == 1 for entry in logs[:3])
+            assert not await engine.ready()
+            with pytest.raises(
+                EngineMisconfigured, match=r"half\.gguf cannot be loaded.*pull NAME"
+            ):
+                await engine.model_info()
+            whole.replace(path)
+            await until(engine, ready=True)
+            assert await answered(engine)
+    assert [entry["event"] for entry in logs] == [
+        *["engine.exited"] * (TRIES - 1), "engine.cannot_load", "engine.started",
+    ]  # fmt: skip
+    assert [entry.get("restart_in") for entry in logs[: TRIES - 1]] == [0.2, 0.4]
+    assert {entry["status"] for entry in logs[:TRIES]} == {CANNOT_LOAD}
+
+
+@pytest.mark.process
+async def test_doctor_and_readiness_name_a_file_that_cannot_be_loaded(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF and nothing more")
+    async with (
+        unready_server({"path": str(broken)}) as url,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
+        asyncio.timeout(PATIENCE),
+    ):
+        while "broken.gguf" not in (found := await server_ready(http, url)() or ""):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert "fetch it again" in found
+        answer = await http.post(f"{url}{CHAT}", json=LONG)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_misconfigured")
 
 
 async def test_the_engine_ends_when_its_supervisor_is_killed(model_file: Path) -> None:
