@@ -254,6 +254,7 @@ def _pool(
         configure=configure,
         check=ConnectionPool.check_connection,
         timeout=patience,
+        reconnect_timeout=patience,  # its pauses double: it is not to wait longer than who asks
         kwargs={"autocommit": True, "row_factory": row_factory},
     )
 
@@ -270,6 +271,7 @@ def _async_pool(address: PostgresSchema, patience: float) -> AsyncConnectionPool
         configure=configure,
         check=AsyncConnectionPool.check_connection,
         timeout=patience,
+        reconnect_timeout=patience,
         kwargs={"autocommit": True, "row_factory": row_factory},
     )
 
