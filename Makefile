@@ -21,9 +21,10 @@ help: ## what can be done here
 up: $(VENV)/.base ## start everything (Ctrl-C stops it); MODEL=small|medium|large|NAME for a better model
 	@$(if $(MODEL),MODEL_PATH='$(MODEL)' )exec $(BIN)/terrarium up $(ARGS)
 
+# Tests start hundreds of processes, which would compile our modules one after the other again.
 test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC servers and the browser
 	@$(BIN)/python -m tests.kit.system
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: $(VENV)/.dev ## the tests that start no process and no server, in a minute
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (process or server or slow)" $(ARGS)

@@ -30,8 +30,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with what it needs from the machine."""
+    """Mark each test with what it needs from the machine; put modules with slow ones first.
+
+    Of modules that run beside one another a long one that begins last is what all wait for.
+    """
     for item in items:
         if isinstance(item, pytest.Function):
             for name in sorted(needs(item)):
                 item.add_marker(name)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from harnesses.irc.tendril import IrcTendril
 from harnesses.irc.transport.network import Network
 from terrarium.backoff import Backoff
@@ -118,6 +120,7 @@ class BadDay:
         await self.asker.expect(r":Terra!\S+ NICK :?\d\S+")
 
 
+@pytest.mark.slow
 async def test_on_a_bad_day_no_question_no_answer_and_no_line_is_lost_or_doubled(
     tmp_path: Path,
 ) -> None:

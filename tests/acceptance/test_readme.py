@@ -18,6 +18,7 @@ import pytest
 
 from tests.kit.command import environment_without_settings
 from tests.kit.irc_client import irc_client
+from tests.kit.packages import lend_packages
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
@@ -33,12 +34,13 @@ ELSEWHERE = {
     "docker compose up -d --build": "needs a Docker engine; tests/docs/test_deploy.py has the file"
 }
 INSTALLING = 600.0  # seconds: the patience with a command that may begin with it
-LAZY = {"PIP_NO_COMPILE": "0"}
+LAZY = {"PIP_NO_COMPILE": "0", "PYTHONDONTWRITEBYTECODE": ""}
 """Bytecode is made of what runs, not of all that is installed (so pip spells it: its own `no`)."""
 
 PORTS = {"SERVER_PORT": "8080", "WEB_PORT": "8081", "UP_IRC_PORT": "6667"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) -> None:
     copied(tmp_path)
@@ -54,6 +56,9 @@ async def test_every_command_of_the_readme_runs_in_a_clean_copy(tmp_path: Path) 
             await ada.expect("ada: .*the greenhouse pump starts at six")
         # `make test` brings what tests need: the others have to do with what `make up` installed.
         for command in sorted(COMMANDS, key="make test".__eq__):
+            if command == "make test":
+                # It has installed them from the same lock already, to run this very test.
+                lend_packages(tmp_path / ".venv")
             if command and not command.startswith(LASTING) and command not in ELSEWHERE:
                 here = with_ports(command, {usual: ports[name] for name, usual in PORTS.items()})
                 await ran(here, tmp_path, environment)

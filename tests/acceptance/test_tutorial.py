@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sysconfig
 import venv
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
@@ -16,6 +15,7 @@ from harnesses.core.tendril.status import ProcessState, report
 from tests.docs.reference import ROOT
 from tests.kit.command import environment_without_settings
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.packages import lend_packages
 from tests.kit.patience import PATIENCE
 
 TEXT = (ROOT / "docs" / "tendrils.md").read_text(encoding="utf-8")
@@ -25,10 +25,7 @@ BLOCK = re.compile(r"^```(?P<kind>\w+)(?P<how>[^\n]*)\n(?P<text>.*?)^```$", re.M
 def environment(folder: Path) -> Path:
     """An environment of its own that has all that ours has; the folder of its programs."""
     venv.create(folder, with_pip=False, symlinks=True)
-    site = next(folder.glob("lib/python*/site-packages"))
-    ours = sysconfig.get_path("purelib")
-    # `addsitedir`, as the .pth files in it count too.
-    (site / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
+    lend_packages(folder)
     programs = folder / "bin"
     modules = {"pip": "pip", "pytest": "pytest", "terrarium": "harnesses.cli"}
     for name, module in modules.items():
@@ -45,6 +42,7 @@ async def until_ready(data: Path, tendril: str) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 async def test_each_command_of_the_tutorial_runs(tmp_path: Path) -> None:
     folder = tmp_path / "empty"

@@ -72,6 +72,7 @@ async def until_listening(url: str) -> None:
                 return
 
 
+@pytest.mark.slow
 async def test_the_server_answers_with_the_model_of_model_path(
     tmp_path: Path, model_file: Path
 ) -> None:

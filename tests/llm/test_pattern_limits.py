@@ -46,6 +46,7 @@ for piece in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 async def test_no_pattern_works_for_long_on_any_text_of_any_length() -> None:
     # All of them together have a minute of the processor, which the kernel holds them to: they

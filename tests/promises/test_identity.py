@@ -39,10 +39,12 @@ async def test_the_agent_server_is_told_no_name_for_a_budget(tmp_path: Path) -> 
     ):
         await ada.join(ROOM)
         await bob.join(ROOM)
-        for person, words in ((ada, ".ask first?"), (bob, ".ask second?"), (ada, ".ask third?")):
-            await told(person, words, ROOM)
+        for number, person in enumerate((ada, bob, ada), 1):
+            await person.say(ROOM, f".ask question {number}?")
+            await script.arrived(number)
         await renamed(ada, "eve")
-        await told(ada, ".ask fourth?", ROOM)
+        await ada.say(ROOM, ".ask question 4?")
+        await script.arrived(4)
     people = [headers["x-person"] for headers in script.headers]
     assert people[0] == people[2] == people[3] != people[1]
     assert len({headers["x-channel"] for headers in script.headers}) == 1

@@ -58,6 +58,7 @@ async def cached(http: httpx2.AsyncClient, sender: Sender, system: str, user: st
     return int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["embedded", "upstream"])
 async def test_no_count_tells_a_key_what_another_has_sent(
     kind: str, model_file: Path, engine: EngineAddress, tmp_path: Path
@@ -126,6 +127,7 @@ def _cached_counts(answer: httpx2.Response) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 async def test_no_run_of_words_in_the_middle_is_told_to_another_key(
     model_file: Path, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ async def test_no_run_of_words_in_the_middle_is_told_to_another_key(
             raise AssertionError("a key's own words are not found again")
 
 
+@pytest.mark.slow
 async def test_without_a_key_nothing_is_told_of_what_tendrils_have_sent(
     model_file: Path, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ async def test_a_request_that_was_given_up_and_still_stops_the_engine_ends_it(
         assert await answered(engine)
 
 
+@pytest.mark.slow
 async def test_a_busy_engine_that_answers_is_left_alone(model_file: Path) -> None:
     rules = Watchdog(look=0.05, answer=PATIENCE, unready=PATIENCE, abandoned=PATIENCE)
     engine = EmbeddedEngine(

@@ -153,6 +153,7 @@ async def test_a_required_call_is_always_a_valid_call(openai: AsyncOpenAI, seed:
     assert arguments["unit"] in ("C", "F")
 
 
+@pytest.mark.slow
 async def test_the_answer_to_a_call_goes_back_to_the_model(openai: AsyncOpenAI) -> None:
     call = {"name": "get_weather", "arguments": '{"city": "Oslo", "unit": "C"}'}
     answer = await openai.chat.completions.create(

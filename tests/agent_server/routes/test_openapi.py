@@ -72,6 +72,7 @@ def ask(cases: SearchStrategy[Case[Any]], *, right: bool) -> None:
         send()
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.timeout(600)
 async def test_the_api_answers_as_it_says_and_never_with_a_500() -> None:

@@ -87,6 +87,7 @@ def new(tmp_path: Path) -> NewTendril:
     return NewTendril(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 async def test_a_new_tool_tendril_is_installed_tested_run_and_asked(new: NewTendril) -> None:
     await new.create(Kind.TOOL)

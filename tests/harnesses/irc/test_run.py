@@ -141,6 +141,7 @@ async def test_an_authority_can_vouch_for_a_certificate(tmp_path: Path, good: Ce
         assert await (await server.accept()).line() == "CAP LS 302"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("also", ["", ",port=12345"])
 async def test_tls_is_insisted_on_for_as_long_as_the_server_has_said(
     also: str, tmp_path: Path, good: Certificate

@@ -112,6 +112,7 @@ async def made_in(tendril: SmallTendril, layer: MemoryKind) -> list[str]:
     return [word for memory in memories for word in re.findall(r"q\d+", memory.text)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_killed(
     tmp_path: Path,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from llm.memory.schedule import KEPT_UNFOLDED, SESSION, STUDIED
 from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
 from storage.memory.conversations import KEPT
@@ -15,6 +17,7 @@ LINES = Path(__file__).parents[2] / "data" / "ubuntu-600-lines.txt"
 SAID = re.compile(r"\[\d\d:\d\d\] <([^>]+)> (.+)")
 
 
+@pytest.mark.slow
 async def test_over_a_day_jobs_run_at_their_cadence_and_once_and_nothing_grows_for_ever(
     tmp_path: Path,
 ) -> None:

@@ -62,6 +62,7 @@ def query(scope: Scope = PUBLIC, limit: int = 1) -> Query:
     return Query(scope=scope, limit=limit)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @needs_model
 async def test_a_question_in_other_words_finds_its_line(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ async def test_when_it_says_ready_it_answers_on_irc_and_serves_pages_and_stops_a
         assert await running.ended() == 0
 
 
+@pytest.mark.slow
 async def test_a_killed_tendril_comes_back_and_answers_the_next_question(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, up(tmp_path, script) as running:
         said = report(tmp_path, "irc")

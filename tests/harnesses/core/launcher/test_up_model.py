@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.kit.command import begun, line_with, terrarium
 
 pytest_plugins = ("tests.kit.engine",)
@@ -13,6 +15,7 @@ NO_HUB = {"MODEL_PATH": "small", "HF_ENDPOINT": "http://127.0.0.1:9"}
 FREE = {"SERVER_PORT": "0", "WEB_PORT": "0", "UP_TENDRILS": "web"}
 
 
+@pytest.mark.slow
 async def test_without_a_network_the_built_in_model_is_used_and_said_to_be(
     model_file: Path, tmp_path: Path
 ) -> None:
