@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 
 from benchmarks.replay import BOT, Asked, Channel
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.message import Message
 from llm.messages.prompt_text import render_block

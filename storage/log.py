@@ -17,9 +17,8 @@ import structlog
 from storage.chat_log import arrivals, deletion, event_table, statistics
 from storage.chat_log import query as log_query
 from storage.chat_log.arrivals import Arrivals, LogEnd
-from storage.chat_log.event import Event, Place, Scope
+from storage.chat_log.event import PATIENCE, Event, PendingEvent, Place, Scope
 from storage.chat_log.opt_outs import rules
-from storage.chat_log.pending_event import PATIENCE, PendingEvent
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Connection, Database

@@ -27,8 +27,20 @@ from itertools import groupby
 from typing import Any
 
 from storage.connection import NOTIFY, Connection, Dialect
-from storage.text_index.choice import text_index
-from storage.text_index.model import IndexedLine
+from storage.text_index.fts5 import Fts5Index
+from storage.text_index.model import IndexedLine, TextIndex
+from storage.text_index.tsvector import TsvectorIndex
+
+_INDEXES: dict[Dialect, TextIndex] = {
+    Dialect.SQLITE: Fts5Index(),
+    Dialect.POSTGRES: TsvectorIndex(),
+}
+
+
+def text_index(connection: Connection) -> TextIndex:
+    """Return the index in the database of a connection."""
+    return _INDEXES[connection.dialect]
+
 
 SPOKEN_TYPES = frozenset({"PRIVMSG", "NOTICE", "ACTION"})
 """The types of the events that are indexed and counted: what somebody said."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from harnesses.core.services.reminders import ReminderTools as ReminderTools
     from harnesses.core.services.shared_log import LoggedLine as LoggedLine
     from harnesses.core.tendril.base import Tendril as Tendril
-    from harnesses.core.tendril.turn_request import TurnRequest as TurnRequest
-    from harnesses.core.tendril.turn_result import TurnResult as TurnResult
+    from harnesses.core.tendril.turn import TurnRequest as TurnRequest
+    from harnesses.core.tendril.turn import TurnResult as TurnResult
     from llm.messages.prompt_text import escape_tags as escape_tags
     from llm.tools.toolbox import ToolError as ToolError
     from llm.tools.toolbox import tool as tool
@@ -43,8 +43,8 @@ _MODULES = {
     "Settings": "terrarium.config",
     "Tendril": "harnesses.core.tendril.base",
     "ToolError": "llm.tools.toolbox",
-    "TurnRequest": "harnesses.core.tendril.turn_request",
-    "TurnResult": "harnesses.core.tendril.turn_result",
+    "TurnRequest": "harnesses.core.tendril.turn",
+    "TurnResult": "harnesses.core.tendril.turn",
     "escape_tags": "llm.messages.prompt_text",
     "tool": "llm.tools.toolbox",
 }

@@ -10,8 +10,7 @@ from datetime import UTC, date, datetime
 from agent_server.metering.accounts import Accounts, ServerAccounts
 from agent_server.metering.metrics import Metrics
 from agent_server.settings.prices import Price, UsageSettings
-from storage.usage.usage import UsageAmount, UsageKey, UsageTable
-from storage.usage.write_behind import WriteBehindCounter
+from storage.usage.usage import UsageAmount, UsageKey, UsageTable, WriteBehindCounter
 from terrarium.usage import TokenUsage
 
 

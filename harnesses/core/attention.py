@@ -10,8 +10,7 @@ from typing import Any
 
 from harnesses.core.services.shared_log import LoggedLine, is_public, room_name
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.attention.attention import LATER, Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
 from llm.attention.proactive_scheduler import ProactiveScheduler

@@ -12,7 +12,7 @@ import structlog
 
 from harnesses.core.services.peers import Origin
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from harnesses.cron.delivery import JobOutput
 from harnesses.cron.errors import ModelUnavailable
 from harnesses.cron.job import CronJob, read_jobs

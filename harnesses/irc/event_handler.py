@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import Commands
 from harnesses.irc.playback import PlaybackLog

@@ -10,8 +10,7 @@ from harnesses.irc.policy.log_records import channel_key
 from harnesses.irc.policy.requests import CommandRequest, identity_of
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
-from storage.chat_log.event import Identity, Place
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import Identity, PendingEvent, Place
 from storage.queues.reminders import Owner, Reminder
 
 _AGAIN = timedelta(seconds=15)  # until a place that we are not in is tried again

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from harnesses.core.services.peers import Origin
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.client.client import OnText
 from llm.messages.image import Image
 from llm.skills.learned import TEACH, TeachingTools, is_lesson

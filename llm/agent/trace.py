@@ -24,10 +24,13 @@ import structlog
 
 from llm.agent.guardrails import Key
 from llm.agent.outcome import Outcome
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
-from storage.runs.runs import Effect, Run, RunEnd, Step
+from storage.runs.runs import Effect, Run, RunEnd, Runs, Step
+from terrarium.clock import Clock
 from terrarium.usage import TokenUsage
+
+_EXPIRY_INTERVAL = 3600.0  # seconds
 
 _log = structlog.get_logger()
 
@@ -221,3 +224,13 @@ def _words(calls: int) -> str:
 
 def _since(began: float) -> int:
     return round((time.monotonic() - began) * 1000)
+
+
+async def expire_runs(runs: Runs, days: Callable[[], int], clock: Clock) -> None:
+    """Delete traces older than `days` now and every hour, until cancelled."""
+    while True:
+        try:
+            await runs.expire(clock.now(), days())
+        except StorageError as error:  # another hour is soon enough
+            _log.error("runs.not_expired", error=str(error))
+        await asyncio.sleep(_EXPIRY_INTERVAL)

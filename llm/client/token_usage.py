@@ -14,8 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from llm.client.client import RequestOptions
 from storage.db.database import Database
 from storage.usage.token_spending import Spending, TokenSpend
-from storage.usage.usage import UsageAmount
-from storage.usage.write_behind import WriteBehindCounter
+from storage.usage.usage import UsageAmount, WriteBehindCounter
 from terrarium.usage import TokenUsage
 
 ANSWER = "answer"

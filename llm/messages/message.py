@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llm.messages.prompt_text import escape_tags
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import PendingEvent
 from terrarium.usage import TokenUsage
 
 Status = Literal["active", "awaiting_answer", "closed", "idle"]

@@ -13,8 +13,7 @@ from datetime import datetime
 from itertools import groupby
 from unicodedata import normalize
 
-from storage.chat_log.event import Event, EventType
-from storage.chat_log.event_text import event_line
+from storage.chat_log.event import Event, EventType, event_line
 
 _TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"

@@ -18,8 +18,7 @@ from llm.log_questions.answers import (
 )
 from llm.threads.channel_threads import ChannelThreads
 from llm.tools.semantic_search import SemanticIndex, nearest_events
-from storage.chat_log.event import SPOKEN, Event, Place, Scope
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
 from storage.log import Query
 from storage.passages.passages import PEOPLE, LineFilter
 from storage.protocols import LogReader

@@ -11,8 +11,7 @@ from pydantic import Field
 from llm.messages.prompt_text import escape_tags, render_line, stamp
 from llm.tools.semantic_search import SemanticIndex, nearest_events
 from llm.tools.toolbox import tool
-from storage.chat_log.event import Event, Scope
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import Event, PendingEvent, Scope
 from storage.log import Query
 from storage.passages.passages import PEOPLE, LineFilter
 from storage.passages.question_words import asks, question_words

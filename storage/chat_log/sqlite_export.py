@@ -12,8 +12,7 @@ from pathlib import Path
 
 import aiosqlite
 
-from storage.chat_log.event import Event
-from storage.chat_log.event_text import public_text
+from storage.chat_log.event import Event, public_text
 
 _TABLE = """
 CREATE TABLE messages (

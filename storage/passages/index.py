@@ -17,13 +17,12 @@ from heapq import nlargest
 from storage.chat_log.query import id_range
 from storage.connection import Connection, Dialect
 from storage.db.interrupting import Interrupted, interruptible
-from storage.log_index import PARTITION_BITS, nick_tag
+from storage.log_index import PARTITION_BITS, nick_tag, text_index
 from storage.passages.question_words import QuestionWord, is_number
 from storage.passages.score import WeighedQuestion
 from storage.passages.word_forms import index_terms
 from storage.search.planner import LineConditions
 from storage.search.scanner import LAST_ID
-from storage.text_index.choice import text_index
 from storage.text_index.model import IdRange, Phrase, WordMatch
 
 _CHOSEN = 220  # lines that are looked at

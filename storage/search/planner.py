@@ -9,10 +9,9 @@ from storage import log_index
 from storage.chat_log.event import SPOKEN, EventType
 from storage.chat_log.query import Query, VisibleChannels, channels_in, query_rows
 from storage.db.database import Connection, Row, to_micros
-from storage.log_index import fold_name
+from storage.log_index import fold_name, text_index
 from storage.search.matcher import Matcher, contains
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
-from storage.text_index.choice import text_index
 from storage.text_index.model import IdRange, Phrase, WordMatch
 
 _MOST_CHANNELS = 24  # that are asked of the index; of more, each hit is looked at

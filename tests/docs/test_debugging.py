@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest, Scheduler
 from harnesses.core.tendril.conversation_queue import ConversationQueue
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import AgentClient
 from llm.client.settings import AgentSettings
 from llm.messages.message import Question

@@ -16,7 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.prompt.log_window import LogWindow
 from llm.threads.channel_threads import ChannelThreads
 from storage.chat_log.event import Event, EventType, Place

@@ -22,8 +22,7 @@ from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
 from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import ToolError, tool
-from storage.chat_log.event import Place
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import PendingEvent, Place
 from storage.db.database import Database, to_micros
 from storage.memory.memories import Memories, person_of
 from storage.queues.jobs import Job, Jobs

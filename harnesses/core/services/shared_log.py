@@ -17,9 +17,8 @@ from llm.threads.channel_threads import ChannelThreads
 from llm.tools.log_search import LogTools
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import Event, EventType, Identity, Place, Scope
+from storage.chat_log.event import Event, EventType, Identity, PendingEvent, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
-from storage.chat_log.pending_event import PendingEvent
 from storage.db.database import Database, to_micros
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery

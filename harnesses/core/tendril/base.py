@@ -12,8 +12,7 @@ from harnesses.core.services.peers import PeerAnswer, PeerQuestion
 from harnesses.core.tendril.conversation_queue import ConversationQueue, ConversationQueues
 from harnesses.core.tendril.process import TendrilProcess
 from harnesses.core.tendril.responder import Responder
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import NO_REPLY, TurnResult
+from harnesses.core.tendril.turn import NO_REPLY, TurnRequest, TurnResult
 from llm.memory.room import RoomMemory
 from llm.messages.errors import ModelError
 from llm.messages.message import Question

@@ -33,7 +33,7 @@ from harnesses.core.services.shared_log import (
 )
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.status import StatusFile, askable
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.log_questions.answers import Quoting
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Place, Scope

@@ -10,8 +10,7 @@ from harnesses.core.services.peers import PeerTools
 from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.preparation import Context
 from harnesses.core.tendril.resources import TendrilResources
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.outcome import Outcome
 from llm.agent.reviewer import Reviewer

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from harnesses.core.tendril.resources import TendrilResources
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER
 from llm.log_questions.answers import QuotedAnswer

@@ -17,7 +17,7 @@ from harnesses.core.errors import root_cause
 from harnesses.core.services.heartbeat import send_heartbeats
 from harnesses.core.tendril.medium import PARTS, TendrilMedium
 from harnesses.core.tendril.status import StatusFile
-from harnesses.core.tendril.tracing import expire_runs
+from llm.agent.trace import expire_runs
 from llm.client.response import Heartbeat
 from llm.client.settings import AgentSettings
 from llm.prompt.builder import PromptBuilder

@@ -11,13 +11,14 @@ from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.model_run import ModelRun
 from harnesses.core.tendril.preparation import build_prompt, choose_model, create_context
-from harnesses.core.tendril.tracing import trace_of
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.agent.direct_answers import direct_answer, quoted_answer
 from llm.agent.guardrails import UNASKED
 from llm.agent.outcome import Outcome
+from llm.agent.trace import Beside, Trace
+from llm.client.client import RequestOptions
 from llm.memory.room import RoomMemory
+from storage.runs.runs import Run
 
 BLIND = "My model cannot look at images; please tell me in words what is in it."
 
@@ -44,7 +45,7 @@ class Responder:
             return TurnResult(BLIND, ok=False)
         asking = self._peer_tools(request)
         prompt = await build_prompt(tendril, request.with_tools(asking), memory, choice)
-        trace = trace_of(tendril, request, options, queue.spawn)
+        trace = _trace(tendril, request, options, queue.spawn)
         request = await request.with_logged_question()
         quoted = None
         if request.log_window and request.is_by_person and not request.image:
@@ -91,3 +92,28 @@ def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:
         cached_tokens=outcome.usage.cached,
         completion_tokens=outcome.usage.completion,
     )
+
+
+def _trace(
+    tendril: TendrilMedium, request: TurnRequest, options: RequestOptions, background: Beside
+) -> Trace:
+    """Return the trace of a turn, stored in the tendril's runs; `background` finishes it.
+
+    It names nobody where the conversation is private, and holds only numbers where nobody has asked
+    and nothing is remembered. Of a question of which nothing is to be kept, nothing is stored.
+    """
+    log_window = request.log_window
+    run = Run(
+        request.run or options.id,
+        request.conversation if request.keeps else "",
+        request.profile,
+        options.model or tendril.agent.model,
+        tendril.clock.now(),
+        log_window.anchor if log_window else 0,
+        request.private or not request.keeps,
+        tendril.agent.trace_words,
+        request.text,
+        request.origin.run if request.origin else "",
+    )
+    store = None if request.is_unrecorded else tendril.runs
+    return Trace(run, store, background, log_window.pending_event if log_window else None)

@@ -24,8 +24,7 @@ from harnesses.irc.policy.requests import ASK
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import PROGRESS
-from storage.chat_log.event import Event, Place, Scope
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.log import ChatLog, Query
 
 _MOST = 100_000  # lines of the log that what was heard is compared with

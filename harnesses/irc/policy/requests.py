@@ -32,8 +32,7 @@ from harnesses.irc.protocol.isupport import Casemap, is_nick
 from harnesses.irc.session.state import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
-from storage.chat_log.event import Identity, Place, Scope
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import Identity, PendingEvent, Place, Scope
 
 _log = structlog.get_logger()
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from harnesses.core.rate_limit import ConcurrencyLimit
 from harnesses.core.services.reminders import ReminderTools
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import channel_key
 from harnesses.irc.policy.requests import (
     Command,
@@ -24,11 +23,11 @@ from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.questions.tools import OPERATE, AdminTools, ChannelTools, persona_values
 from harnesses.irc.reminder_delivery import requester_of
-from harnesses.irc.replies.streaming_reply import StreamingReply
+from harnesses.irc.replies.sender import StreamingReply
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import PROGRESS
 from llm.skills.learned import TEACH, TeachingTools, is_lesson
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import PendingEvent
 
 SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
 

@@ -15,8 +15,7 @@ from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow
 from llm.threads.channel_threads import ChannelThreads
 from llm.tools.log_search import LogTools
-from storage.chat_log.event import Event, Place, Scope
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.db.database import to_micros
 from storage.db.errors import StorageError
 from storage.passages.passages import LineFilter

@@ -10,7 +10,7 @@ import functools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.policy.requests import CommandRequest, Decision
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.unasked_turn import UnaskedTurns

@@ -11,8 +11,7 @@ import time
 from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import channel_key, scope_of
 from harnesses.irc.policy.requests import CommandRequest, Decision, conversation_of, payer_of
 from harnesses.irc.questions.handler import QuestionHandler
@@ -21,8 +20,7 @@ from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.replies.sender import with_mark
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import LogWindow
-from storage.chat_log.event import Event, Identity, Scope
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import Event, Identity, PendingEvent, Scope
 from storage.log import Query
 from storage.queues.reminders import Reminder
 

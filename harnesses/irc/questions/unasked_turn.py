@@ -13,8 +13,7 @@ from dataclasses import replace
 import structlog
 
 from harnesses.core.attention import NOBODY
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import channel_key, conversation_id, scope_of
 from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.tools import ChannelTools, persona_values
@@ -23,8 +22,7 @@ from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.attention.attention import Trigger, TriggerKind
 from llm.attention.prompts import follow_up, passing_mention, unanswered_question
-from storage.chat_log.event import Event, Place, Scope
-from storage.chat_log.pending_event import PendingEvent
+from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.chat_log.query import Query
 
 _NOTHING = TurnResult("")

@@ -12,10 +12,9 @@ import asyncio
 import re
 from collections.abc import Iterable
 
-from harnesses.irc.transport.connection import IrcConnection
+from harnesses.irc.transport.connection import IrcConnection, Sent
 from harnesses.irc.transport.irc3_compat import LOGGING, irc3
 from harnesses.irc.transport.network import Network
-from harnesses.irc.transport.send_queue import Sent
 
 REPLACED = ("core", "sasl", "autojoins", "userlist")
 """Plugins of irc3 whose work is done here; other plugins may require them, and get us."""

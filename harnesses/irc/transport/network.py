@@ -16,15 +16,13 @@ import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.line_splitting import budget, split
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt
+from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt, budget, split
 from harnesses.irc.session.session import Session
 from harnesses.irc.session.state import JoinRefusal, Member, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
-from harnesses.irc.transport.connection import IrcClient, PluginHost
-from harnesses.irc.transport.send_queue import Sent
+from harnesses.irc.transport.connection import IrcClient, PluginHost, Sent
 from harnesses.irc.transport.tls import explain, tls_context
 from terrarium.backoff import Backoff
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from storage.chat_log.event import Event, EventType
-from storage.chat_log.event_text import event_line
+from storage.chat_log.event import Event, EventType, event_line
 
 
 def text_line(event: Event) -> str:

@@ -10,8 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from harnesses.core.permalinks import channel_path, permalink
-from storage.chat_log.event import Event, EventType
-from storage.chat_log.event_text import public_text
+from storage.chat_log.event import Event, EventType, public_text
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, Stats
 from storage.search.models import Facets, Hit, MatchSnippet, SearchPage
 

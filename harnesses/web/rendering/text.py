@@ -11,8 +11,7 @@ import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from storage.chat_log import event_text
-from storage.chat_log.event import Event
+from storage.chat_log.event import Event, describe_event, event_line
 
 NICK_COLOURS = 12
 # mIRC formatting (modern.ircdocs.horse/formatting): colours with their numbers, then all else.
@@ -34,14 +33,14 @@ def strip_formatting(text: str) -> str:
     return _BIDI.sub("", _CONTROL.sub("", _FORMATTING.sub("", text)))
 
 
-def describe_event(event: Event) -> str:
+def safe_description(event: Event) -> str:
     """Return what the nick of an event did, in words that are safe to show."""
-    return event_text.describe_event(_strip_event(event))
+    return describe_event(_strip_event(event))
 
 
 def plain_line(event: Event) -> str:
     """Return an event as a line of a text file, without its time."""
-    return event_text.event_line(_strip_event(event))
+    return event_line(_strip_event(event))
 
 
 def _strip_event(event: Event) -> Event:

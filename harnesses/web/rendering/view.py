@@ -17,9 +17,9 @@ from starlette.responses import HTMLResponse
 from harnesses.core.permalinks import channel_path, event_url, permalink
 from harnesses.web.rendering.text import (
     answer_html,
-    describe_event,
     nick_colour,
     render_line,
+    safe_description,
     strip_formatting,
 )
 from harnesses.web.rendering.timezones import UTC, in_words, local_day, short, zone_of
@@ -105,7 +105,7 @@ _templates.filters |= {
     "said": render_line,
     "plain": strip_formatting,
     "answer": answer_html,
-    "happened": describe_event,
+    "happened": safe_description,
     "ago": _ago,
     "colour": nick_colour,
     "permalink": permalink,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.tools.toolbox import tool
 from terrarium.clock import Clock
 from terrarium.config import Config

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.agent.agent_loop import SPEECHLESS
 from llm.agent.outcome import Deferral
 from llm.messages.message import Message

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from harnesses.core.tendril.status import report
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER, TokenAccounting
 from storage.db.database import Database

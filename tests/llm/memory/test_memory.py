@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from llm.memory.schedule import JobKind
 from storage.memory.memories import HEARSAY, Memory, MemoryKind
 from terrarium.config import Config

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from storage.db.database import Database
 from storage.memory.conversations import Conversations
 from storage.memory.memories import MemoryKind

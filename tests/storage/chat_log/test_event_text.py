@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from storage.chat_log.event import Event, EventType
-from storage.chat_log.event_text import describe_event, event_line
+from storage.chat_log.event import Event, EventType, describe_event, event_line
 
 
 def of(type: EventType, text: str = "", target: str = "") -> Event:

@@ -13,8 +13,7 @@ import pytest
 
 from harnesses.core.tendril.base import FAILED
 from harnesses.core.tendril.status import ProcessState, report
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
 from llm.prompt.builder import CORE, TOOLS

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from tests.harnesses.core.tendril.test_base import small, texts
 from tests.kit.openai_script import ScriptedOpenAI
 

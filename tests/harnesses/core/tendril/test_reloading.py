@@ -11,7 +11,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from harnesses.core.tendril.turn_request import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest
 from terrarium.config import load
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE

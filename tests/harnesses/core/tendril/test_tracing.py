@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.turn_request import TurnRequest
-from harnesses.core.tendril.turn_result import TurnResult
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.agent.guardrails import Profile
 from llm.agent.outcome import Deferral
 from llm.tools.toolbox import tool

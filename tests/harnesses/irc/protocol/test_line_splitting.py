@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.irc.protocol.isupport import ISupport
-from harnesses.irc.protocol.line_splitting import LEAST, budget, split
 from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.protocol.sent_lines import LEAST, budget, split
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 CHAT = st.lists(

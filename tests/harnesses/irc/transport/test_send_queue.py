@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.transport.send_queue import BURST, RATE, TokenBucketQueue, cost
+from harnesses.irc.transport.connection import BURST, RATE, TokenBucketQueue, cost
 
 
 class Clock:
