@@ -23,7 +23,7 @@ EVENTS = "events"
 CHANGES, STATE = "transfer_changes", "transfer_state"
 """Our own tables: in the source what has changed since, in the target how far it has come."""
 
-_NOT_MOVED = DERIVED_TABLES | {CHANGES, STATE, "schema_version"}
+_NOT_MOVED = DERIVED_TABLES | {CHANGES, STATE, "schema_version", "writers"}
 _INDEX = re.compile(r"words_\d+")
 _COLUMNS = """
 SELECT table_name, column_name, is_identity FROM information_schema.columns

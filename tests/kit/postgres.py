@@ -68,8 +68,14 @@ class PostgresServer:
             stderr=subprocess.PIPE,
         )
 
-    def start(self) -> None:
-        """Start the server, and wait until it answers; also after it was killed."""
+    def start(self, *, hidden: bool = False) -> None:
+        """Start the server, and wait until it answers; also after it was killed.
+
+        A `hidden` one listens where its clients do not look, at the address `hidden_url`.
+        """
+        settings = self._settings
+        if hidden:
+            settings = settings | {"unix_socket_directories": str(self.folder / "data")}
         # What was killed with -9 leaves its file behind; its children notice and end by themselves.
         self._run(
             "pg_ctl",
@@ -78,7 +84,7 @@ class PostgresServer:
             "--silent",
             f"--timeout={int(PATIENCE)}",
             f"--log={self.folder / 'log'}",
-            "--options=" + " ".join(f"-c {key}='{value}'" for key, value in self._settings.items()),
+            "--options=" + " ".join(f"-c {key}='{value}'" for key, value in settings.items()),
         )
 
     @property
@@ -106,6 +112,10 @@ class PostgresServer:
     def url(self, database: str) -> str:
         """Return the URL of a database."""
         return f"postgresql://terrarium@/{database}?host={self.folder}"
+
+    def hidden_url(self, database: str) -> str:
+        """Return the URL of a database while the server is hidden."""
+        return f"{self.url(database)}/data"
 
     def create(self, name: str, template: str = "template0") -> str:
         """Create a database and return its URL."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,11 @@ _OUTCOME = 300.0  # seconds to learn whether a commit was made when the server w
 _PAUSE = 0.2  # seconds between two looks at a server that is away
 _POLL = 30.0  # seconds after which a listener looks by itself: a notification may be lost
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
-_LOCK_WITH_ID = f"{_LOCK}, pg_current_xact_id()::text"
+_LOCK_AND_NUMBER = f"""
+WITH numbered AS (
+    INSERT INTO writers VALUES (%s, %s, now()) ON CONFLICT (name)
+    DO UPDATE SET last_write = excluded.last_write, time = excluded.time
+) {_LOCK}"""
 _OPTIONS = (
     "-c plan_cache_mode=force_custom_plan"  # what a search costs depends on its words
     " -c jit=off"  # compiling takes longer than a search
@@ -69,6 +74,8 @@ class PostgresBackend:
         self._shared = shared
         self._threads = threads
         self._lock = asyncio.Lock()
+        self._name = secrets.token_hex(8)  # in the table `writers`
+        self._last_write = 0
 
     @classmethod
     @asynccontextmanager
@@ -131,10 +138,11 @@ class PostgresBackend:
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         unanswered: psycopg.OperationalError | None = None
+        self._last_write += 1
         with self._writers.connection() as raw:
             raw.execute("BEGIN")
             try:
-                row = raw.execute(_LOCK_WITH_ID).fetchone()
+                raw.execute(_LOCK_AND_NUMBER, [self._name, self._last_write])
                 result = work(PostgresConnection(raw))
             except BaseException:
                 if not raw.closed:
@@ -147,27 +155,31 @@ class PostgresBackend:
                     raise
                 unanswered = error
         # Only now, as this was the only connection that there may be to write.
-        if unanswered is not None and not self._was_committed(row[1]):
+        if unanswered is not None and not self._was_committed():
             raise unanswered
         return result
 
-    def _was_committed(self, transaction_id: str) -> bool:
-        """Return True if a transaction was committed whose COMMIT nobody has answered: whoever
-        writes it again would have it twice. Waits for the server to come back."""
+    def _was_committed(self) -> bool:
+        """Return True if the last write was committed although nobody has answered its COMMIT:
+        whoever writes it again would have it twice. Waits for the server to come back.
+
+        The transaction has left its number in a row of ours. The server's own numbers
+        (`pg_xact_status`) do not tell: after a crash it gives those that it lost to others.
+        """
         until = time.monotonic() + _OUTCOME
         while True:
             try:
-                with self._writers.connection() as raw:
+                with self._writers.connection() as raw, raw.transaction():
+                    raw.execute(_LOCK)  # the server may not have noticed yet that we were gone
                     row = raw.execute(
-                        "SELECT pg_xact_status(%s::xid8)", [transaction_id]
+                        "SELECT last_write FROM writers WHERE name = %s", [self._name]
                     ).fetchone()
             except psycopg.Error:
                 if time.monotonic() > until:
                     raise
+                time.sleep(_PAUSE)
             else:
-                if row[0] != "in progress":  # the server may not have noticed yet that we are gone
-                    return bool(row[0] == "committed")
-            time.sleep(_PAUSE)
+                return row is not None and row[0] == self._last_write
 
     async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
         """Return the result of `work`, run on one snapshot, always in a thread."""

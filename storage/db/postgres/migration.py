@@ -20,6 +20,13 @@ _CREATE = (
     "CREATE EXTENSION IF NOT EXISTS citext WITH SCHEMA public",
     "CREATE EXTENSION IF NOT EXISTS pg_trgm WITH SCHEMA public",
 )
+# The number of the last write of each process, by which it learns whether a commit that nobody has
+# answered was made. Those of processes that have long gone are removed.
+_WRITERS = (
+    "CREATE TABLE IF NOT EXISTS writers"
+    " (name TEXT PRIMARY KEY, last_write BIGINT NOT NULL, time TIMESTAMPTZ NOT NULL)",
+    "DELETE FROM writers WHERE time < now() - interval '7 days'",
+)
 _TYPES = (
     (
         r"\bINTEGER PRIMARY KEY AUTOINCREMENT\b",
@@ -45,6 +52,8 @@ def migrate(connection: PostgresConnection, address: PostgresSchema) -> None:
             raw.execute(statement.encode())
         raw.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"'.encode())
         connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
+        for statement in _WRITERS:
+            connection.execute(statement)
         row = connection.execute("SELECT version FROM schema_version").fetchone()
         version, scripts = int(row[0]) if row else 0, _scripts()
         if version > max(scripts):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import random
 import signal
 from collections import Counter
@@ -24,7 +23,7 @@ from terrarium.clock import SystemClock
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
 
-JOBS = {"sqlite": 2_000, "postgres": int(os.environ.get("JOBS", "400"))}
+JOBS = 2_000
 WORKERS, KILLS, KILLED_AT_ONCE = 4, 10, 2
 AT_ONCE = 4  # jobs of one worker
 PLACE = Place("irc", "#terrarium")
@@ -64,27 +63,27 @@ async def test_two_thousand_jobs_outlive_twenty_killed_workers(
 ) -> None:
     chance, address = random.Random(2026), stores("jobs")
     async with Database.open(address) as database:
-        jobs, many = Jobs(database, max_attempts=50), JOBS[database.dialect]
-        for number in range(many):
+        jobs = Jobs(database, max_attempts=50)
+        for number in range(JOBS):
             await jobs.add("say", {"n": number})
         workers = {f"w{each}": start(address, tmp_path, f"w{each}") for each in range(WORKERS)}
         try:
             for kill in range(KILLS):
-                await until_done(jobs, (kill + 1) * many // (KILLS + 2))
+                await until_done(jobs, (kill + 1) * JOBS // (KILLS + 2))
                 for name in chance.sample(sorted(workers), KILLED_AT_ONCE):
                     workers[name].kill()
                     await asyncio.to_thread(workers[name].join, PATIENCE)
                     assert workers[name].exitcode == -signal.SIGKILL
                     workers[name] = start(address, tmp_path, name)
-            await until_done(jobs, many)
+            await until_done(jobs, JOBS)
         finally:
             for process in workers.values():
                 process.kill()
                 await asyncio.to_thread(process.join, PATIENCE)
-        assert Counter(job.state for job in await jobs.all()) == {"done": many}
+        assert Counter(job.state for job in await jobs.all()) == {"done": JOBS}
         said = [int(message.text) for message in await Outbox(database).list_unsent()]
-    assert sorted(said) == list(range(many))  # none lost, none said twice
-    repeated = attempts(tmp_path) - many
+    assert sorted(said) == list(range(JOBS))  # none lost, none said twice
+    repeated = attempts(tmp_path) - JOBS
     assert 0 <= repeated <= KILLS * KILLED_AT_ONCE * AT_ONCE  # only what was being done
 
 

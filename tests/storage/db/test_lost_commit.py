@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 
 import psycopg
@@ -34,6 +34,7 @@ CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON terrarium_irc.events DEFERRABLE I
 FOR EACH ROW EXECUTE FUNCTION terrarium_irc.wait()"""
 _WAITING = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event IN ('SyncRep', 'PgSleep')"""
+_SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 
 
 @pytest.fixture
@@ -84,3 +85,50 @@ async def test_a_commit_that_was_not_made_is_an_error(server: PostgresServer) ->
         with pytest.raises(Unavailable, match="cannot be written"):
             await writing
         assert await ChatLog(database).find(Query(scope=EVERYTHING)) == []
+
+
+async def test_a_commit_that_a_crash_undid_is_an_error_at_once(
+    server: PostgresServer,
+) -> None:
+    async with crashed_in_commit(server) as writing:
+        server.start()
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(Unavailable, match="cannot be written"):
+                await writing
+
+
+async def test_a_commit_that_a_crash_undid_is_not_taken_for_anothers_of_the_same_number(
+    server: PostgresServer,
+) -> None:
+    # The crash has lost that a number was given to our transaction: another one is given it again.
+    async with crashed_in_commit(server) as writing:
+        server.start(hidden=True)
+        with psycopg.connect(server.hidden_url("lost"), autocommit=True) as connection:
+            for _ in range(100):
+                connection.execute("CREATE TABLE other (); DROP TABLE other")
+        server.stop()
+        server.start()
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(Unavailable, match="cannot be written"):
+                await writing
+
+
+@asynccontextmanager
+async def crashed_in_commit(server: PostgresServer) -> AsyncIterator[asyncio.Task[Sequence[int]]]:
+    """Crash the server while it commits a line, before anything of that has reached its disk."""
+    address = PostgresSchema(server.create("lost"), "irc")
+    async with Database.open(address) as database:
+        with admin(address) as connection:
+            connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+            connection.execute("ALTER SYSTEM SET wal_writer_flush_after = '1GB'")
+            connection.execute("SELECT pg_reload_conf()")
+            connection.execute(_DEFERRED.encode())
+            connection.execute(_AT_COMMIT.encode())
+            connection.execute("CHECKPOINT")
+        writing = asyncio.create_task(ChatLog(database).add([LINE]))
+        with admin(address) as connection:
+            async with asyncio.timeout(PATIENCE):
+                while not connection.execute(_SLEEPING.encode()).fetchone():  # noqa: ASYNC110 -- no event
+                    await asyncio.sleep(0.05)
+        server.kill()
+        yield writing
