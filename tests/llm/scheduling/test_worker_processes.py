@@ -7,8 +7,10 @@ import multiprocessing
 import random
 import signal
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,8 @@ from tests.kit.stores import Stores
 JOBS = 2_000
 WORKERS, KILLS, KILLED_AT_ONCE = 4, 10, 2
 AT_ONCE = 4  # jobs of one worker
+CLAIMED = 400  # jobs that are claimed and not done
+DUE = datetime(2100, 1, 1, tzinfo=UTC)  # when all that waits is due
 PLACE = Place("irc", "#terrarium")
 CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -53,6 +57,45 @@ def start(address: Address, folder: Path, name: str) -> BaseProcess:
     process = CONTEXT.Process(target=work, args=(address, folder, name))
     process.start()
     return process
+
+
+def claim_all(address: Address, name: str, together: Barrier, results: Connection) -> None:
+    """Claim jobs one after another, from the moment on at which the others do too, until there are
+    none; send their ids."""
+
+    async def run() -> list[int]:
+        claimed = []
+        async with Database.open(address) as database:
+            jobs = Jobs(database)
+            together.wait(PATIENCE)
+            while job := await jobs.claim(name, ["say"], DUE):
+                claimed.append(job.id)
+        return claimed
+
+    results.send(asyncio.run(run()))
+
+
+@pytest.mark.slow
+@pytest.mark.server
+async def test_processes_that_claim_at_once_never_take_the_same_job(stores: Stores) -> None:
+    address = stores("jobs")
+    async with Database.open(address) as database:
+        added = {await Jobs(database).add("say", {"n": number}) for number in range(CLAIMED)}
+    together, (ours, theirs) = CONTEXT.Barrier(WORKERS), CONTEXT.Pipe(duplex=False)
+    workers = [
+        CONTEXT.Process(target=claim_all, args=(address, f"w{each}", together, theirs))
+        for each in range(WORKERS)
+    ]
+    try:
+        for process in workers:
+            process.start()
+        claimed = [await asyncio.to_thread(ours.recv) for _ in workers]
+    finally:
+        for process in workers:
+            process.kill()
+            await asyncio.to_thread(process.join, PATIENCE)
+    assert sorted(each for ids in claimed for each in ids) == sorted(added)
+    assert sum(bool(ids) for ids in claimed) > 1  # they were at it at the same time
 
 
 @pytest.mark.slow
