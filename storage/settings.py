@@ -71,7 +71,9 @@ def log_address(config: Config) -> Address:
 def log_file(config: Config) -> Path:
     """Return the file of the chat log. Raises Unavailable where it is no file."""
     if config.section(StorageSettings).url:
-        raise Unavailable("everything is in PostgreSQL: back that up with pg_dump")
+        raise Unavailable(
+            "everything is in PostgreSQL: back that up with pg_dump (docs/postgres.md, Copies)"
+        )
     return log_path(config)
 
 
