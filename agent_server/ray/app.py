@@ -55,7 +55,7 @@ QUIET = LoggingConfig(enable_access_log=False)
 """The server writes an access log of its own."""
 
 
-class Arguments(BaseModel):
+class Arguments(BaseModel, extra="forbid"):
     """The arguments of `serve run`; both are paths that exist on every node."""
 
     config: Path | None = None
@@ -79,10 +79,12 @@ class Ingress:
         return create_app(self._config, shared=self._shared)
 
 
-def app(arguments: Arguments) -> Application:
-    """Build the application. Raises ConfigError: it needs SERVER_ADMIN_KEY, as Ray listens where
-    its own configuration says."""
-    config = load(arguments.config, arguments.data)
+def app(arguments: Mapping[str, str]) -> Application:
+    """Build the application from `Arguments`. Raises ConfigError: it needs SERVER_ADMIN_KEY, as Ray
+    listens where its own configuration says."""
+    # Ray Serve validates by itself only where annotations are no strings.
+    paths = Arguments.model_validate(arguments)
+    config = load(paths.config, paths.data)
     if config.section(ServerSettings).admin_key is None:
         raise ConfigError(
             "an agent server on Ray Serve needs a key: set SERVER_ADMIN_KEY (or [server] admin_key)"

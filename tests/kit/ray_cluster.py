@@ -12,6 +12,7 @@ import json
 import signal
 import sys
 import tempfile
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -41,6 +42,24 @@ class RayCluster:
     process: psutil.Process
     address: str
     url: str
+    server: Process
+
+    async def stop_server(self) -> None:
+        """Stop the server as SIGTERM does, if it runs. Raises TimeoutError."""
+        if self.server.returncode is None:
+            self.server.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(STARTING):
+                await self.server.communicate()
+        assert self.server.returncode == 0
+
+    def nodes(self) -> Sequence[psutil.Process]:
+        """Return the nodes that run, the head node first."""
+        raylets = [
+            each
+            for each in self.process.children()
+            if each.name() == "raylet" and each.status() != psutil.STATUS_ZOMBIE
+        ]
+        return sorted(raylets, key=lambda process: process.create_time())
 
     def replicas(self, deployment: str) -> Sequence[psutil.Process]:
         """Return the processes of a deployment's replicas, the newest last."""
@@ -59,7 +78,7 @@ class RayCluster:
 
     def beside_head(self, deployment: str) -> psutil.Process:
         """Return the process of a replica that does not run on the head node."""
-        return next(each for each in self.replicas(deployment) if each.parent() != self._head())
+        return next(each for each in self.replicas(deployment) if each.parent() != self.nodes()[0])
 
     def kill_node_of(self, replica: psutil.Process) -> None:
         """Kill the node that runs a replica, with all its processes, as if it lost its power."""
@@ -67,11 +86,6 @@ class RayCluster:
         assert raylet is not None
         for process in (raylet, *raylet.children(recursive=True)):
             process.kill()
-
-    def _head(self) -> psutil.Process:
-        """Return the raylet of the head node, which was started first."""
-        raylets = [each for each in self.process.children() if each.name() == "raylet"]
-        return min(raylets, key=lambda process: process.create_time())
 
 
 def _title(process: psutil.Process) -> str:
@@ -110,11 +124,9 @@ async def ray_cluster(data: Path, nodes: int, **settings: str) -> AsyncIterator[
             ) as server:
                 await until_listening(port)
                 await until_ready(url, STARTING)
-                yield RayCluster(psutil.Process(process.pid), address, url)
-                server.send_signal(signal.SIGTERM)
-                async with asyncio.timeout(STARTING):
-                    await server.communicate()
-                assert server.returncode == 0
+                cluster = RayCluster(psutil.Process(process.pid), address, url, server)
+                yield cluster
+                await cluster.stop_server()
         finally:
             below = psutil.Process(process.pid).children(recursive=True)
             process.stdin.close()

@@ -9,16 +9,16 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
+import psutil
 import pytest
 import pytest_asyncio
-from openai import APIError, AsyncOpenAI
+from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionToolParam
 
+from tests.kit.asking_clients import CLIENTS, asking_clients
 from tests.kit.patience import PATIENCE
 from tests.kit.ray_cluster import RayCluster, ray_cluster, require_ray
 
@@ -39,7 +39,6 @@ SETTINGS = {
     "RAY_MIN_ENGINES": "2",
     "RAY_MAX_ENGINES": "2",
 }
-CLIENTS = 6
 AFTER = 4
 """Answers that each client must have after one has died."""
 
@@ -146,7 +145,7 @@ async def _requests(http: httpx2.AsyncClient) -> int:
 async def test_when_a_server_dies_no_request_fails_before_its_first_byte(
     cluster: RayCluster, openai: AsyncOpenAI
 ) -> None:
-    async with load(openai) as clients:
+    async with asking_clients(openai) as clients:
         await clients.answered(CLIENTS)
         cluster.replicas("ingress")[0].kill()
         await clients.answered(CLIENTS * AFTER)
@@ -157,7 +156,7 @@ async def test_when_a_server_dies_no_request_fails_before_its_first_byte(
 async def test_when_a_node_dies_no_request_fails_before_its_first_byte(
     cluster: RayCluster, openai: AsyncOpenAI
 ) -> None:
-    async with load(openai) as clients:
+    async with asking_clients(openai) as clients:
         await clients.answered(CLIENTS)
         await cluster.until_replicas("engine-terra", 2)
         cluster.kill_node_of(cluster.beside_head("engine-terra"))
@@ -167,68 +166,48 @@ async def test_when_a_node_dies_no_request_fails_before_its_first_byte(
     clients.check()
 
 
-@dataclass
-class Clients:
-    """Clients that ask again and again, and what came of it."""
-
-    complete: int = 0
-    refused: list[Exception] = field(default_factory=list)
-    broken_off: list[Exception] = field(default_factory=list)
-    change: asyncio.Condition = field(default_factory=asyncio.Condition)
-
-    async def answered(self, count: int) -> None:
-        """Return when so many more answers have come whole. Raises TimeoutError."""
-        async with asyncio.timeout(3 * PATIENCE), self.change:
-            wanted = self.complete + count
-            await self.change.wait_for(lambda: self.complete >= wanted)
-
-    def check(self) -> None:
-        """Fail if one was refused, or broke off without a clear error."""
-        print(f"{self.complete} answers, {len(self.broken_off)} broken off")
-        assert self.refused == []
-        for error in self.broken_off:
-            assert isinstance(error, APIError), repr(error)
-            assert "ask again" in str(error)
+async def test_a_conversation_stays_with_its_engine_until_that_one_dies(
+    cluster: RayCluster, openai: AsyncOpenAI
+) -> None:
+    await cluster.until_replicas("engine-terra", 2)
+    for number in range(3):
+        talk = f"sticky/{number}"
+        first = await _engine_of_turn(cluster, openai, talk)
+        assert await _engine_of_turn(cluster, openai, talk) == first
+    first.kill()
+    assert await _engine_of_turn(cluster, openai, talk) != first
+    await cluster.until_replicas("engine-terra", 2)
 
 
-@asynccontextmanager
-async def load(openai: AsyncOpenAI) -> AsyncIterator[Clients]:
-    """Some clients, each with a conversation at a time, while the block runs."""
-    clients, stopping = Clients(), asyncio.Event()
-
-    async def keep_asking(name: int) -> None:
-        number = 0
-        while not stopping.is_set():
-            number += 1
-            await _ask(openai, clients, f"load/{name}/{number}")
-            async with clients.change:
-                clients.change.notify_all()
-
-    async with asyncio.TaskGroup() as tasks:
-        for name in range(CLIENTS):
-            tasks.create_task(keep_asking(name))
-        try:
-            yield clients
-        finally:
-            stopping.set()
+async def _engine_of_turn(cluster: RayCluster, openai: AsyncOpenAI, session: str) -> psutil.Process:
+    """Ask in a conversation; returns the replica that has answered, which has used most time."""
+    before = {replica: _engine_seconds(replica) for replica in cluster.replicas("engine-terra")}
+    answer = await openai.chat.completions.create(
+        model="terra",
+        messages=[{"role": "user", "content": "Tell me of the sea."}],
+        max_tokens=24,
+        extra_headers={"x-session-id": session},
+    )
+    assert answer.choices[0].message.content
+    used = {
+        replica: _engine_seconds(replica) - before.get(replica, 0)
+        for replica in cluster.replicas("engine-terra")
+    }
+    return max(used, key=lambda replica: used[replica])
 
 
-async def _ask(openai: AsyncOpenAI, clients: Clients, session: str) -> None:
+def _engine_seconds(replica: psutil.Process) -> float:
+    """Processor time of the engine of a replica: its child."""
     try:
-        stream = await openai.chat.completions.create(
-            model="terra",
-            messages=[{"role": "user", "content": "Tell me of the sea."}],
-            max_tokens=16,
-            stream=True,
-            extra_headers={"x-session-id": session},
-        )
-    except (APIError, httpx2.HTTPError) as error:
-        clients.refused.append(error)
-        return
-    try:
-        async for _ in stream:
-            pass
-    except (APIError, httpx2.HTTPError) as error:
-        clients.broken_off.append(error)
-    else:
-        clients.complete += 1
+        return float(sum(child.cpu_times().user for child in replica.children()))
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+async def test_a_cluster_that_was_joined_is_left_alone(cluster: RayCluster) -> None:
+    nodes = cluster.nodes()
+    await cluster.stop_server()
+    await cluster.until_replicas("ingress", 0)
+    await cluster.until_replicas("engine-terra", 0)
+    assert cluster.nodes() == nodes
+    assert len(nodes) == 2  # the third was killed
