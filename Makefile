@@ -30,8 +30,7 @@ test-fast: $(VENV)/.dev ## the tests that start no process and no server, in a m
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (process or server or slow)" $(ARGS)
 
 ray: $(VENV)/.dev ## Ray too, for its tests and bench-ray (300 MB)
-	@$(BIN)/python -m pip --disable-pip-version-check install -q --no-build-isolation \
-	    -c constraints.txt -c deploy/constraints-ray.txt -e '.[ray]'
+	@deploy/install $(BIN)/python ray -e
 
 check: $(VENV)/.dev ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -28,9 +28,11 @@ def test_the_hashed_files_have_the_versions_of_the_constraints() -> None:
     assert len(versions) > 100
     assert pinned("deploy/requirements-dev.txt") == versions
     assert pinned("deploy/requirements-base.txt").items() <= versions.items()
+    with_ray = versions | pinned("deploy/constraints-ray.txt")
+    assert pinned("deploy/requirements-ray.txt").items() <= with_ray.items()
 
 
-@pytest.mark.parametrize("name", ["build", "base", "dev"])
+@pytest.mark.parametrize("name", ["build", "base", "dev", "ray"])
 def test_each_package_has_hashes(name: str) -> None:
     text = (ROOT / f"deploy/requirements-{name}.txt").read_text(encoding="utf-8")
     entries = [entry for entry in re.split(r"\n(?=\S)", text) if "==" in entry]
@@ -43,7 +45,7 @@ def test_all_that_the_project_asks_for_is_locked() -> None:
     extras = project["optional-dependencies"]
     of_ray = extras.pop("ray")  # which is too large for all who test, and locked by itself
     everything = [each for wanted in extras.values() for each in wanted]
-    files = ["deploy/requirements-dev.txt", "deploy/constraints-ray.txt"]
+    files = ["deploy/requirements-dev.txt", "deploy/requirements-ray.txt"]
     for locking, wanted in (
         (["deploy/requirements-base.txt"], []),
         (files[:1], everything),

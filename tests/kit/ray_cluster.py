@@ -63,12 +63,7 @@ class RayCluster:
 
     def replicas(self, deployment: str) -> Sequence[psutil.Process]:
         """Return the processes of a deployment's replicas, the newest last."""
-        found = [
-            process
-            for process in self.process.children(recursive=True)
-            if _title(process) == f"ray::ServeReplica:terrarium:{deployment}"
-        ]
-        return sorted(found, key=lambda process: process.create_time())
+        return replicas_below(self.process, deployment)
 
     async def until_replicas(self, deployment: str, count: int) -> None:
         """Return when so many replicas run. Raises TimeoutError."""
@@ -86,6 +81,15 @@ class RayCluster:
         assert raylet is not None
         for process in (raylet, *raylet.children(recursive=True)):
             process.kill()
+
+
+def replicas_below(process: psutil.Process, deployment: str) -> Sequence[psutil.Process]:
+    """Return the processes of a deployment's replicas below a process, the newest last."""
+    # A busy one has the name of its method too, after a dot.
+    title = f"ray::ServeReplica:terrarium:{deployment}"
+    below = process.children(recursive=True)
+    found = [each for each in below if _title(each).partition(".")[0] == title]
+    return sorted(found, key=lambda replica: replica.create_time())
 
 
 def _title(process: psutil.Process) -> str:

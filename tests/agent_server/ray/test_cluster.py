@@ -121,27 +121,6 @@ async def test_who_has_no_key_is_refused_by_the_server_and_by_ray(cluster: RayCl
     assert b"Unauthenticated" in said or b"Authentication" in said
 
 
-async def test_both_servers_count_into_one_table(cluster: RayCluster, openai: AsyncOpenAI) -> None:
-    async with httpx2.AsyncClient(base_url=cluster.url, timeout=PATIENCE) as http:
-        before = await _requests(http)
-        for number in range(8):  # so many that some go to each server
-            await openai.chat.completions.create(
-                model="terra",
-                messages=[{"role": "user", "content": "hi"}],
-                max_tokens=1,
-                extra_headers={"x-session-id": f"count/{number}"},
-            )
-        async with asyncio.timeout(PATIENCE):
-            while await _requests(http) < before + 8:  # noqa: ASYNC110 - each writes by itself
-                await asyncio.sleep(0.2)
-
-
-async def _requests(http: httpx2.AsyncClient) -> int:
-    """The requests in the table, as a server tells that has none unwritten or some of its own."""
-    used = (await http.get("/usage", headers=HEADERS)).json()
-    return int(used["total"]["requests"])
-
-
 async def test_when_a_server_dies_no_request_fails_before_its_first_byte(
     cluster: RayCluster, openai: AsyncOpenAI
 ) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,8 +20,8 @@ import httpx2
 import psutil
 import pytest
 import pytest_asyncio
-
 from harnesses.core.tendril.turn_request import TurnRequest
+
 from storage.db.address import PostgresSchema
 from storage.db.database import Database
 from storage.runs.reader import newest_runs
@@ -35,7 +35,7 @@ from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 from tests.kit.postgres import postgres_database
-from tests.kit.ray_cluster import STARTING, require_ray, until_listening
+from tests.kit.ray_cluster import STARTING, replicas_below, require_ray, until_listening
 from tests.kit.server_keys import bearer, until_status
 from tests.kit.small_tendril import SmallTendril
 
@@ -102,10 +102,9 @@ class OneHost:
         """Return all that the server has started."""
         return list(psutil.Process(self.process.pid).children(recursive=True))
 
-    def replicas(self, deployment: str) -> list[psutil.Process]:
-        """Return the processes of a deployment; a busy one tells its method too."""
-        title = f"ray::ServeReplica:terrarium:{deployment}"
-        return [each for each in self.ray() if each.cmdline()[0].startswith(title)]
+    def replicas(self, deployment: str) -> Sequence[psutil.Process]:
+        """Return the processes of a deployment."""
+        return replicas_below(psutil.Process(self.process.pid), deployment)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
