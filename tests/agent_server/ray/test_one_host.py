@@ -20,8 +20,8 @@ import httpx2
 import psutil
 import pytest
 import pytest_asyncio
-from harnesses.core.tendril.turn_request import TurnRequest
 
+from harnesses.core.tendril.turn import TurnRequest
 from storage.db.address import PostgresSchema
 from storage.db.database import Database
 from storage.runs.reader import newest_runs
