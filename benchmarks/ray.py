@@ -1,9 +1,8 @@
 """Whether the agent server on Ray Serve is as fair as one process, and caches as much of prompts.
 
-First two keys whose weights are 3 to 1 keep a paced upstream busy through two replicas of the
-server, each request as a conversation of its own, so that both replicas have about half of them.
-Then five conversations take turns, as in `prefix_server`, at one process and at two replicas of the
-engine.
+First five conversations take turns, as in `prefix_server`, at one process and at two replicas of
+the engine. Then two keys whose weights are 3 to 1 keep a paced upstream busy through two replicas
+of the server, each request as a conversation of its own, so that both have about half of them.
 """
 
 from __future__ import annotations
@@ -35,10 +34,33 @@ PACED = 20  # events of an answer, a hundredth of a second each
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Shares of answers by weight, and of prompts from the cache."""
+    """Shares of prompts from the cache, and of answers by weight."""
     if find_spec("ray") is None:
         print(f"  skipped: {HOW_TO_GET}")
         return
+    async for figure in _cached():
+        yield figure
+    async for figure in _fairness():
+        yield figure
+
+
+async def _cached() -> AsyncIterator[Figure]:
+    """The share of prompts from the cache, by one process and by two engines."""
+    async with small_server() as (http, _):
+        alone = await talk(http)
+    async with small_server(
+        options=["--ray"], RAY_MIN_ENGINES="2", RAY_MAX_ENGINES="2", MODEL_THREADS="1"
+    ) as (http, _):
+        on_ray = await talk(http)
+    yield Figure("prompts from the cache, one process", alone.cached, "%")
+    yield Figure("prompts from the cache, on Ray", on_ray.cached, "%")
+    yield Figure("less on Ray by", alone.cached - on_ray.cached, "points", 3)
+    for name, talked in (("one process", alone), ("on Ray", on_ray)):
+        yield Figure(f"a turn, {name}, median", percentile(talked.seconds, 0.5) * 1000, "ms")
+
+
+async def _fairness() -> AsyncIterator[Figure]:
+    """The answers of two keys by their weights, through two servers."""
     async with (
         _upstream() as upstream,
         small_server(
@@ -56,17 +78,6 @@ async def figures() -> AsyncIterator[Figure]:
     yield Figure("answers of weight 3 against weight 1", ratio, "")
     yield Figure("the same, off 3 by", abs(ratio - 3) / 3 * 100, "%", 10)
     yield Figure("requests at the less busy of 2 servers", min(served) / sum(served) * 100, "%")
-    async with small_server() as (http, _):
-        alone = await talk(http)
-    async with small_server(
-        options=["--ray"], RAY_MIN_ENGINES="2", RAY_MAX_ENGINES="2", MODEL_THREADS="1"
-    ) as (http, _):
-        on_ray = await talk(http)
-    yield Figure("prompts from the cache, one process", alone.cached, "%")
-    yield Figure("prompts from the cache, on Ray", on_ray.cached, "%")
-    yield Figure("less on Ray by", alone.cached - on_ray.cached, "points", 3)
-    for name, talked in (("one process", alone), ("on Ray", on_ray)):
-        yield Figure(f"a turn, {name}, median", percentile(talked.seconds, 0.5) * 1000, "ms")
 
 
 @asynccontextmanager

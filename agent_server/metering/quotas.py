@@ -107,9 +107,11 @@ class Quotas:
 
     def reconcile(self, charge: Charge, tokens: int) -> None:
         """Correct a charge to the `tokens` that its request has used."""
-        used, more = self._used.setdefault(charge.key, _Used()), tokens - charge.tokens
+        day, more = int(charge.time // DAY), tokens - charge.tokens
+        # Another process may have made the charge: then its key may be unknown here.
+        used = self._used.setdefault(charge.key, _Used(day=day))
         used.tokens.correct(charge.time, more)
-        if used.day == int(charge.time // DAY):
+        if used.day == day:
             used.today += more
 
 
