@@ -64,7 +64,7 @@ PAGES = tuple(
 
 def create_app(state: AppState) -> FastAPI:
     """Return the ASGI application over the parts in `site`."""
-    tokens = AccessTokens(state.settings)
+    tokens = AccessTokens(state.settings, state.web_logins)
     mcp = McpEndpoint()
 
     @asynccontextmanager

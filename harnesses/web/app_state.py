@@ -21,6 +21,7 @@ from storage.chat_log.event import Scope
 from storage.db.address import PostgresSchema
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
+from storage.usage.web_logins import WebLogins
 
 QUESTIONS = 0.5
 """Questions a second that an address may ask, in the chat box and over MCP; five at once."""
@@ -40,6 +41,7 @@ class AppState:
     notifier: LogChangeNotifier
     chat: ChatSession
     pastes: Pastes
+    web_logins: WebLogins
     data: Path
     runs: Path | PostgresSchema
     semantic_index: SemanticIndex | None = None

@@ -22,6 +22,7 @@ from harnesses.web.mcp.tendril_tools import TendrilTools
 from harnesses.web.settings import WebSettings
 from storage.chat_log.event import Identity, Scope
 from storage.queues.pastes import Pastes
+from storage.usage.web_logins import WebLogins
 from terrarium.config import Config
 from terrarium.http.serving import serve
 from terrarium.sockets import listen
@@ -51,6 +52,7 @@ class WebTendril(Tendril):
                     notifier,
                     chat,
                     Pastes(database),
+                    WebLogins(self.database, self.clock.now),
                     self.config.data,
                     self.config.data if isinstance(place, Path) else place,
                     self.log.semantic_index,

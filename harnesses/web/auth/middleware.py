@@ -6,6 +6,7 @@ import math
 from http import HTTPStatus
 from urllib.parse import quote, urlencode
 
+import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -14,7 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from harnesses.web.auth.client_address import address_of
 from harnesses.web.auth.login_delays import LoginDelays
 from harnesses.web.auth.tokens import AccessTokens, is_feed
+from storage.db.errors import Unavailable
 from terrarium.loopback import host_of, is_loopback
+
+log = structlog.get_logger()
 
 _OPEN = ("/health", "/login", "/favicon.ico")
 _CAPABILITY = "/paste/"  # an address that nobody can guess is the permission to read it
@@ -59,12 +63,18 @@ class SecurityMiddleware:
             await send(message)
 
         request = Request(scope)
-        refusal = self._refusal(request)
+        try:
+            refusal = await self._refusal(request)
+        except Unavailable as error:  # the file of the logins
+            log.warning("web.logins_unavailable", error=str(error))
+            refusal = refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE, "Logins cannot be read or kept now; try again soon."
+            )
         if scope["method"] == "HEAD":  # answered like GET; the server leaves the body out
             scope = {**scope, "method": "GET"}
         await (refusal or self._app)(scope, receive, with_headers)
 
-    def _refusal(self, request: Request) -> Response | None:
+    async def _refusal(self, request: Request) -> Response | None:
         """Return the response that refuses a request; else note its viewer and return None."""
         if request.scope["path"].startswith(_CAPABILITY) and request.method in _READING:
             return None
@@ -86,21 +96,23 @@ class SecurityMiddleware:
             if wait := self._logins.wait(address):
                 return ask_to_wait(wait)
             self._logins.note(address, token, self._tokens.opened_by(token))
-        request.state.viewer = self._tokens.viewer(request)
+        request.state.viewer = await self._tokens.viewer(request)
         given = request.query_params.get("token")
         if given is not None and not is_feed(path) and self._tokens.opened_by(given) is not None:
-            return self._logged_in(request, given)
+            return await self._logged_in(request, given)
         return None if request.state.viewer else ask_to_log_in(request)
 
-    def _logged_in(self, request: Request, token: str) -> Response:
+    async def _logged_in(self, request: Request, token: str) -> Response:
         """Take the token out of the address, so that it is not kept in the history."""
         rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
         target = local_path(_with_query(request, urlencode(rest)))
         response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
         # Anybody can write a link: it must not take a wider login away from whoever follows it.
         viewer, opened = request.state.viewer, self._tokens.opened_by(token)
-        if viewer is None or not viewer.has_full_access or opened == viewer.scope:
-            self._tokens.remember(token, response, secure=request.url.scheme == "https")
+        is_known = viewer is not None and viewer.is_logged_in and opened == viewer.scope
+        is_wider = viewer is not None and viewer.has_full_access and opened != viewer.scope
+        if not is_known and not is_wider:
+            await self._tokens.log_in(token, response, secure=request.url.scheme == "https")
         return response
 
 

@@ -1,4 +1,4 @@
-"""The tokens that open the site, what each opens, and the cookie that a browser gets for one."""
+"""The tokens that open the site, what each opens, and the login that a browser gets for one."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from starlette.responses import Response
 
 from harnesses.web.settings import WebSettings, place_of
 from storage.chat_log.event import PUBLIC, Scope
+from storage.usage.web_logins import LIFETIME, WebLogins
 
 COOKIE = "terrarium_login"
-_YEAR = 365 * 86400
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A viewer: the scope that they may read, and if they have shown a token.
+    """A viewer: the scope that they may read, and if they have shown a token, now or at a login.
 
     Where no token is asked for, everybody counts as known.
     """
 
     scope: Scope
     is_authenticated: bool = True
+    is_logged_in: bool = False
 
     @property
     def has_full_access(self) -> bool:
@@ -34,9 +35,13 @@ class Viewer:
 
 
 class AccessTokens:
-    """The configured bearer tokens, compared in constant time; without any, all is open."""
+    """The configured bearer tokens, compared in constant time; without any, all is open.
 
-    def __init__(self, settings: WebSettings) -> None:
+    A browser shows its token once, and then the cookie of a login in `logins`.
+    """
+
+    def __init__(self, settings: WebSettings, logins: WebLogins) -> None:
+        self._logins = logins
         self._scopes: dict[bytes, Scope] = {}
         for each in settings.tokens.values():
             self._scopes[each.token.get_secret_value().encode()] = Scope.from_places(
@@ -53,10 +58,10 @@ class AccessTokens:
         """True if there is a token at all."""
         return bool(self._scopes)
 
-    def viewer(self, request: Request) -> Viewer | None:
+    async def viewer(self, request: Request) -> Viewer | None:
         """Return the viewer of a bearer token, a login's cookie, or a feed's address.
 
-        None: they may read nothing.
+        None: they may read nothing. Raises Unavailable.
         """
         if not self.is_required:
             return Viewer(PUBLIC)
@@ -64,10 +69,11 @@ class AccessTokens:
         found = None if bearer is None else self.opened_by(bearer)
         if found is None and is_feed(request.scope["path"]):
             found = self.opened_by(request.query_params.get("token", ""))
-        if found is None:
-            found = self._logged_in(request.cookies.get(COOKIE, ""))
         if found is not None:
             return Viewer(found)
+        found = await self._logged_in(request.cookies.get(COOKIE, ""))
+        if found is not None:
+            return Viewer(found, is_logged_in=True)
         return Viewer(self._public, is_authenticated=False) if self._public else None
 
     def shown(self, request: Request) -> Sequence[str]:
@@ -85,27 +91,35 @@ class AccessTokens:
                 found = scope
         return found
 
-    def remember(self, token: str, response: Response, *, secure: bool) -> None:
-        """Log a browser in for a year with a token that fits.
+    async def log_in(self, token: str, response: Response, *, secure: bool) -> None:
+        """Log a browser in for a year with a token that fits. Raises Unavailable.
 
         Lax, so that a link from elsewhere leads to the page and not to the login. What changes
         anything is a POST, and the guard takes those from our own pages only.
         """
         response.set_cookie(
             COOKIE,
-            _cookie_signature(token.encode()),
-            max_age=_YEAR,
+            await self._logins.add(_proof(token.encode())),
+            max_age=int(LIFETIME.total_seconds()),
             httponly=True,
             samesite="lax",
             secure=secure,
         )
 
-    def _logged_in(self, cookie: str) -> Scope | None:
-        found = None
-        for token, scope in self._scopes.items():
-            if hmac.compare_digest(cookie.encode(), _cookie_signature(token).encode()):
-                found = scope
-        return found
+    async def log_out(self, request: Request, response: Response) -> None:
+        """End the login of a browser, for whoever has a copy of its cookie too. Raises
+        Unavailable."""
+        if cookie := request.cookies.get(COOKIE):
+            await self._logins.end(cookie)
+        response.delete_cookie(COOKIE)
+
+    async def _logged_in(self, cookie: str) -> Scope | None:
+        """Return what a login opens; None if it has ended, or its token is no longer ours."""
+        proof = await self._logins.proof_of(cookie) if cookie else None
+        if proof is None:
+            return None
+        proofs = {_proof(token): scope for token, scope in self._scopes.items()}
+        return proofs.get(proof)
 
 
 def is_feed(path: str) -> bool:
@@ -118,6 +132,6 @@ def _bearer(request: Request) -> str | None:
     return given.strip() if scheme.lower() == "bearer" else None
 
 
-def _cookie_signature(token: bytes) -> str:
-    """Return the value of a login's cookie: a proof that does not reveal the token."""
-    return hmac.new(token, b"terrarium web login", sha256).hexdigest()
+def _proof(token: bytes) -> str:
+    """Return what tells a token from others without revealing it."""
+    return hmac.new(token, b"terrarium web session", sha256).hexdigest()

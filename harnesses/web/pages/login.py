@@ -1,4 +1,4 @@
-"""The page that asks a browser for the token, once."""
+"""The page that asks a browser for the token, once, and the way out."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from harnesses.web.app_state import AppStateDep
 from harnesses.web.auth.client_address import address_of
 from harnesses.web.auth.middleware import ask_to_wait, local_path
 from harnesses.web.auth.tokens import AccessTokens
+from harnesses.web.pages.chat import COOKIE as CHAT
 from harnesses.web.pages.form import read_form
 from harnesses.web.rendering.view import page
 
@@ -32,7 +33,7 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
     """Take the token and go on, or ask again."""
     form = await read_form(request)
     target = local_path(form.get("next", "/"))
-    tokens, token = AccessTokens(state.settings), form.get("token", "").strip()
+    tokens, token = AccessTokens(state.settings, state.web_logins), form.get("token", "").strip()
     address = address_of(request)
     if wait := state.logins.wait(address):
         return ask_to_wait(wait)
@@ -43,5 +44,15 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
             status = HTTPStatus.UNAUTHORIZED
             return page(request, "login.html", status=status, next=target, wrong=True)
     response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
-    tokens.remember(token, response, secure=request.url.scheme == "https")
+    if tokens.is_required:
+        await tokens.log_in(token, response, secure=request.url.scheme == "https")
+    return response
+
+
+@router.post("/logout")
+async def log_out(request: Request, state: AppStateDep) -> Response:
+    """End the login of this browser, and let it forget its conversation."""
+    response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    await AccessTokens(state.settings, state.web_logins).log_out(request, response)
+    response.delete_cookie(CHAT)
     return response

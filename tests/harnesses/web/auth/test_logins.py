@@ -1,0 +1,93 @@
+"""Logging in and out with a browser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+from playwright.async_api import expect
+
+from tests.kit.browser import browser, visit
+from tests.kit.patience import PATIENCE
+from tests.kit.web_site import WebSite, event, web_site
+
+TOKEN = "frogs-are-awake"
+COOKIE = "terrarium_login"
+
+
+async def log_in(http: httpx2.AsyncClient) -> str:
+    """Log a client in; return its cookie."""
+    answer = await http.post("/login", data={"token": TOKEN, "next": "/"})
+    assert answer.status_code == 303
+    return str(http.cookies[COOKIE])
+
+
+async def status_with(site: WebSite, cookie: str) -> int:
+    """Return the status of the API for whoever has this cookie."""
+    async with client(site) as http:
+        answer = await http.get("/api/channels", headers={"cookie": f"{COOKIE}={cookie}"})
+        return answer.status_code
+
+
+@asynccontextmanager
+async def client(site: WebSite) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=site.url, timeout=PATIENCE) as http:
+        yield http
+
+
+def contents(folder: Path) -> list[bytes]:
+    """Return all that is in the files of a folder."""
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+
+
+async def test_after_a_logout_a_copied_cookie_opens_nothing(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings={"token": TOKEN}) as site, client(site) as other:
+        copied, others = await log_in(site.http), await log_in(other)
+        assert copied != others
+        assert await status_with(site, copied) == 200
+        answer = await site.http.post("/logout")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert COOKIE not in site.http.cookies
+        assert await status_with(site, copied) == 401
+        assert await status_with(site, others) == 200
+
+
+async def test_a_login_outlives_a_restart_and_ends_with_its_token(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings={"token": TOKEN}) as site:
+        cookie = await log_in(site.http)
+    async with web_site(tmp_path, settings={"token": TOKEN}) as site:
+        assert await status_with(site, cookie) == 200
+    async with web_site(tmp_path, settings={"token": "another-token"}) as site:
+        assert await status_with(site, cookie) == 401
+
+
+async def test_no_file_has_a_cookie_that_opens_the_site(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings={"token": TOKEN}) as site:
+        cookie = await log_in(site.http)
+        files = await asyncio.to_thread(contents, tmp_path)
+    assert files
+    assert not any(secret.encode() in file for file in files for secret in (cookie, TOKEN))
+
+
+async def test_a_page_of_another_site_logs_nobody_out(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings={"token": TOKEN}) as site:
+        cookie = await log_in(site.http)
+        answer = await site.http.post("/logout", headers={"origin": "https://evil.example"})
+        assert answer.status_code == 403
+        assert await status_with(site, cookie) == 200
+
+
+async def test_the_button_logs_out(tmp_path: Path) -> None:
+    events = [event("frogs")]
+    async with (
+        web_site(tmp_path, settings={"token": TOKEN}, events=events) as site,
+        browser() as chromium,
+    ):
+        page = await visit(chromium, f"{site.url}/?token={TOKEN}")
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.get_by_label("Token")).to_be_visible()
+        await page.goto(f"{site.url}/chat")
+        await expect(page).to_have_url(f"{site.url}/login?next=%2Fchat")
