@@ -8,9 +8,10 @@ from typing import Any
 
 import structlog
 
+from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.commands.privacy import UNLOGGED
-from harnesses.irc.commands.registry import Commands
+from harnesses.irc.commands.registry import OPERATOR_COMMANDS, Commands
 from harnesses.irc.playback import PlaybackLog
 from harnesses.irc.policy.log_records import is_public, to_log_event
 from harnesses.irc.policy.requests import (
@@ -20,6 +21,7 @@ from harnesses.irc.policy.requests import (
     KickCounter,
     ParsedCommand,
     PrivateReply,
+    payer_of,
 )
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
@@ -46,9 +48,11 @@ class EventHandler:
     def __init__(self, services: BotServices) -> None:
         self._services = services
         self._log_views = LogViews(services)
+        clock = asyncio.get_running_loop().time
         self._warned: dict[tuple[str, str], float] = {}
+        self._told_in_words = TokenBuckets(1.0, clock, refusals_cost=False)
         self._playback = PlaybackLog(services.tendril.log, services.networks)
-        self._kick_counter = KickCounter(asyncio.get_running_loop().time)
+        self._kick_counter = KickCounter(clock)
         self.proactive = ProactiveSpeech(services, self._log_views)
         self._questions = QuestionHandler(services, self._log_views, self.proactive)
         self._titles = PageTitles(services)
@@ -101,10 +105,8 @@ class EventHandler:
                 self.proactive.on_message(request, asked=asked is not None)
             if behaviour.titles and asked is None:
                 self._titles.on_message(request)
-        command = self.commands.known.get(asked.command) if asked else None
-        if asked and command and answers:
-            request = policy.request(network, event, who, asked.words, first)
-            self.answer(command, request)
+        if asked and answers:
+            self._carry_out(asked, policy.request(network, event, who, asked.words, first))
 
     def _on_past_event(self, network: Network, event: IrcEvent, line: Event) -> None:
         """Have a line that is played back logged, by the rules for those of now."""
@@ -114,6 +116,17 @@ class EventHandler:
         is_own_data = asked is not None and asked.command in UNLOGGED
         if behaviour.logging and not is_own_data:
             self._playback.add(line)
+
+    def _carry_out(self, asked: ParsedCommand, request: CommandRequest) -> None:
+        """Carry out a command that we know; to those that only operators may give, and we take in
+        words, say so once a minute."""
+        command = self.commands.known.get(asked.command)
+        if command is None and asked.command in OPERATOR_COMMANDS:
+            person = payer_of(request.network, request.who)  # whatever their nick is
+            if self._told_in_words.should_notify(person):
+                command = self.commands.operators_only
+        if command:
+            self.answer(command, request)
 
     def answer(self, command: Command, request: CommandRequest) -> None:
         """Carry out a command, unless its person or channel asks for too much."""

@@ -32,6 +32,14 @@ _URGENT = frozenset({"clear", "more", "nolog", "ping", "stop"})
 """Commands about what is being answered just now: in plain words, too, they do not wait for it."""
 
 
+OPERATOR_COMMANDS = frozenset(
+    {"kick", "ban", "kickban", "unban", "mute", "unmute", "quiet", "unquiet"}
+    | {"op", "deop", "halfop", "dehalfop", "voice", "devoice", "mode", "topic"}
+)
+"""Names under which other bots have what only operators of a channel may do. Here the model does
+it, when an admin asks for it in words."""
+
+
 class Commands:
     """The commands by name; each returns the text of the reply, or "" to stay silent."""
 
@@ -150,6 +158,15 @@ class Commands:
             prefix=behaviour.command_prefix,
         )
         return introduction.render(topic)
+
+    async def operators_only(self, request: CommandRequest) -> str:
+        """Say who may have done what operators do, and how."""
+        if not request.admin:
+            return PrivateReply("That is for operators of the channel and for my admins.")
+        return PrivateReply(
+            "There is no such command. With admin_tools = true in [irc] I do it when you ask me in"
+            f" words: {self._services.prefix(request.place)}{ASK} kick NICK, please."
+        )
 
     async def help(self, request: CommandRequest) -> str:
         """help [COMMAND]: my commands, or what one of them does"""

@@ -67,6 +67,28 @@ async def test_only_admins_give_admin_commands_and_an_empty_list_means_nobody(
     assert await deeds(tmp_path) == []
 
 
+async def test_what_operators_do_is_refused_in_one_notice_a_minute_whatever_the_nick(
+    tmp_path: Path,
+) -> None:
+    async with (
+        inspircd() as ircd,
+        irc_tendril(config_of(tmp_path, ircd)),
+        people(ircd.port, "eve", "root") as (eve, root),
+    ):
+        refusal = "That is for operators of the channel and for my admins."
+        assert await told(eve, ".kick root") == refusal
+        for command in (".ban root", ".op eve", ".KICK root", ".frobnicate"):
+            await eve.say(ROOM, command)
+        await eve.send("NICK eva")
+        await eve.expect(r":eve!\S+ NICK :?eva")
+        await eve.say(ROOM, ".kick root")
+        await eve.say(ROOM, ".ping")
+        await eve.expect(rf":Terra!\S+ PRIVMSG {ROOM} :eva: pong")
+        await eve.settle()
+        assert sum(refusal in line for line in eve.lines) == 1
+        assert "in words: .terrarium kick" in await told(root, ".kick eva")
+
+
 async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_path: Path) -> None:
     async with inspircd() as ircd, irc_client(ircd.port, "root") as root:
         await root.join(OTHER)
