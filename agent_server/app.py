@@ -24,7 +24,6 @@ from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
 from storage.settings import store_address
-from storage.usage.usage import UsageTable
 from terrarium.config import Config
 
 PATIENCE = 1.0
@@ -56,12 +55,12 @@ def create_app(
         async with (
             Database.open(store_address(config, "server"), patience=PATIENCE) as database,
             api_keys.refreshing(database),
-            metering.recorder.writing_to(UsageTable(database)),
+            metering.recorder.writing_to(database),
             pool.lifespan(),
             embedder.lifespan(),
             follow(pool, config, admission.admitted_engine),
         ):
-            await metering.accounts.restore(UsageTable(database))
+            await metering.accounts.restore(database)
             yield
 
     app = AgentServer(

@@ -287,8 +287,8 @@ class AdmittedEngine:
             self._length += (used.completion - self._length) * _EMA_ALPHA
         metering.metrics.count_usage(context, self._name, used, call.first, now)
         is_first = context.usage is None
-        model = call.model(self._name)
-        cost = metering.recorder.record(context.key.name, model, used, requests=int(is_first))
+        spender = Spender.of_request(context, call.model(self._name))
+        cost = metering.recorder.record(spender, used, requests=int(is_first))
         context.usage = used if context.usage is None else context.usage + used
         return cost
 

@@ -17,7 +17,9 @@ from typing import Protocol
 from agent_server.metering.budgets import Budgets, Spender
 from agent_server.metering.quotas import Charge, Quotas
 from agent_server.settings.prices import BudgetSettings
+from storage.db.database import Database
 from storage.usage.api_keys import Key
+from storage.usage.spender_usage import SpenderUsage
 from storage.usage.usage import UsageTable
 from terrarium.clock import SteadyClock
 
@@ -59,9 +61,8 @@ class Accounts(Protocol):
     def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
         """Correct a reservation to the `tokens` and the `cost` of its request."""
 
-    async def restore(self, table: UsageTable) -> None:
-        """Count what was used today before this start, except by channel and person. Raises
-        Unavailable."""
+    async def restore(self, database: Database) -> None:
+        """Count what was used today before this start. Raises Unavailable."""
 
 
 class ServerAccounts:
@@ -96,15 +97,18 @@ class ServerAccounts:
         if spender and tokens:
             self._budgets.spend(spender, tokens, cost, self._clock.time())
 
-    async def restore(self, table: UsageTable) -> None:
+    async def restore(self, database: Database) -> None:
         """Count what was used today before this start. Raises Unavailable."""
         now = self._clock.time()
         today = datetime.fromtimestamp(now, UTC).date()
         used: Counter[str] = Counter()
-        for usage_key, amount in await table.read(today, today):
+        for usage_key, amount in await UsageTable(database).read(today, today):
             tokens = amount.prompt + amount.completion
             used[usage_key.tendril] += tokens
             spender = Spender(usage_key.tendril, usage_key.model)
             self._budgets.spend(spender, tokens, amount.cost, now)
         for tendril, tokens in used.items():
             self._answers.seed(tendril, tokens, now)
+        for key, tokens, cost in await SpenderUsage(database).read(today):
+            spender = Spender(key.tendril, key.model, key.channel, key.person)
+            self._budgets.restore(spender, tokens, cost, now)

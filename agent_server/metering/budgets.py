@@ -1,9 +1,8 @@
 """Budgets: tokens and money that may be spent in a UTC day, in all or by each tendril, model,
 channel or person.
 
-What tendrils and models have spent is read from the usage table at a start. Whose request it was is
-known by pseudonyms only (`x-person`, `x-channel`), and what each of them has spent is in memory
-until midnight or the end of this process, and nowhere else.
+What was spent is read from the usage tables at a start. Whose request it was is known by pseudonyms
+only (`x-person`, `x-channel`), and what each of them has spent is kept until midnight.
 """
 
 from __future__ import annotations
@@ -66,6 +65,13 @@ class Budgets:
                 raise _exhausted(name, f"{budget.tokens_per_day:,} tokens", now)
             if budget.cost_per_day is not None and spent.cost >= budget.cost_per_day:
                 raise _exhausted(name, f"{budget.cost_per_day:g} (money)", now)
+
+    def restore(self, spender: Spender, tokens: int, cost: float, now: float) -> None:
+        """Count what a person on a channel had used before this start, in their own budgets."""
+        for name, spent in self._accounts(spender, now):
+            if self._settings[name].is_of_people:
+                spent.tokens += tokens
+                spent.cost += cost
 
     def spend(self, spender: Spender, tokens: int, cost: float, now: float) -> None:
         """Count what a request has used."""

@@ -16,7 +16,7 @@ from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.metering.accounts import ExpectedUse, Reservation
 from agent_server.ray.shared_admission import RENEWAL, PlaceRequest, QueueState
-from storage.usage.usage import UsageTable
+from storage.db.database import Database
 
 log = structlog.get_logger()
 
@@ -108,7 +108,7 @@ class AccountsClient:
         """Correct a reservation. When the message gets lost the estimate stays."""
         self._link.tell("settle", reservation, tokens, cost)
 
-    async def restore(self, _table: UsageTable) -> None:
+    async def restore(self, _database: Database) -> None:
         """Do nothing: the other process reads the table itself."""
 
 

@@ -2,7 +2,7 @@
 
 They begin with what the usage table has of today, into which each server writes its own answers: a
 successor of this process goes on with what its predecessor has counted, except for the windows of a
-minute and the budgets by channel and person. Nothing here knows Ray.
+minute. Nothing here knows Ray.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from agent_server.settings.prices import UsageSettings
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.settings import store_address
-from storage.usage.usage import UsageTable
 from terrarium.clock import SteadyClock
 from terrarium.config import Config
 
@@ -62,5 +61,5 @@ class SharedAccounts:
         async with self._restoring:
             if not self._is_restored:
                 async with Database.open(self._address, patience=PATIENCE) as database:
-                    await self._accounts.restore(UsageTable(database))
+                    await self._accounts.restore(database)
                 self._is_restored = True

@@ -57,6 +57,11 @@ class BudgetSettings(BaseModel):
         None, gt=0, description="cost by the prices, in the currency of `[usage]`"
     )
 
+    @property
+    def is_of_people(self) -> bool:
+        """True if each channel or person has as much, whom we know by pseudonyms."""
+        return self.per in ("channel", "person")
+
     @model_validator(mode="after")
     def _limits_something(self) -> Self:
         if self.tokens_per_day is None and self.cost_per_day is None:

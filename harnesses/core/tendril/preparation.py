@@ -22,7 +22,7 @@ from llm.prompt.question_cues import is_about_time
 from llm.skills.hint import HintContext
 
 _PSEUDONYMS = secrets.token_bytes(16)
-"""The key of the pseudonyms of people, channels, and conversations of which nothing is kept."""
+"""The key of the pseudonyms of conversations of which nothing is kept."""
 
 Context = PromptContext | CompactPromptContext
 
@@ -53,8 +53,8 @@ async def choose_model(
         await resolve(request.model) or await resolve(persona.model),
         purpose=ANSWER if request.is_by_person else request.profile,
         room="" if request.is_unrecorded else memory.room,
-        person=_pseudonym(f"{tendril.name} {request.payer or request.person or request.who}"),
-        channel=_pseudonym(f"{tendril.name} {memory.room}"),
+        person=tendril.pseudonyms.of(request.payer or request.person or request.who),
+        channel=tendril.pseudonyms.of(memory.room),
         temperature=persona.temperature,
         max_tokens=persona.max_tokens,
     )

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import structlog
 
+from harnesses.core.tendril.pseudonyms import Pseudonyms
 from harnesses.core.tendril.status import StatusFile
 from llm.client.client import AgentClient, ModelCatalog, TokenCounter
 from llm.client.settings import AgentSettings
@@ -65,8 +66,8 @@ class TendrilResources:
     `name`, `config`, `agent` (its table `[agent]`), `prompts`, `clock` and `status` are there from
     the start. `database` has the tendril's own tables; `conversations`, `memory`, `jobs`,
     `runs` and `skills` are kept in it. `client` reaches the agent server, `access` tells the owner
-    when that refuses us, `catalog` knows its models, `token_counter` the length of prompts and
-    `accounting` the tokens spent.
+    when that refuses us, `catalog` knows its models, `token_counter` the length of prompts,
+    `accounting` the tokens spent, and `pseudonyms` what it calls people and channels.
     """
 
     name: ClassVar[str]
@@ -83,6 +84,7 @@ class TendrilResources:
     access: AccessMonitor
     catalog: ModelCatalog
     token_counter: TokenCounter
+    pseudonyms: Pseudonyms
     conversations: Conversations
     skills: SkillTable
     jobs: Jobs
@@ -101,6 +103,7 @@ class TendrilResources:
             TokenAccounting.open(self.database) as self.accounting,
             AgentClient.open(self.agent, self.accounting.record) as self.client,
         ):
+            self.pseudonyms = Pseudonyms(self.config.data, self.name, self.clock.now)
             self.access = AccessMonitor(self.client, self.status)
             self.catalog = ModelCatalog(self.client, lambda: self.agent.model)
             self.token_counter = TokenCounter(self.client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from agent_server.errors import RateLimited
 from agent_server.metering.budgets import Budgets, Spender
 from agent_server.metering.request_context import OURSELVES
 from agent_server.settings.prices import BudgetSettings, UsageSettings
+from storage.db.database import Database
+from storage.usage.api_keys import server_path
+from storage.usage.spender_usage import SpenderUsage
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -125,6 +129,41 @@ async def test_a_person_whose_budget_is_used_up_is_refused_and_others_are_not(
         assert (await http.post(CHAT, json=HELLO)).status_code == 200
         long = await http.post(CHAT, json=HELLO, headers={"x-channel": "c" * 65})
         assert (long.status_code, long.json()["error"]["param"]) == (400, "x-channel")
+
+
+@pytest.mark.parametrize("per", ["person", "channel"])
+async def test_what_a_person_or_channel_has_spent_is_known_after_a_restart_and_gone_the_next_day(
+    script: ScriptedOpenAI, tmp_path: Path, per: str
+) -> None:
+    usage = {"budgets": {"each": {"per": per, "tokens_per_day": 3}}}
+    ada, bob = ({"x-person": each, "x-channel": f"0f{each}"} for each in ("5eed", "f00d"))
+    for answers in ([(ada, 200), (ada, 429)], [(ada, 429), (bob, 200)], [(bob, 429), ({}, 200)]):
+        async with (
+            agent_server({"upstream": script.url}, None, tmp_path, usage=usage) as url,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        ):
+            for headers, status in answers:
+                answer = await http.post(CHAT, json=HELLO, headers=headers)
+                assert answer.status_code == status
+    async with Database.open(server_path(tmp_path)) as database:
+        spenders, today = SpenderUsage(database), datetime.now(UTC).date()
+        assert {key.person for key, _, _ in await spenders.read(today)} == {"5eed", "f00d"}
+        await spenders.forget_before(today + timedelta(days=1))
+        assert await spenders.read(today) == []
+
+
+async def test_without_a_budget_of_people_nothing_of_them_is_kept(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    usage = {"budgets": {"all": {"tokens_per_day": 30}}}
+    async with (
+        agent_server({"upstream": script.url}, None, tmp_path, usage=usage) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        answer = await http.post(CHAT, json=HELLO, headers={"x-person": "5eed"})
+        assert answer.status_code == 200
+    async with Database.open(server_path(tmp_path)) as database:
+        assert await SpenderUsage(database).read(datetime.now(UTC).date()) == []
 
 
 async def test_what_was_spent_of_a_model_is_known_after_a_restart_and_the_next_model_answers(

@@ -1,0 +1,35 @@
+"""The pseudonyms of people and channels: the same for a day, and of no use after it."""
+
+from __future__ import annotations
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from harnesses.core.tendril.pseudonyms import Pseudonyms
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_a_pseudonym_is_the_same_after_a_restart_and_another_one_the_next_day(
+    tmp_path: Path,
+) -> None:
+    today = [NOON]
+    first = Pseudonyms(tmp_path, "irc", lambda: today[0])
+    again = Pseudonyms(tmp_path, "irc", lambda: today[0])
+    assert first.of("ada") == again.of("ada") != first.of("bob")
+    assert Pseudonyms(tmp_path, "web", lambda: NOON).of("ada") != first.of("ada")
+    before = first.of("ada")
+    (key,) = (tmp_path / "run").glob("irc-*")
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    today[0] += timedelta(days=1)
+    assert first.of("ada") == again.of("ada") != before
+    assert not key.exists()
+
+
+def test_without_a_folder_that_can_be_written_they_hold_until_the_process_ends(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "run").write_text("a file where the folder should be")
+    pseudonyms = Pseudonyms(tmp_path, "irc", lambda: NOON)
+    assert pseudonyms.of("ada") == pseudonyms.of("ada") != pseudonyms.of("bob")
