@@ -8,7 +8,6 @@ from typing import Any
 
 import structlog
 
-from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import OPERATOR_COMMANDS, Commands
@@ -21,7 +20,6 @@ from harnesses.irc.policy.requests import (
     KickCounter,
     ParsedCommand,
     PrivateReply,
-    payer_of,
 )
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
@@ -48,11 +46,9 @@ class EventHandler:
     def __init__(self, services: BotServices) -> None:
         self._services = services
         self._log_views = LogViews(services)
-        clock = asyncio.get_running_loop().time
         self._warned: dict[tuple[str, str], float] = {}
-        self._told_in_words = TokenBuckets(1.0, clock, refusals_cost=False)
         self._playback = PlaybackLog(services.tendril.log, services.networks)
-        self._kick_counter = KickCounter(clock)
+        self._kick_counter = KickCounter(asyncio.get_running_loop().time)
         self.proactive = ProactiveSpeech(services, self._log_views)
         self._questions = QuestionHandler(services, self._log_views, self.proactive)
         self._titles = PageTitles(services)
@@ -121,10 +117,9 @@ class EventHandler:
         """Carry out a command that we know; to those that only operators may give, and we take in
         words, say so once a minute."""
         command = self.commands.known.get(asked.command)
-        if command is None and asked.command in OPERATOR_COMMANDS:
-            person = payer_of(request.network, request.who)  # whatever their nick is
-            if self._told_in_words.should_notify(person):
-                command = self.commands.operators_only
+        is_operators = command is None and asked.command in OPERATOR_COMMANDS
+        if is_operators and self._services.policy.should_explain(request):
+            command = self.commands.operators_only
         if command:
             self.answer(command, request)
 

@@ -1,4 +1,4 @@
-"""What persons and channels have used today of their budgets, in the agent server's file.
+"""The use of budgets by persons and channels, today, in the agent server's file.
 
 They are known by pseudonyms. Nothing is kept of other days.
 """

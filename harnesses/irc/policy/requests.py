@@ -197,6 +197,7 @@ class RequestPolicy:
     ) -> None:
         self._overrides, self._clock = overrides, clock
         self._loop_detector = BotLoopDetector(clock)
+        self._explained = TokenBuckets(1.0, clock, refusals_cost=False)
         self.configure(settings)
 
     def configure(self, settings: IrcSettings) -> None:
@@ -292,6 +293,11 @@ class RequestPolicy:
     def should_notify(self, request: CommandRequest) -> bool:
         """Return whether to tell whoever asks that it is too much: once a minute."""
         return self._people.should_notify(_person(request.network, request.who))
+
+    def should_explain(self, request: CommandRequest) -> bool:
+        """Return whether to tell whoever asks that what they gave is no command: once a minute,
+        whatever their nick is."""
+        return self._explained.should_notify(payer_of(request.network, request.who))
 
     def note_reply(self, request: CommandRequest) -> None:
         """Note that we have said something to whoever asked."""
