@@ -26,8 +26,14 @@ from agent_server.errors import (
     RateLimited,
     Unsupported,
 )
-from terrarium.http.client import ConnectFailed, ConnectionBroken, ConnectionPool, HttpConnection
-from terrarium.sse import EventData, EventTooLong
+from terrarium.http.client import (
+    ConnectFailed,
+    ConnectionBroken,
+    ConnectionPool,
+    EventData,
+    EventTooLong,
+    HttpConnection,
+)
 
 log = structlog.get_logger()
 

@@ -40,8 +40,7 @@ from llm.messages.errors import (
 )
 from llm.messages.message import Message, ModelReply, wire
 from llm.parsing.stream_parser import AnswerLimit, StreamParser
-from terrarium.http.client import ConnectionPool
-from terrarium.sse import EventTooLong
+from terrarium.http.client import ConnectionPool, EventTooLong
 from terrarium.usage import TokenUsage
 
 Priority = Literal["interactive", "background"]

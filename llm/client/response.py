@@ -23,8 +23,13 @@ from llm.messages.errors import (
 )
 from llm.messages.message import Message, ModelReply, ToolCall
 from llm.parsing.stream_parser import StreamParser
-from terrarium.http.client import ConnectFailed, ConnectionBroken, ConnectionPool, HttpConnection
-from terrarium.sse import EventData
+from terrarium.http.client import (
+    ConnectFailed,
+    ConnectionBroken,
+    ConnectionPool,
+    EventData,
+    HttpConnection,
+)
 from terrarium.usage import TokenUsage
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import tzinfo
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -81,7 +82,7 @@ class AgentSettings(Settings):
         """The IANA name of the zone in which people mean times: the system's unless it is set."""
         return self.timezone or system_zone()
 
-    @property
+    @cached_property
     def zone(self) -> tzinfo:
         """The zone of that name."""
         return parse_zone(self.zone_name)

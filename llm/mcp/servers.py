@@ -22,10 +22,11 @@ _log = structlog.get_logger()
 
 
 class McpServers(ToolSource):
-    """The tools of the servers that a tendril may use, while they are connected."""
+    """The tools of the servers that a tendril may use, while they are connected. `settings` are
+    those of each, by name."""
 
     def __init__(self) -> None:
-        self._settings: Mapping[str, McpServerSettings] = {}
+        self.settings: Mapping[str, McpServerSettings] = {}
         self._running: dict[str, tuple[McpConnection, asyncio.Task[None]]] = {}
         self._configured = asyncio.Event()
 
@@ -33,23 +34,23 @@ class McpServers(ToolSource):
         """Use the servers of `config` that are for this tendril from now on; those whose settings
         have not changed stay connected. Raises ConfigError, and then all is as before."""
         servers = config.section(McpSettings).servers
-        self._settings = {name: each for name, each in servers.items() if tendril in each.tendrils}
+        self.settings = {name: each for name, each in servers.items() if tendril in each.tendrils}
         self._configured.set()
 
     def tools(self) -> Iterable[Tool]:
         """Return the tools of all connected servers, in the order of the configuration."""
-        for name in self._settings:
+        for name in self.settings:
             if name in self._running:
                 yield from self._running[name][0].tools
 
     def troubles(self) -> dict[str, str]:
         """Return why servers are not connected, by their names. Part of that is what a server
         says: untrusted, on one line."""
-        if self._settings and find_spec("mcp") is None:
-            return dict.fromkeys(self._settings, f"the SDK is not installed: {HOW_TO_INSTALL}")
+        if self.settings and find_spec("mcp") is None:
+            return dict.fromkeys(self.settings, f"the SDK is not installed: {HOW_TO_INSTALL}")
         return {
             name: self._running[name][0].trouble
-            for name in self._settings
+            for name in self.settings
             if name in self._running and self._running[name][0].trouble
         }
 
@@ -66,11 +67,11 @@ class McpServers(ToolSource):
 
     def _outdated(self) -> list[str]:
         running = self._running.items()
-        return [name for name, (each, _) in running if self._settings.get(name) != each.settings]
+        return [name for name, (each, _) in running if self.settings.get(name) != each.settings]
 
     def _start(self) -> None:
         """Start the servers that do not run yet."""
-        missing = [name for name in self._settings if name not in self._running]
+        missing = [name for name in self.settings if name not in self._running]
         if not missing:
             return
         if find_spec("mcp") is None:
@@ -79,7 +80,7 @@ class McpServers(ToolSource):
         from llm.mcp.connection import McpConnection
 
         for name in missing:
-            connection = McpConnection(name, self._settings[name])
+            connection = McpConnection(name, self.settings[name])
             self._running[name] = connection, asyncio.create_task(connection.run())
 
     async def _end(self, names: Iterable[str]) -> None:

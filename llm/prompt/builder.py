@@ -204,7 +204,7 @@ class PromptBuilder:
         toolbox = Toolbox.from_owners(
             *request.tools,
             *self._functions(request.room, matches),
-            self.mcp_servers,
+            *([self.mcp_servers] if self.mcp_servers.settings else []),
             rights=request.rights,
         ).only(request.persona.tools)
         hints = "\n".join(filter(None, (match.hint for match in matches)))

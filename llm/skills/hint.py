@@ -41,7 +41,8 @@ def hint_in(module: ModuleType) -> Hint | None:
     """Return the function `hint` of a skill's module, None where there is none.
 
     It may take the question alone or the question and a `HintContext`, and return a string, which
-    never settles the whole question, or a `WorkedOut`. Raises ConfigError.
+    never settles the whole question, or a `WorkedOut`. Where the module has a pattern `HINT_CUE`,
+    it is called only for questions in which that is found. Raises ConfigError.
     """
     written = getattr(module, "hint", None)
     if written is None:
@@ -52,7 +53,13 @@ def hint_in(module: ModuleType) -> Hint | None:
     if takes not in (1, 2):
         raise ConfigError(f"{module.__file__}: hint: it takes a question, and a HintContext or not")
 
+    cue = getattr(module, "HINT_CUE", None)
+    if cue is not None and not isinstance(cue, re.Pattern):
+        raise ConfigError(f"{module.__file__}: HINT_CUE: write it as `re.compile(...)`")
+
     async def hint(question: str, context: HintContext) -> WorkedOut | None:
+        if cue is not None and not cue.search(question):
+            return None
         said = await (written(question) if takes == 1 else written(question, context))
         if isinstance(said, WorkedOut):
             return said if said.text else None

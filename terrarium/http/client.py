@@ -1,8 +1,13 @@
-"""A small, fast HTTP/1.1 client: connections, and a pool of them for one base URL.
+"""A small, fast HTTP/1.1 client: connections, a pool of them for one base URL, event streams.
 
 Engines, and the agent server in front of them, answer over plain HTTP/1.1, in a stream. A general
 client is the dearest part of a request (`make bench-server` has a gateway that is little else), so
 the little that is needed of one is written out: httptools reads, `HttpConnection` hands it on.
+
+`EventData` reads server-sent events. Only CR and LF end a line
+(https://html.spec.whatwg.org/multipage/server-sent-events.html): a general line splitter would cut
+JSON at U+2028 or U+0085. APIs of models write each event's data on one line; llama.cpp calls the
+field `error` when it is one.
 """
 
 from __future__ import annotations
@@ -443,3 +448,26 @@ def _lines(headers: Mapping[str, str]) -> bytes:
         if not value.isprintable() or not value.isascii():
             raise ConfigError(f"what is sent as {name} has characters that HTTP cannot carry")
     return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
+
+
+_FIELDS = (b"data:", b"error:")
+LONGEST = 4 * 1024 * 1024
+"""Bytes of one line: what is longer is no answer of a model."""
+
+
+class EventTooLong(Exception):
+    """A line is longer than any answer of a model."""
+
+
+class EventData:
+    """Parses a stream that arrives in pieces, cut anywhere."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Return the data of the events that `piece` completes. Raises EventTooLong."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > LONGEST:
+            raise EventTooLong(f"one event has more than {LONGEST} bytes")
+        return [line.partition(b":")[2].strip() for line in lines if line.startswith(_FIELDS)]

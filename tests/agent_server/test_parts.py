@@ -16,8 +16,8 @@ from agent_server.settings.server import ServerSettings
 from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict, detect
 from agent_server.tool_calling.schema import LONGEST_TEXT, any_of, many_calls, one_call
 from terrarium.config import Config, ConfigError
-from terrarium.sse import LONGEST as LONGEST_EVENT
-from terrarium.sse import EventData, EventTooLong
+from terrarium.http.client import LONGEST as LONGEST_EVENT
+from terrarium.http.client import EventData, EventTooLong
 from terrarium.thinking import ThinkSplitter
 from terrarium.usage import TokenUsage
 

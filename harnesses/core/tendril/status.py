@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -183,10 +184,18 @@ class StatusFile:
 
 def report(data: Path, name: str) -> StatusReport | None:
     """Return the last report of the process `name`, None when there is none."""
+    path = data / "run" / f"{name}.json"
     try:
-        return StatusReport.model_validate_json((data / "run" / f"{name}.json").read_bytes())
+        stat = path.stat()
+        return _read(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
     except (OSError, ValidationError):
         return None
+
+
+@lru_cache(100)
+def _read(path: Path, _version: tuple[int, int, int]) -> StatusReport:
+    """Read a status file, of which each version is parsed once: every question looks at them."""
+    return StatusReport.model_validate_json(path.read_bytes())
 
 
 def askable(data: Path) -> dict[str, str]:

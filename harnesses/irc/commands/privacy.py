@@ -14,7 +14,7 @@ from harnesses.irc.commands.memory import BRIDGED, memory_of
 from harnesses.irc.policy.log_records import belongs_to
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
 from harnesses.irc.services import BotServices
-from llm.memory.personal import fact_key
+from llm.memory.room import fact_key
 from storage.db.errors import StorageError
 from storage.privacy.erasure import Person
 

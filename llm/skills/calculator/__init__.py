@@ -38,6 +38,14 @@ _WITHIN = re.compile(
     r"(?=$|[?!,;]|\.$|\.\s| ?(?:and|a lot|or|then|the|right|correct|true|enough|much)\b)"
 )
 
+HINT_CUE = re.compile(  # a number, in digits or words, a sign, or the words of a conversion
+    r"[\d½⅓⅔¼¾²³√∛×÷·π+*/^%=!(]|\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+    r"|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion"
+    r"|half|e|pi|tau|many|much|far|wie|viele?|wieviele?)\b"
+    r"|\ban?\s.{1,60}\s(?:in|to|into|as|equals|expressed)\s",
+    re.IGNORECASE,
+)
+
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """The sum or the measure that a question asks for, worked out."""

@@ -44,6 +44,12 @@ _SPLIT = re.compile(
 )
 _MOST_THINGS, _LONGEST_THING = 30, 60
 
+HINT_CUE = re.compile(  # a word, or a notation such as "2d6", that is in each question about chance
+    r"[dw][\d%]|roll|throw|cast|würf|flip|toss|coin|heads|wirf|kopf|choose|pick|wähl|random|number"
+    r"|zufall",
+    re.IGNORECASE,
+)
+
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return what was rolled, flipped or picked, where the question asks for that and nothing

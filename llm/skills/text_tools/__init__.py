@@ -89,6 +89,12 @@ _ROMAN_OF = re.compile(
     r"(?:what(?:'s| is) )?(?:the )?roman numerals? (?:for|of) (?P<digits>\d{1,4})"
 )
 
+HINT_CUE = re.compile(  # a word that is in each question about letters and notations
+    r"\d|many|count|letter|character|word|vowel|reverse|backward|rückwärts|case|capital|caps|rot|base"
+    r"|hex|bin|octal|dec|roman|arabic|number|numeral|digit|römisch|dez",
+    re.IGNORECASE,
+)
+
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return what a text or a number is in another form, where the question asks for that."""

@@ -6,7 +6,7 @@ import pytest
 
 from harnesses.irc.policy.requests import ParsedCommand, parse_command
 from llm.intents.introduction import TOPICS, Introduction
-from llm.memory.personal import Statement, statement_in
+from llm.memory.room import Statement, statement_in
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.registry import LONGEST_QUESTION, SkillRegistry
 
 RECORDING = '''"""Records."""
@@ -70,3 +72,16 @@ async def test_no_hint_works_for_long_on_any_question_of_the_longest_length(
         sys.executable, "-c", RUN, str(tmp_path), *PIECES
     )
     assert await process.wait() == 0
+
+
+async def test_a_hint_with_a_cue_is_asked_only_where_that_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "cued"
+    folder.mkdir()
+    (folder / "SKILL.md").write_text(HEAD.replace("recording", "cued"))
+    cue = 'import re\nHINT_CUE = re.compile("pond")\n'
+    (folder / "cued.py").write_text(f"{cue}async def hint(question):\n    return 'deep'\n")
+    hint = SkillRegistry.read(tmp_path, SkillRegistry({}, {})).skills["cued"].hint
+    assert hint
+    context = HintContext(datetime.now(UTC))
+    assert await hint("how is the pond?", context) == WorkedOut("deep")
+    assert await hint("how is the lake?", context) is None

@@ -204,6 +204,10 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("import nowhere_to_be_found", "ModuleNotFoundError"),
         ("def hint(question): ...", "hint: write it as `async def`"),
+        (
+            "HINT_CUE = 'pond'\nasync def hint(question): ...",
+            "HINT_CUE: write it as `re.compile(...)`",
+        ),
         ("from llm.tools.toolbox import tool\n@tool\nasync def f(): ...", "write a docstring"),
     ],
 )
